@@ -355,7 +355,7 @@ def app_painted(store: str) -> int:
 
 
 def _has_rows(app: Any) -> bool:
-    lists = app.screen.query("SessionList")
+    lists = app.screen.query("SessionTable")
     return bool(lists) and bool(lists.first().rows) and not app.screen._dirty_widgets  # noqa: SLF001 - what is not painted yet
 
 

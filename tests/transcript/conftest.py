@@ -12,8 +12,8 @@ from click.testing import CliRunner
 import holdfast
 from holdfast.apps.acp.replay.replay import replay
 from holdfast.apps.cli import cli
-from holdfast.apps.tui._entry_lines import Look, block_of
-from holdfast.apps.tui._window import Reader
+from holdfast.apps.tui._entry_lines import EntryLook, block_of
+from holdfast.apps.tui._window import PageReader
 from holdfast.session import resolve_blobs
 from holdfast.testing.strategies import encode_log
 
@@ -131,11 +131,11 @@ class Shelf:
 
     def _tui(self, id):
         """The lines of every entry, unfolded, chunk by chunk from the end."""
-        reader = Reader(self.hf, id)
+        reader = PageReader(self.hf, id)
         chunk, drawn = reader.last(), []
         while chunk is not None:
             blocks = [
-                block_of(entry, chunk.who(entry), Look(100), is_open=True)
+                block_of(entry, chunk.who(entry), EntryLook(100), is_open=True)
                 for entry in chunk.entries
             ]
             drawn.insert(0, "\n".join(line.text for block in blocks for line in block.lines))

@@ -7,8 +7,7 @@ import re
 import pytest
 
 import holdfast
-from holdfast.apps.tui._actions import find_seq
-from holdfast.apps.tui._window import Reader
+from holdfast.apps.tui._window import PageReader, find_seq
 from holdfast.errors import NotFound, UsageError
 
 
@@ -124,7 +123,7 @@ async def test_jumping(sit, long, text, expected):
 
 def test_where_a_jump_leads(hf, trip):
     """Numbers beyond the end, times and turns; what is none of these is refused."""
-    newest = Reader(hf, trip).newest_seq()
+    newest = PageReader(hf, trip).newest_seq()
     assert find_seq(hf, trip, "#99999") == newest
     assert find_seq(hf, trip, "2001-01-01") == 0
     assert find_seq(hf, trip, "2999-01-01") == newest
@@ -204,7 +203,7 @@ def test_a_long_turn_is_cut_into_chunks(hf):
         s.user("go")
         for number in range(700):
             s.tool_result(s.tool_call("Step", {"n": number}), "done")
-    reader = Reader(hf, "deep")
+    reader = PageReader(hf, "deep")
     last = reader.last()
     assert 0 < last.first < last.stop
     before = reader.before(last.first)

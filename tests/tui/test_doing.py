@@ -119,15 +119,15 @@ async def test_undoing_one_thing_after_the_other(sit, hf, trip):
             await seat.sees("Enter accepts")
             await answer(seat, words)
             await seat.sees(told)
-            await seat.until(lambda: not seat.app.screen.under_way)
+            await seat.until(lambda: not seat.app.screen.actions.under_way)
         [made] = hf.list(parent=trip)
         await seat.press("escape")
         await seat.until(lambda: seat.app.screen.sessions.choose(trip))
         for key, is_so in (("p", "pinned"), ("z", "archived")):
             await seat.press(key)
             await seat.until(lambda name=is_so: getattr(hf.info(trip), name))
-            await seat.until(lambda: not seat.app.screen.under_way)
-        assert len(seat.app.done) == 5
+            await seat.until(lambda: not seat.app.screen.actions.under_way)
+        assert len(seat.app._main.actions.done) == 5
         await seat.press("u")
         await seat.until(lambda: not hf.info(trip).archived)
         await seat.press("u")
@@ -138,7 +138,7 @@ async def test_undoing_one_thing_after_the_other(sit, hf, trip):
         await seat.until(lambda: hf.info(trip).tags == ("travel",))
         await seat.press("u")
         await seat.sees("called Trip to Lisbon again")
-        assert seat.app.done == []
+        assert seat.app._main.actions.done == []
     assert not hf.exists(made.session_id)
     assert hf.info(trip).title == "Trip to Lisbon"
 
@@ -156,7 +156,7 @@ async def test_a_copy_that_went_on_stays(sit, hf, trip):
             s.user("and then")
         await seat.press("u")
         await seat.sees("went on since")
-        assert len(seat.app.done) == 1
+        assert len(seat.app._main.actions.done) == 1
     assert hf.exists(made.session_id)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.apps.tui._entry_lines import Look, block_of
-from holdfast.apps.tui._session_list import state_of
-from holdfast.apps.tui._tree_screen import family
+from holdfast.apps.tui._entry_lines import EntryLook, block_of
+from holdfast.apps.tui._page_screen import family
+from holdfast.apps.tui._session_table import state_of
 from holdfast.errors import NotFound
 from holdfast.model import SessionMetadata
 from holdfast.replay import Entry
@@ -111,7 +111,7 @@ def test_a_relative_that_cannot_be_read(hf, trip, monkeypatch):
 def test_a_very_long_text_is_cut():
     """Only so much of a text is drawn, and the rest is counted."""
     entry = Entry(1, 0, 0, "assistant", ("word\n" * 60_000,))
-    lines = block_of(entry, "it", Look(40), is_open=True).lines
+    lines = block_of(entry, "it", EntryLook(40), is_open=True).lines
     assert len(lines) < 50_000
     assert "more characters; an export" in " ".join(line.text for line in lines[-6:])
 

@@ -13,7 +13,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 
 import holdfast
 from holdfast.agent import PermissionRequest
-from holdfast.apps.tui import _tree_screen
+from holdfast.apps.tui import _page_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.catalog import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.catalog._filter import Page
@@ -273,7 +273,7 @@ async def test_search(sit, hf, written, monkeypatch):
     async with sit(size=(WIDE, 100)) as seat:
         await seat.press("f", "x")
         await seat.sees("h0001")
-        await leaf_through(seat, seat.app.screen.query_one("Hits"))
+        await leaf_through(seat, seat.app.screen.query_one("HitList"))
         for few in batched(strings(surrogates=True), _ON_A_LINE):
             seat.app.screen.query_one("#query").value = "".join(few)
             await seat.pilot.pause()
@@ -286,7 +286,7 @@ async def test_branches(sit, hf, trip, written, monkeypatch):
         SessionMetadata(session_id=trip if not number else text, title=text, updated_at=-number)
         for number, text in enumerate(strings())
     ]
-    monkeypatch.setattr(_tree_screen, "family", lambda *_: rows)
+    monkeypatch.setattr(_page_screen, "family", lambda *_: rows)
     async with sit(size=SIZE) as seat:
         await seat.sees("Trip to Lisbon")
         await seat.press("b")
@@ -345,7 +345,7 @@ async def test_dialogs_permissions_and_messages(sit, hf, trip, written):
                 await seat.pilot.pause()
                 await seat.press("escape")
             asked = PermissionRequest(few[2], {few[3]: text}, few[4], few[5], few[6])
-            app.screen.ask_permission(asked, Future())
+            app.ask_permission(asked, Future())
             await seat.pilot.pause()
             await seat.press("escape")
             app.tell(f"wrote {text}")

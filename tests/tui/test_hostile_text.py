@@ -13,7 +13,7 @@ from rich.text import Text
 import holdfast
 from holdfast.apps.tui import SessionsApp
 from holdfast.apps.tui._dialogs import Buttons
-from holdfast.apps.tui._entry_lines import Look, block_of
+from holdfast.apps.tui._entry_lines import EntryLook, block_of
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line
 from holdfast.replay import Entry
 
@@ -64,7 +64,7 @@ def test_lines_of_an_entry(text, kind):
     entry = Entry(1, 0, 0, kind, (text,), value={text[:5]: text} if kind == "call" else None)
     who = text[:20] or "who"
     for is_open in (False, True):
-        for line in block_of(entry, who, Look(40), is_open=is_open, found=is_open).lines:
+        for line in block_of(entry, who, EntryLook(40), is_open=is_open, found=is_open).lines:
             assert is_harmless(line.text)
             assert line.cell_length <= 40
             assert not any(segment.control for segment in line)

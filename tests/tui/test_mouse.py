@@ -14,7 +14,7 @@ async def test_hits(sit, trip, fill):
         await seat.press("f")
         await seat.type("note")
         await seat.sees("hits")
-        hits = seat.app.screen.query_one("Hits")
+        hits = seat.app.screen.query_one("HitList")
         await seat.until(lambda: len(hits.hits) > 2)
         wanted = hits.hits[2].session_id
         await seat.pilot.click(hits, offset=(5, 7))
@@ -59,11 +59,11 @@ async def test_the_day_of_what_was_said(sit, hf, trip, monkeypatch):
     """What was said today has a time; what is older has its day too."""
     said = hf.info(trip).updated_at
     today = day_time(said)[:10]
-    monkeypatch.setattr("holdfast.apps.tui._talk_lines.now_ms", lambda: said)
+    monkeypatch.setattr("holdfast.apps.tui._conversation.now_ms", lambda: said)
     async with sit(session_id=trip) as seat:
         shown = await seat.sees("Just so.")
         assert today not in shown
     day = 86_400_000
-    monkeypatch.setattr("holdfast.apps.tui._talk_lines.now_ms", lambda: said + 2 * day)
+    monkeypatch.setattr("holdfast.apps.tui._conversation.now_ms", lambda: said + 2 * day)
     async with sit(session_id=trip) as seat:
         await seat.sees("Just so.", today)

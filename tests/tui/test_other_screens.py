@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.apps.tui._page_screen import family
 from holdfast.apps.tui._time_screen import TimeScreen
-from holdfast.apps.tui._tree_screen import family
 
 
 @pytest.mark.req("S4-74")

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.apps.tui import _sessions
-from holdfast.apps.tui._sessions import ORDERS, Shelf, parse, renewed
+from holdfast.apps.tui._sessions import ORDERS, SessionPages, parse, renewed
 from holdfast.model import SessionMetadata
 
 
@@ -76,7 +76,7 @@ async def test_sort_by_another_column(sit, fill):
         await seat.sees("10 sessions")
         for order in ORDERS[1:4]:
             await seat.press("s")
-            await seat.sees(f"by {order.name}")
+            await seat.sees(f"by {order}")
         await seat.until(lambda: seat.app.screen.chosen.session_id == "note-006")
         counts = [one.message_count for one in seat.app.screen.sessions.rows]
         assert counts == sorted(counts, reverse=True)
@@ -85,7 +85,7 @@ async def test_sort_by_another_column(sit, fill):
 async def test_pages_come_when_they_are_needed(sit, fill, monkeypatch):
     """At first there is one page; End fetches all the rest and goes to the last."""
     monkeypatch.setattr(_sessions, "FIRST_PAGE", 10)
-    monkeypatch.setattr(_sessions.Shelf.first, "__defaults__", (10,))
+    monkeypatch.setattr(_sessions.SessionPages.first, "__defaults__", (10,))
     monkeypatch.setattr(_sessions, "_PAGE", 20)
     fill(75)
     async with sit(size=(80, 12)) as seat:
@@ -160,15 +160,15 @@ def test_a_newer_page_replaces_the_head():
 def test_every_order_is_the_store_s_own(hf, fill):
     """Filtered or sorted, only pages are asked for, and they follow each other."""
     fill(10)
-    shelf = Shelf(hf)
+    pages = SessionPages(hf)
     for order in range(len(ORDERS)):
         asked = parse("note", order)
-        rows, after = shelf.first(asked, 4)
+        rows, after = pages.first(asked, 4)
         while after is not None:
             assert len(rows) < 10
-            more, after = shelf.following(asked, after)
+            more, after = pages.following(asked, after)
             rows += more
-        expected = [row.session_id for row in hf.list(None, sort=ORDERS[order].name)]
+        expected = [row.session_id for row in hf.list(None, sort=ORDERS[order])]
         assert [row.session_id for row in rows] == expected
-    [row], after = shelf.first(parse("NOTE 3"))
+    [row], after = pages.first(parse("NOTE 3"))
     assert (row.session_id, after) == ("note-003", None)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from holdfast.apps.cli import cli, tui
 from holdfast.apps.tui import make_app
-from holdfast.apps.tui._sessions import Asked, Shelf, parse
+from holdfast.apps.tui._sessions import ListRequest, SessionPages, parse
 from holdfast.errors import NotFound
 
 
@@ -116,7 +116,7 @@ async def test_the_first_page_is_asked_for_before_there_is_a_screen(hf, trip, mo
     hf.list = list_
     app = make_app(hf)
     assert not gc.isenabled()
-    wait([app.get_default_screen()._shelf._ahead])
+    wait([app.get_default_screen()._pages._ahead])
     async with app.run_test():
         assert [row.session_id for row in app.screen.sessions.rows] == [trip]
         while not gc.isenabled():  # noqa: ASYNC110 - it has no event
@@ -152,10 +152,10 @@ def test_an_app_that_cannot_be_made_leaves_the_collector_alone(hf):
 
 def test_only_the_plain_list_is_asked_ahead(hf, trip):
     """What was typed into the filter meanwhile counts; what was asked ahead is then not used."""
-    shelf = Shelf(hf)
-    shelf.ask_ahead()
-    wait([shelf._ahead])
-    assert shelf.at_hand(parse("nothing")) is None
-    assert shelf.first(parse("nothing"))[0] == []
-    assert shelf.at_hand(Asked()) is None
-    assert [row.session_id for row in shelf.first(Asked())[0]] == [trip]
+    pages = SessionPages(hf)
+    pages.ask_ahead()
+    wait([pages._ahead])
+    assert pages.at_hand(parse("nothing")) is None
+    assert pages.first(parse("nothing"))[0] == []
+    assert pages.at_hand(ListRequest()) is None
+    assert [row.session_id for row in pages.first(ListRequest())[0]] == [trip]

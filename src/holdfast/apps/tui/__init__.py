@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast._lazy import lazy
+
 if TYPE_CHECKING:
     from holdfast.apps.tui._app import SessionsApp
     from holdfast.library import Holdfast
 
 __all__ = ["SessionsApp", "make_app"]
+
+__getattr__ = lazy(__name__, {"_app": "SessionsApp"})  # all that draws is loaded with it
 
 
 def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
@@ -20,7 +24,7 @@ def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
 
     ``wishes`` are those of SessionsApp. The library is the caller's, who closes it.
     """
-    from holdfast.apps.tui._start import Start
+    from holdfast.apps.tui._sessions import Start
 
     start = Start(library)
     try:
@@ -30,12 +34,3 @@ def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
     except BaseException:
         start.end()
         raise
-
-
-def __getattr__(name: str) -> Any:
-    """The app's class, with which all that draws is loaded."""
-    if name == "SessionsApp":
-        from holdfast.apps.tui._app import SessionsApp
-
-        return SessionsApp
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

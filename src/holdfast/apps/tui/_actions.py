@@ -1,33 +1,34 @@
-"""What can be done to a session: each asks if it must, works in a thread, and tells what it did."""
+"""What is done to a session: each asks if it must, works in a thread, and can be undone."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.worker import get_current_worker
 
-from holdfast.apps.render.words import counted, moment_of
+from holdfast.apps.render.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick, Prompt
-from holdfast.apps.tui._main_parts import SLOW_S
-from holdfast.apps.tui._undo import Done, Undoing
-from holdfast.apps.tui._window import Reader
-from holdfast.apps.tui._workers import hand_over
-from holdfast.errors import NotFound, UsageError
+from holdfast.apps.tui._window import find_seq
+from holdfast.apps.tui._workers import SLOW_S, hand_over
+from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.replay import as_text
 
 if TYPE_CHECKING:
-    from holdfast.library import Holdfast
+    from holdfast.apps.tui._main_screen import MainScreen
+    from holdfast.model import SessionMetadata
     from holdfast.replay import Clash, Comparison, TurnView
 
-
-# Merging two sessions: which turns, whose values, and a question where both changed the same.
-
-
+_FORMATS = (
+    ("markdown", "Markdown"),
+    ("html", "a page for a browser"),
+    ("json", "JSON"),
+    ("text", "plain text"),
+    ("bundle", "a bundle: everything, for another Holdfast"),
+)
 _POLICIES = (
     ("ask", "ask me about each"),
     ("ours", "keep the first one's"),
@@ -40,36 +41,283 @@ _VALUE_CHARS = 400
 _LOOK_S = 0.2
 
 
-class Merging(Undoing):
-    """The part of the main screen that merges. Everything here but the dialogs is in a thread."""
+class ActionResult(NamedTuple):
+    """What came of an action: what is told of it, and how it is undone. ``undo`` may block."""
 
-    def merge(self, first: str, second: str, question: str) -> Done:
+    told: str
+    undo: Callable[[], str] | None = None
+
+
+class SessionActions:
+    """The actions of the main screen, and what can be undone of them.
+
+    Those that take a row are about that session. What blocks is called in a thread.
+    """
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+        self._app = screen.app
+        self._library = screen.app.library
+        self.under_way = 0
+        """How many actions were asked for and are not done yet."""
+        self.done: list[ActionResult] = []
+        """What can be undone, the last at the end."""
+        self._one_by_one = Lock()
+
+    # -- doing and undoing -------------------------------------------------------------------
+
+    def _do(self, act: Callable[[], ActionResult]) -> None:
+        """Do it in a thread; say what came of it, keep how it is undone, look at the list again.
+
+        What is asked for meanwhile is done afterwards, so that undo means the key before it.
+        """
+        self.under_way += 1
+        self._screen.set_timer(SLOW_S, self._screen.tell_status)
+        self._screen.run_worker(lambda: self._act(act), thread=True, group="act")
+
+    def _act(self, act: Callable[[], ActionResult]) -> None:
+        try:
+            with self._one_by_one:
+                came: ActionResult | Exception = act()
+                if isinstance(came, ActionResult) and came.undo is not None:
+                    self.done.append(came)
+        except (HoldfastError, OSError, ValueError) as error:
+            came = error
+        hand_over(self._screen, self._did, came)
+
+    def _did(self, came: ActionResult | Exception) -> None:
+        self.under_way -= 1
+        if isinstance(came, Exception):
+            self._app.tell_failure(came)
+        else:
+            if came.told:
+                self._app.tell(came.told if came.undo is None else f"{came.told}\n(u undoes it)")
+            self._screen.look_again()
+        self._screen.tell_status()
+
+    def undo(self) -> None:
+        """Undo what was done last."""
+        self._do(self._undo)
+
+    def _undo(self) -> ActionResult:
+        if not self.done:
+            raise NotFound(
+                "there is nothing to undo",
+                remedy="`holdfast undelete` has what was deleted before.",
+            )
+        undo = self.done[-1].undo
+        assert undo is not None
+        try:
+            told = undo()
+        except NotFound as error:
+            # What is gone stays gone: it must not stand before what was done earlier.
+            self.done.pop()
+            before = "u undoes what was done before it." if self.done else error.remedy
+            raise NotFound(f"this cannot be undone: {error.message}", remedy=before) from error
+        self.done.pop()
+        return ActionResult(told)
+
+    def show_made(self, session_id: str, told: str) -> None:
+        """Show a new session that was made elsewhere; undoing puts it into the trash."""
+        self._do(lambda: self._made(session_id, told))
+
+    def _made(self, session_id: str, told: str) -> ActionResult:
+        """A new session was made, and is shown; undoing puts it into the trash. Blocking."""
+        library = self._library
+        before = library.info(session_id).message_count
+        hand_over(self._screen, self._screen.read, session_id)
+
+        def undo() -> str:
+            if library.info(session_id).message_count != before:
+                raise UsageError(f"{session_id} went on since", remedy="d deletes it all the same.")
+            self._let_go(session_id)
+            return f"{session_id} is in the trash"
+
+        return ActionResult(told, undo)
+
+    def _let_go(self, session_id: str) -> None:
+        """Put a session into the trash, and take it off the screen. Blocking."""
+        self._app.talks.release(session_id)
+        self._library.delete(session_id)
+        hand_over(self._screen, self._screen.forget, session_id)
+
+    def _prompt(
+        self, question: str, value: str, act: Callable[[str], ActionResult], detail: str = ""
+    ) -> None:
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._do(lambda: act(text))
+
+        self._app.push_screen(Prompt(question, value, detail), answered)
+
+    def jump(self, session_id: str) -> None:
+        """Show the event, turn or time that is asked for."""
+
+        def jump(text: str) -> ActionResult:
+            seq = find_seq(self._library, session_id, text)
+            hand_over(self._screen, self._screen.read, session_id, seq)
+            return ActionResult("")
+
+        self._prompt("Jump to", "", jump, "120 (event), t7 (turn), 14:30, 2026-05-01, 3d")
+
+    # -- labels ------------------------------------------------------------------------------
+
+    def rename(self, row: SessionMetadata) -> None:
+        """Give the session a title."""
+        library, id, before = self._library, row.session_id, row.title or ""
+
+        def rename(text: str) -> ActionResult:
+            return ActionResult(
+                f"renamed to {library.title(id, text)}",
+                lambda: f"called {library.title(id, before) or '(no title)'} again",
+            )
+
+        self._prompt("Title", before, rename)
+
+    def tag(self, row: SessionMetadata) -> None:
+        """Add tags, or take some away with a minus."""
+        id = row.session_id
+
+        def tag(text: str) -> ActionResult:
+            words = text.split()
+            wanted = [word for word in words if not word.startswith("-")]
+            gone = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
+            before = set(self._library.info(id).tags)
+            tags = self._tagged(id, wanted, gone)
+            added, taken = set(tags) - before, before - set(tags)
+            if not added and not taken:
+                return ActionResult(_told_tags(tags))
+            return ActionResult(
+                _told_tags(tags), lambda: _told_tags(self._tagged(id, taken, added))
+            )
+
+        now = ", ".join(row.tags) or "none"
+        self._prompt("Tags to add; -tag takes one away", "", tag, f"Now: {now}")
+
+    def _tagged(self, id: str, wanted: Collection[str], gone: Collection[str]) -> Sequence[str]:
+        library = self._library
+        tags: Sequence[str] = library.tag(id, *wanted) if wanted else library.info(id).tags
+        return library.untag(id, *gone) if gone else tags
+
+    def pin(self, row: SessionMetadata) -> None:
+        """Keep the session from every policy, or let it go again."""
+        library, id = self._library, row.session_id
+
+        def pin() -> str:
+            library.pin(id)
+            return "pinned"
+
+        def unpin() -> str:
+            library.unpin(id)
+            return "unpinned"
+
+        do, undo = (unpin, pin) if row.pinned else (pin, unpin)
+        self._do(lambda: ActionResult(do(), undo))
+
+    # -- copies ------------------------------------------------------------------------------
+
+    def fork(self, row: SessionMetadata) -> None:
+        """A new session from this one, up to here or to an event."""
+
+        def fork(text: str) -> ActionResult:
+            at = int(text) if text.isdecimal() else None
+            made = self._library.fork(row.session_id, at)
+            return self._made(made, f"forked into {made}")
+
+        self._prompt("Fork up to event (empty: all of it)", "", fork)
+
+    def export(self, row: SessionMetadata) -> None:
+        """Write the session into a file."""
+        id = row.session_id
+
+        def chosen(format: str | None) -> None:
+            if format is None:
+                return
+            from holdfast.formats import format_of
+
+            name = os.path.abspath(f"{id}{format_of(format).suffix}")
+
+            def export(path: str) -> ActionResult:
+                self._library.export(id, format, to=os.path.expanduser(path))
+                return ActionResult(f"wrote {path}")
+
+            self._prompt("Write it to", name, export)
+
+        self._app.push_screen(Pick("Export as", _FORMATS), chosen)
+
+    # -- keeping and letting go --------------------------------------------------------------
+
+    def archive(self, row: SessionMetadata) -> None:
+        """Compress the session, or take it out of the archive."""
+        library, id = self._library, row.session_id
+
+        def archive() -> str:
+            self._app.talks.release(id)
+            library.archive(id)
+            return "archived; it stays readable"
+
+        def unarchive() -> str:
+            library.unarchive(id)
+            return "taken out of the archive"
+
+        do, undo = (unarchive, archive) if row.archived else (archive, unarchive)
+        self._do(lambda: ActionResult(do(), undo))
+
+    def delete(self, row: SessionMetadata) -> None:
+        """Put the session into the trash."""
+        id = row.session_id
+
+        def bring_back() -> str:
+            self._library.undelete(id)
+            return f"{id} is back"
+
+        def delete() -> ActionResult:
+            self._let_go(id)
+            return ActionResult("deleted", bring_back)
+
+        def decided(answer: str | None) -> None:
+            if answer == "yes":
+                self._do(delete)
+
+        answers = (("y", "Yes", "yes"), ("n", "No", "no"))
+        dialog = Buttons("Put this session into the trash?", answers, row.title or id)
+        self._app.push_screen(dialog, decided)
+
+    # -- merging -----------------------------------------------------------------------------
+
+    def merge(self, first: str, second: str) -> None:
+        """Make a new session with what two did; a dialog asks where both changed the same."""
+        name = self._app.tracking.name_of
+        question = f"Which turns of {name(second)} come into a copy of {name(first)}?"
+        self._do(lambda: self._merge(first, second, question))
+
+    def _merge(self, first: str, second: str, question: str) -> ActionResult:
         """Ask what to take, make the new session and show it; what is told of it. Blocking."""
-        found = self.app.library.compare(first, second)
+        found = self._library.compare(first, second)
         offered = _turns_of(found)
         answer = self._wait_for(Choose(question, offered)) if offered else ""
         policy = None if answer is None else self._policy(found)
         if answer is None or policy is None:
-            return Done("")
+            return ActionResult("")
         chosen = [int(number) for number in answer.split()]
-        made = self.app.library.merge(
+        made = self._library.merge(
             first,
             second,
             turns="all" if len(chosen) == len(offered) else chosen,
             policy=policy,
             ask=self._decide if policy == "ask" else None,
         )
-        report = self.app.library.merge_report(made)
+        report = self._library.merge_report(made)
         conflicts = len(report.conflicts) if report is not None else 0
         brought = report.merged_turns if report is not None else 0
         told = f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
-        hand_over(self, self._unmark)
-        return self.made(made, told)
+        hand_over(self._screen, self._unmark)
+        return self._made(made, told)
 
     def _unmark(self) -> None:
         """What was marked to be merged is merged."""
-        self.sessions.marked = []
-        self.sessions.refresh()
+        self._screen.sessions.marked = []
+        self._screen.sessions.refresh()
 
     def _policy(self, found: Comparison) -> str | None:
         """Whose values count; nobody is asked where nothing else than turns differs."""
@@ -90,7 +338,7 @@ class Merging(Undoing):
     def _wait_for(self, dialog: Choose | Pick | Buttons) -> str | None:
         answer: Future[str | None] = Future()
         worker = get_current_worker()
-        hand_over(self, self._ask, dialog, answer)
+        hand_over(self._screen, self._ask, dialog, answer)
         while not wait([answer], _LOOK_S).done:
             if worker.is_cancelled:  # the app is being left
                 return None
@@ -101,12 +349,12 @@ class Merging(Undoing):
 
         def answered(given: str | None) -> None:
             self.under_way += 1
-            self.set_timer(SLOW_S, self.tell_status)
+            self._screen.set_timer(SLOW_S, self._screen.tell_status)
             answer.set_result(given)
 
         self.under_way -= 1
-        self.tell_status()
-        self.app.push_screen(dialog, answered)
+        self._screen.tell_status()
+        self._app.push_screen(dialog, answered)
 
 
 def _asked(view: TurnView) -> str:
@@ -119,315 +367,5 @@ def _turns_of(found: Comparison) -> list[tuple[str, str]]:
     return [(str(view.number), f"{view.number}  {_asked(view)}") for view in views]
 
 
-_FORMATS = (
-    ("markdown", "Markdown"),
-    ("html", "a page for a browser"),
-    ("json", "JSON"),
-    ("text", "plain text"),
-    ("bundle", "a bundle: everything, for another Holdfast"),
-)
-
-
-class Actions(Merging):
-    """The part of the main screen that acts."""
-
-    # -- labels ------------------------------------------------------------------------------
-
-    def action_rename(self) -> None:
-        """Give the session a title."""
-        row = self.chosen
-        if row is None:
-            return
-        library, id, before = self.app.library, row.session_id, row.title or ""
-
-        def rename(text: str) -> Done:
-            return Done(
-                f"renamed to {library.title(id, text)}",
-                lambda: f"called {library.title(id, before) or '(no title)'} again",
-            )
-
-        self._prompt("Title", before, rename)
-
-    def action_tag(self) -> None:
-        """Add tags, or take some away with a minus."""
-        row = self.chosen
-        if row is None:
-            return
-        id = row.session_id
-
-        def tag(text: str) -> Done:
-            words = text.split()
-            wanted = [word for word in words if not word.startswith("-")]
-            gone = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
-            before = set(self.app.library.info(id).tags)
-            tags = self._tagged(id, wanted, gone)
-            added, taken = set(tags) - before, before - set(tags)
-            if not added and not taken:
-                return Done(_told_tags(tags))
-            return Done(_told_tags(tags), lambda: _told_tags(self._tagged(id, taken, added)))
-
-        now = ", ".join(row.tags) or "none"
-        self._prompt("Tags to add; -tag takes one away", "", tag, f"Now: {now}")
-
-    def _tagged(self, id: str, wanted: Collection[str], gone: Collection[str]) -> Sequence[str]:
-        library = self.app.library
-        tags: Sequence[str] = library.tag(id, *wanted) if wanted else library.info(id).tags
-        return library.untag(id, *gone) if gone else tags
-
-    def action_pin(self) -> None:
-        """Keep the session from every policy, or let it go again."""
-        row = self.chosen
-        if row is None:
-            return
-        library, id = self.app.library, row.session_id
-
-        def pin() -> str:
-            library.pin(id)
-            return "pinned"
-
-        def unpin() -> str:
-            library.unpin(id)
-            return "unpinned"
-
-        self.act(lambda: Done(unpin(), pin) if row.pinned else Done(pin(), unpin))
-
-    # -- copies ------------------------------------------------------------------------------
-
-    def action_fork(self) -> None:
-        """A new session from this one, up to here or to an event."""
-        row = self.chosen
-        if row is None:
-            return
-
-        def fork(text: str) -> Done:
-            at = int(text) if text.isdecimal() else None
-            made = self.app.library.fork(row.session_id, at)
-            return self.made(made, f"forked into {made}")
-
-        self._prompt("Fork up to event (empty: all of it)", "", fork)
-
-    def action_export(self) -> None:
-        """Write the session into a file."""
-        row = self.chosen
-        if row is None:
-            return
-        id = row.session_id
-
-        def chosen(format: str | None) -> None:
-            if format is None:
-                return
-            from holdfast.formats import format_of
-
-            name = os.path.abspath(f"{id}{format_of(format).suffix}")
-
-            def export(path: str) -> Done:
-                self.app.library.export(id, format, to=os.path.expanduser(path))
-                return Done(f"wrote {path}")
-
-            self._prompt("Write it to", name, export)
-
-        self.app.push_screen(Pick("Export as", _FORMATS), chosen)
-
-    def action_compare(self) -> None:
-        """Two sessions side by side."""
-        pair = self._pair()
-        if pair is not None:
-            from holdfast.apps.tui._page_screen import CompareScreen
-
-            self.app.push_screen(CompareScreen(self.app.library, *pair))
-
-    def action_merge(self) -> None:
-        """A new session with what two did."""
-        pair = self._pair()
-        if pair is None:
-            return
-        first, second = pair
-
-        question = f"Which turns of {self._named(second)} come into a copy of {self._named(first)}?"
-        self.act(lambda: self.merge(first, second, question))
-
-    def _pair(self) -> tuple[str, str] | None:
-        """The marked session and the chosen one, or two marked ones."""
-        ids = list(self.sessions.marked)
-        if len(ids) < 2 and self.chosen is not None and self.chosen.session_id not in ids:
-            ids.append(self.chosen.session_id)
-        if len(ids) < 2:
-            self.app.notify("Mark one session with Space, then choose another.", markup=False)
-            return None
-        return ids[0], ids[1]
-
-    def _named(self, session_id: str) -> str:
-        row = self.app.tracking.known.get(session_id)
-        return (row.title if row else None) or session_id
-
-    # -- keeping and letting go --------------------------------------------------------------
-
-    def action_archive(self) -> None:
-        """Compress the session, or take it out of the archive."""
-        row = self.chosen
-        if row is None:
-            return
-        library, id = self.app.library, row.session_id
-
-        def archive() -> str:
-            self.app.talks.release(id)
-            library.archive(id)
-            return "archived; it stays readable"
-
-        def unarchive() -> str:
-            library.unarchive(id)
-            return "taken out of the archive"
-
-        self.act(lambda: Done(unarchive(), archive) if row.archived else Done(archive(), unarchive))
-
-    def action_delete(self) -> None:
-        """Put the session into the trash."""
-        row = self.chosen
-        if row is None:
-            return
-        id = row.session_id
-
-        def bring_back() -> str:
-            self.app.library.undelete(id)
-            return f"{id} is back"
-
-        def delete() -> Done:
-            self.let_go(id)
-            return Done("deleted", bring_back)
-
-        def decided(answer: str | None) -> None:
-            if answer == "yes":
-                self.act(delete)
-
-        answers = (("y", "Yes", "yes"), ("n", "No", "no"))
-        dialog = Buttons("Put this session into the trash?", answers, row.title or id)
-        self.app.push_screen(dialog, decided)
-
-    # -- other screens -----------------------------------------------------------------------
-
-    def action_search(self) -> None:
-        """Search what was said, in every session."""
-        from holdfast.apps.tui._search_screen import SearchScreen
-
-        def found(place: tuple[str, int] | None) -> None:
-            if place is not None:
-                self.read(place[0], place[1])
-
-        self.app.push_screen(SearchScreen(self.app.library), found)
-
-    def action_time(self) -> None:
-        """Go through the session's past."""
-        from holdfast.apps.tui._time_screen import TimeScreen
-
-        def went(place: tuple[str, int | None] | None) -> None:
-            if place is not None and place[1] is None:
-                made = place[0]
-                self.act(lambda: self.made(made, f"goes on from there in {made}"))
-            else:
-                self._went(place)
-
-        row = self.chosen
-        if row is not None:
-            self.app.push_screen(
-                TimeScreen(self.app.library, row.session_id, row.title or ""), went
-            )
-
-    def action_tree(self) -> None:
-        """The session among its relatives."""
-        from holdfast.apps.tui._tree_screen import TreeScreen
-
-        row = self.chosen
-        if row is not None:
-            self.app.push_screen(
-                TreeScreen(self.app.library, row.session_id, row.title or ""), self._went
-            )
-
-    def _went(self, place: tuple[str, int | None] | None) -> None:
-        if place is not None:
-            self.read(*place)
-
-    def action_analytics(self) -> None:
-        """What all sessions used."""
-        from holdfast.apps.tui._page_screen import StatsScreen
-
-        self.app.push_screen(StatsScreen(self.app.library))
-
-    def action_help(self) -> None:
-        """What every key does."""
-        from holdfast.apps.tui._help_screen import HelpScreen
-
-        self.app.push_screen(HelpScreen())
-
-    def action_jump(self) -> None:
-        """To an event, a turn or a time."""
-        id = self.conversation.session_id
-        if id is None:
-            return
-
-        def jump(text: str) -> Done:
-
-            seq = find_seq(self.app.library, id, text)
-            hand_over(self, self.read, id, seq)
-            return Done("")
-
-        self._prompt("Jump to", "", jump, "120 (event), t7 (turn), 14:30, 2026-05-01, 3d")
-
-    # -- how they are done -------------------------------------------------------------------
-
-    def _prompt(
-        self, question: str, value: str, act: Callable[[str], Done], detail: str = ""
-    ) -> None:
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self.act(lambda: act(text))
-
-        self.app.push_screen(Prompt(question, value, detail), answered)
-
-
 def _told_tags(tags: Sequence[str]) -> str:
     return f"tags: {', '.join(tags) or 'none'}"
-
-
-# From what a user typed to an event: a number, a turn, or a time. Blocking.
-
-
-_TURN = re.compile(r"t(?:urn)?\s*(-?\d+)\Z")
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
-
-
-def find_seq(library: Holdfast, session_id: str, text: str) -> int:
-    """The event that is meant: ``120``, ``t7``, ``t-1``, ``14:30``, ``2026-05-01``, ``3d``.
-
-    Raises UsageError for what is none of these, and NotFound for a turn that there is not.
-    """
-    wanted = text.strip().lower().lstrip("#")
-    reader = Reader(library, session_id)
-    if wanted.isdecimal():
-        return min(int(wanted), max(reader.newest_seq(), 0))
-    if found := _TURN.match(wanted):
-        seq = reader.seq_of_turn(int(found[1]))
-        if seq is None:
-            raise NotFound(f"there is no turn {found[1]}", session_id=session_id)
-        return seq
-    seq = reader.seq_at(_moment(library, session_id, wanted))
-    if seq is None:
-        raise NotFound("nothing has happened in this session yet", session_id=session_id)
-    return seq
-
-
-def _moment(library: Holdfast, session_id: str, text: str) -> int:
-    """A time of day is that of the session's last day."""
-    if found := _CLOCK.match(text):
-        last = library.last_modified(session_id)
-        day = datetime.now().astimezone() if last is None else last.astimezone()
-        hour, minute, second = (int(part or 0) for part in found.groups())
-        start = day.replace(hour=0, minute=0, second=0, microsecond=0)
-        asked = start + timedelta(hours=hour, minutes=minute, seconds=second)
-        return int(asked.timestamp() * 1000)
-    try:
-        moment = moment_of(text)
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{text[:40]!a} is no event, turn or time", remedy="Such as 120, t7, 14:30, 2026-05-01."
-        ) from None
-    return int(moment.timestamp() * 1000)

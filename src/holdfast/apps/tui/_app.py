@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.terminal_theme import TerminalTheme
@@ -19,9 +18,10 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from holdfast.apps.render.failures import told
+from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
-from holdfast.apps.tui._sessions import Shelf
+from holdfast.apps.tui._sessions import SessionPages, Start
 from holdfast.apps.tui._talks import Talks
 from holdfast.apps.tui._workers import hand_over, is_there
 from holdfast.model import SessionMetadata
@@ -29,8 +29,6 @@ from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
     from holdfast.agent import AgentMaker, PermissionRequest
-    from holdfast.apps.tui._start import Start
-    from holdfast.apps.tui._undo import Done
     from holdfast.library import Holdfast
 
 
@@ -58,6 +56,11 @@ class Tracking:
     def increment_message_count(self) -> None:
         """Someone said something."""
         self.message_count += 1
+
+    def name_of(self, id: str) -> str:
+        """A session's title; its id where none is known."""
+        row = self.known.get(id)
+        return (row.title if row else None) or id
 
     def clear(self) -> None:
         """No session."""
@@ -126,11 +129,9 @@ LIGHT_ANSI = _ansi(
 
 # Keys in their order: each goes where the one before it led.
 #
-# Over a slow line, or on a busy machine, several keys arrive at once. Textual hands all of them
-# to
+# Over a slow line, or on a busy machine, several keys arrive at once. Textual hands all of them to
 # what has the focus at that moment, so that of ``c``, ``d`` and ``y`` the last two would not be
-# words
-# to say, but a session deleted. Here a key waits until the one before it has been acted upon.
+# words to say, but a session deleted. Here a key waits until the one before it has been acted upon.
 
 
 _SETTLE_S = 10.0  # longer than any screen takes to appear, on a busy machine too; no key is lost
@@ -189,6 +190,14 @@ async def _turn_of(node: DOMNode) -> None:
         await done.wait()
 
 
+_ANSWERS = (
+    ("y", "Yes, once", "once"),
+    ("s", "This session", "session"),
+    ("a", "Always", "always"),
+    ("n", "No", "no"),
+)
+_ARGUMENT_CHARS = 2_000
+_NAME_CHARS = 40
 _ACTIONS = {
     "Filter the list": "filter",
     "Sort by the next column": "sort",
@@ -244,10 +253,6 @@ class SessionsApp(KeyOrder):
         self.tracking = Tracking()
         self.fresh: set[str] = set()
         """Sessions that were begun here and in which nothing was said yet."""
-        self.done: list[Done] = []
-        """What can be undone, the last at the end."""
-        self.acting = Lock()
-        self.talking_on: str | None = None
         self.talks = Talks(self._maker(place, model, agent), self._ask, self._heard)
         self._first_id = session_id
         self._main: MainScreen | None = None
@@ -276,8 +281,8 @@ class SessionsApp(KeyOrder):
 
     def get_default_screen(self) -> Screen[Any]:
         """The list comes first."""
-        shelf = Shelf(self.library) if self._start is None else self._start.shelf
-        self._main = MainScreen(shelf, session_id=self._first_id)
+        pages = SessionPages(self.library) if self._start is None else self._start.pages
+        self._main = MainScreen(pages, session_id=self._first_id)
         return self._main
 
     def started(self) -> None:
@@ -287,8 +292,6 @@ class SessionsApp(KeyOrder):
 
     async def on_unmount(self) -> None:
         """Answers that still run are stopped, and kept."""
-        import asyncio
-
         self.started()
         await asyncio.to_thread(self.talks.close)
 
@@ -297,10 +300,8 @@ class SessionsApp(KeyOrder):
         main = self._main
         if main is not None and screen is main:
             for title, name in _ACTIONS.items():
-                action: Callable[[], None] = getattr(main, f"action_{name}")
-                does = (action.__doc__ or "").partition("\n")[0]
-                keys = self.get_key_display(main.binding_of(name))
-                yield SystemCommand(title, f"{does} ({keys})", action)
+                does, binding, action = main.command(name)
+                yield SystemCommand(title, f"{does} ({self.get_key_display(binding)})", action)
         yield SystemCommand("Light or dark", "The other theme. (^t)", self.action_theme)
         yield SystemCommand("Quit", "Leave the app. (q)", self.exit)
 
@@ -359,8 +360,33 @@ class SessionsApp(KeyOrder):
         if self._main is None or not is_there(self._main):
             answer.set_result(False)
         else:
-            self.call_later(self._main.ask_permission, request, answer)
+            self.call_later(self.ask_permission, request, answer)
         return answer
+
+    def ask_permission(self, request: PermissionRequest, answer: Future[Any]) -> None:
+        """Ask whether a tool may be used; the answer that waits goes on with it."""
+
+        def decided(found: str | None) -> None:
+            if not answer.done():
+                answer.set_result(found if found not in (None, "no") else False)
+
+        def close() -> None:
+            if dialog in self.screen_stack[-1:]:
+                dialog.dismiss(None)
+
+        arguments = "\n".join(f"{name} = {value!r}" for name, value in request.args.items())
+        dialog = Buttons(
+            f"May the agent use {request.tool}?",
+            _ANSWERS,
+            f"{self.short_name(request.session_id)}\n{arguments[:_ARGUMENT_CHARS]}",
+        )
+        self.push_screen(dialog, decided)
+        # An answer that was stopped asks no more.
+        answer.add_done_callback(lambda _: self.call_later(close))
+
+    def short_name(self, session_id: str) -> str:
+        """A session's title or id, harmless and short enough for a dialog."""
+        return paragraphs(self.tracking.name_of(session_id))[:_NAME_CHARS]
 
     def _heard(self, session_id: str, what: str, detail: Any) -> None:
         """Called in the thread of the answers; what it leads to happens on the app's loop."""

@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import work
+from rich.segment import Segment
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.strip import Strip
 from textual.worker import get_current_worker
 
-from holdfast.apps.tui._entry_lines import Block
-from holdfast.apps.tui._talk_lines import TalkLines
-from holdfast.apps.tui._window import PAGE, Chunk, Reader, chunk_of
-from holdfast.apps.tui._workers import hand_over
+from holdfast.apps.render.words import day_time
+from holdfast.apps.tui._entry_lines import EntryBlock, EntryLook, block_of, is_foldable
+from holdfast.apps.tui._widgets import LineView
+from holdfast.apps.tui._window import PAGE, LogChunk, PageReader, chunk_of
+from holdfast.apps.tui._workers import SLOW_S, hand_over
 from holdfast.errors import HoldfastError
+from holdfast.replay import Entry
+from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.model import Event
 
 _POLL_S = 0.4
-_SLOW_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
 _TAIL_EVENTS_MAX = 300
+_DAY_CHARS = len("2026-05-01")
+_DRAWN_AT_ONCE = 80  # blocks that are drawn in the time between two keys
 
 
-class Conversation(TalkLines):
-    """Reads one session and follows it. What another process writes appears by itself."""
+class ConversationView(LineView):
+    """Reads one session and follows it. What another process writes appears by itself.
 
+    What is in memory are chunks of its log, drawn as blocks that fold.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"talk--chosen"}
+    DEFAULT_CSS = """
+    ConversationView { padding: 0 1; }
+    ConversationView > .talk--chosen { background: $boost; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right_square_bracket", "step(1)", "Next entry", show=False),
+        Binding("left_square_bracket", "step(-1)", "Previous entry", show=False),
+        Binding("enter,space", "fold", "Fold", show=False),
+        Binding("o", "toggle_all", "Unfold all", show=False),
         Binding("j,down", "scroll_down", "Down", show=False),
         Binding("k,up", "scroll_up", "Up", show=False),
         Binding("home,g", "beginning", "Beginning", show=False),
@@ -38,25 +60,31 @@ class Conversation(TalkLines):
     class Followed(Message):
         """New events of the session were shown."""
 
-        def __init__(self, session_id: str, new: list[Event]) -> None:
-            super().__init__()
-            self.session_id = session_id
-            self.new = new
-
+    @dataclass
     class Failed(Message):
         """The session could not be read."""
 
-        def __init__(self, error: Exception) -> None:
-            super().__init__()
-            self.error = error
+        error: Exception
 
     def __init__(self, library: Holdfast, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._library = library
-        self._reader: Reader | None = None
+        self._reader: PageReader | None = None
         self._at_end = True
         self._busy = False
-        self._waits_for: Reader | None = None
+        self._waits_for: PageReader | None = None
+        self._chunks: list[LogChunk] = []
+        self._blocks: list[list[EntryBlock]] = []
+        self._flat: list[EntryBlock] = []
+        self._tops: list[int] = []
+        self._opened: set[tuple[int, int]] = set()
+        self._all_open = False
+        self._found: int | None = None
+        self._chosen = -1
+        self._sticks = True
+        """The end is in sight, and stays so when something is added."""
+        self._note = ""
+        """What is said in the place of blocks while there are none."""
 
     @property
     def session_id(self) -> str | None:
@@ -86,13 +114,13 @@ class Conversation(TalkLines):
         if session_id != self.session_id:
             self._opened.clear()
             self._all_open = False
-        self._reader = Reader(self._library, session_id)
+        self._reader = PageReader(self._library, session_id)
         self._found, self._chosen = at, -1
         self._waits_for = reader = self._reader
-        self.set_timer(_SLOW_S, lambda: self._tell_slow(reader))
+        self.set_timer(SLOW_S, lambda: self._tell_slow(reader))
         self._open(reader, at)
 
-    def _tell_slow(self, reader: Reader) -> None:
+    def _tell_slow(self, reader: PageReader) -> None:
         """A slow store: say so, in the place of what was shown before."""
         if self._waits_for is reader:
             self._take([], at_end=True)
@@ -100,7 +128,7 @@ class Conversation(TalkLines):
             self.measure(1)
 
     @work(thread=True, exclusive=True, group="read")
-    def _open(self, reader: Reader, at: int | None) -> None:
+    def _open(self, reader: PageReader, at: int | None) -> None:
         worker = get_current_worker()
         try:
             chunk = reader.last() if at is None else reader.around(at)
@@ -115,9 +143,9 @@ class Conversation(TalkLines):
 
     def _opened_chunk(
         self,
-        reader: Reader,
-        chunk: Chunk | None,
-        blocks: list[Block],
+        reader: PageReader,
+        chunk: LogChunk | None,
+        blocks: list[EntryBlock],
         at_end: bool,  # noqa: FBT001 - a callback
         at: int | None,
     ) -> None:
@@ -136,12 +164,12 @@ class Conversation(TalkLines):
             else:
                 go(lambda: self._go_to(at))
 
-    def _fail(self, reader: Reader, error: Exception) -> None:
+    def _fail(self, reader: PageReader, error: Exception) -> None:
         if reader is self._reader:
             self._take([], at_end=True)
             self.post_message(self.Failed(error))
 
-    def _take(self, parts: list[tuple[Chunk, list[Block]]], *, at_end: bool) -> None:
+    def _take(self, parts: list[tuple[LogChunk, list[EntryBlock]]], *, at_end: bool) -> None:
         self._waits_for, self._note = None, ""
         self._chunks = [chunk for chunk, _ in parts]
         self._blocks = [blocks for _, blocks in parts]
@@ -164,7 +192,7 @@ class Conversation(TalkLines):
             self._fetch(self._reader, self._chunks[-1].stop, earlier=False)
 
     @work(thread=True, group="fetch")
-    def _fetch(self, reader: Reader, seq: int, *, earlier: bool) -> None:
+    def _fetch(self, reader: PageReader, seq: int, *, earlier: bool) -> None:
         try:
             chunk = reader.before(seq) if earlier else reader.after(seq)
         except HoldfastError as error:
@@ -175,9 +203,9 @@ class Conversation(TalkLines):
 
     def _fetched(
         self,
-        reader: Reader,
-        chunk: Chunk | None,
-        blocks: list[Block],
+        reader: PageReader,
+        chunk: LogChunk | None,
+        blocks: list[EntryBlock],
         earlier: bool,  # noqa: FBT001 - a callback
     ) -> None:
         self._busy = False
@@ -207,16 +235,16 @@ class Conversation(TalkLines):
         self._look_for_new(self._reader, self._chunks[-1] if self._chunks else None)
 
     @work(thread=True, group="poll")
-    def _look_for_new(self, reader: Reader, tail: Chunk | None) -> None:
+    def _look_for_new(self, reader: PageReader, tail: LogChunk | None) -> None:
         try:
             new = reader.new(0 if tail is None else tail.stop)
         except HoldfastError:
             new = []
         parts = _grown(tail, new) if new else []
         drawn = [(chunk, self._redrawn(chunk)) for chunk in parts]
-        hand_over(self, self._grow, tail, new, drawn)
+        hand_over(self, self._grow, tail, drawn)
 
-    def _redrawn(self, chunk: Chunk) -> list[Block]:
+    def _redrawn(self, chunk: LogChunk) -> list[EntryBlock]:
         """The chunk's blocks; those that have not changed are as they were."""
         blocks = self._blocks[-1] if self._blocks else []
         known = {(block.entry.seq, block.entry.part): block for block in blocks}
@@ -227,9 +255,7 @@ class Conversation(TalkLines):
             found.append(block if block and is_same else self._block(entry, who, look))
         return found
 
-    def _grow(
-        self, tail: Chunk | None, new: list[Event], parts: list[tuple[Chunk, list[Block]]]
-    ) -> None:
+    def _grow(self, tail: LogChunk | None, parts: list[tuple[LogChunk, list[EntryBlock]]]) -> None:
         self._busy = False
         # What grew must be what is shown now: another session may have been opened meanwhile.
         is_shown = (self._chunks[-1] if self._chunks else None) is tail
@@ -242,7 +268,7 @@ class Conversation(TalkLines):
             self._to_end()
             # Where all had room before, nothing scrolls until that is drawn.
             self.call_after_refresh(lambda: self._to_end() if self._sticks else None)
-        self.post_message(self.Followed(self._reader.session_id, new))
+        self.post_message(self.Followed())
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -271,8 +297,153 @@ class Conversation(TalkLines):
         else:
             self.scroll_end(animate=False)
 
+    def _go_to(self, seq: int) -> None:
+        seqs = [block.entry.seq for block in self._flat]
+        self._chosen = max(bisect_right(seqs, seq) - 1, 0) if seqs else -1
+        if seqs:
+            self.scroll_to(y=max(self._tops[self._chosen] - 2, 0), animate=False, immediate=True)
 
-def _grown(last: Chunk | None, new: list[Event]) -> list[Chunk]:
+    def action_step(self, by: int) -> None:
+        """Choose the next entry or the one before."""
+        if not self._flat:
+            return
+        if self._chosen < 0:
+            self._chosen = max(bisect_right(self._tops, self.scroll_offset.y) - 1, 0)
+        else:
+            self._chosen = min(max(self._chosen + by, 0), len(self._flat) - 1)
+        top, end = self._tops[self._chosen], self._tops[self._chosen + 1]
+        height = self.size.height
+        if top < self.scroll_offset.y or end > self.scroll_offset.y + height:
+            self.scroll_to(y=max(min(top, end - height), top - 1, 0), animate=False)
+        self.refresh()
+
+    def _to_end(self) -> None:
+        self.scroll_end(animate=False, immediate=True)
+        self._sticks = True
+
+    def _top_seq(self) -> int | None:
+        place = bisect_right(self._tops, self.scroll_offset.y) - 1
+        return self._flat[place].entry.seq if 0 <= place < len(self._flat) else None
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def action_fold(self) -> None:
+        """Fold or unfold the chosen entry."""
+        if 0 <= self._chosen < len(self._flat):
+            self._toggle(self._chosen)
+
+    def action_toggle_all(self) -> None:
+        """Fold or unfold all of them."""
+        self._all_open = not self._all_open
+        self._opened.clear()
+        self._redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click folds and unfolds."""
+        number = bisect_right(self._tops, self.scroll_offset.y + event.y) - 1
+        if 0 <= number < len(self._flat):
+            self._chosen = number
+            self._toggle(number)
+            self.refresh()
+
+    def _toggle(self, number: int) -> None:
+        entry = self._flat[number].entry
+        if not is_foldable(entry):
+            return
+        self._opened ^= {(entry.seq, entry.part)}
+        for blocks in self._blocks:
+            for at, block in enumerate(blocks):
+                if block.entry is entry:
+                    blocks[at] = self._block(entry, block.who, self._look())
+        self._lay()
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def _drawn(self, chunk: LogChunk | None) -> list[EntryBlock]:
+        if chunk is None:
+            return []
+        look = self._look()
+        return [self._block(entry, chunk.who(entry), look) for entry in chunk.entries]
+
+    def _block(self, entry: Entry, who: str, look: EntryLook) -> EntryBlock:
+        found = self._found is not None and entry.seq == self._found
+        is_open = self._all_open or (entry.seq, entry.part) in self._opened or found
+        return block_of(entry, who, look, is_open=is_open, found=found)
+
+    def _look(self) -> EntryLook:
+        width = self.scrollable_content_region.width or self.size.width
+        today = day_time(now_ms())[:_DAY_CHARS]
+        return EntryLook(max(width, 20), dark=self.app.current_theme.dark, today=today)
+
+    def _lay(self) -> None:
+        """Work out where each block begins."""
+        self._flat = [block for blocks in self._blocks for block in blocks]
+        heights = [len(block.lines) for block in self._flat]
+        self._tops = [0, *accumulate(heights)]
+        self.measure(self._tops[-1])
+
+    def _redraw(self, then: Callable[[], None] = lambda: None) -> None:
+        """Draw every block anew, many of them beside the app; ``then`` something."""
+        chunks = list(self._chunks)
+        if len(self._flat) > _DRAWN_AT_ONCE:
+            self._draw_beside(chunks, then)
+        else:
+            self._redrew(chunks, [self._drawn(chunk) for chunk in chunks], then)
+
+    @work(thread=True, exclusive=True, group="draw")
+    def _draw_beside(self, chunks: list[LogChunk], then: Callable[[], None]) -> None:
+        drawn = [self._drawn(chunk) for chunk in chunks]
+        hand_over(self, self._redrew, chunks, drawn, then)
+
+    def _redrew(
+        self, chunks: list[LogChunk], drawn: list[list[EntryBlock]], then: Callable[[], None]
+    ) -> None:
+        if len(chunks) != len(self._chunks) or any(
+            one is not other for one, other in zip(chunks, self._chunks, strict=True)
+        ):
+            self._redraw(then)  # something came or went meanwhile
+            return
+        self._blocks = drawn
+        self._lay()
+        then()
+
+    def on_resize(self) -> None:
+        """Lines are broken anew, once the new size holds."""
+        if self._blocks:
+            self.call_after_refresh(self._break_anew)
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """It takes its room from the lines, without a change of size."""
+        self.on_resize()
+
+    def _break_anew(self) -> None:
+        look = self._look()
+        if all(block.look == look for block in self._flat):
+            return
+        sticks, top = self._sticks, self._top_seq()
+
+        def go_back() -> None:
+            if sticks:
+                self._to_end()
+            elif top is not None:
+                self._go_to(top)
+
+        self._redraw(go_back)
+
+    def line_at(self, number: int) -> Strip:
+        """A line of a block."""
+        place = bisect_right(self._tops, number) - 1
+        if not 0 <= place < len(self._flat):
+            return Strip([Segment("" if number else self._note)])
+        line = self._flat[place].lines[number - self._tops[place]]
+        if place == self._chosen and number == self._tops[place]:
+            width = self.scrollable_content_region.width
+            look = self.component("talk--chosen")
+            return Strip([Segment("", look), *line]).extend_cell_length(width, look)
+        return line
+
+
+def _grown(last: LogChunk | None, new: list[Event]) -> list[LogChunk]:
     """The last chunk with new events; a long one is left as it is where a turn begins."""
     if last is None:
         found = chunk_of(new, 0)

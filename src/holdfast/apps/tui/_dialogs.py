@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
-from holdfast.apps.tui._inputs import Line
 from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._widgets import TextLine
 
 
 class _Dialog(ModalScreen[str | None]):
@@ -61,16 +61,15 @@ class _Dialog(ModalScreen[str | None]):
 class Prompt(_Dialog):
     """Asks for a line of text."""
 
-    def __init__(self, question: str, value: str = "", detail: str = "", hint: str = "") -> None:
+    def __init__(self, question: str, value: str = "", detail: str = "") -> None:
         super().__init__(question, detail)
         self._value = value
-        self._hint = hint
 
     def compose(self) -> ComposeResult:
         """The question above the line."""
         with self._frame("Enter accepts · Esc leaves"):
             yield from self._asked()
-            yield Line(value=self._value, placeholder=self._hint)
+            yield TextLine(value=self._value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The answer is what stands there."""

@@ -21,7 +21,7 @@ _YOU = "you"
 _SIGNS = {"call": "→", "result": "←", "failure": "✗", "note": "·", "thinking": "…"}
 
 
-class Look(NamedTuple):
+class EntryLook(NamedTuple):
     """What the drawing of an entry depends on beside the entry."""
 
     width: int
@@ -30,12 +30,12 @@ class Look(NamedTuple):
     """The day; what is of another one says so."""
 
 
-class Block(NamedTuple):
+class EntryBlock(NamedTuple):
     """An entry as it is shown: its first line is the heading, with ``who`` in it."""
 
     entry: Entry
     who: str
-    look: Look
+    look: EntryLook
     lines: list[Strip]
 
 
@@ -67,7 +67,9 @@ def is_foldable(entry: Entry) -> bool:
     return is_long_winded(entry) and bool(body(entry).strip())
 
 
-def block_of(entry: Entry, who: str, look: Look, *, is_open: bool, found: bool = False) -> Block:
+def block_of(
+    entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: bool = False
+) -> EntryBlock:
     """The lines of an entry; ``found`` marks the one that was looked for."""
     style = (STYLES if look.dark else _LIGHT).get(entry.kind, "")
     shown = is_open or not is_foldable(entry)
@@ -75,10 +77,12 @@ def block_of(entry: Entry, who: str, look: Look, *, is_open: bool, found: bool =
     if shown and body(entry).strip():
         lines += lay_out(Padding(_body(entry, look), (0, 0, 0, _INDENT)), look.width)
     lines.append(Strip.blank(0))
-    return Block(entry, who, look, lines)
+    return EntryBlock(entry, who, look, lines)
 
 
-def _heading(entry: Entry, who: str, style: str, look: Look, *, shown: bool, found: bool) -> Text:
+def _heading(
+    entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool, found: bool
+) -> Text:
     mark = "▶ " if found else ""
     fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
     label = f"{_SIGNS.get(entry.kind, '')} {_YOU if entry.kind == 'user' else who}".strip()
@@ -106,7 +110,7 @@ def _first_words(text: str, room: int) -> str:
     return line.plain + more
 
 
-def _body(entry: Entry, look: Look) -> RenderableType:
+def _body(entry: Entry, look: EntryLook) -> RenderableType:
     text = paragraphs(body(entry).strip("\n"))
     hidden = len(text) - _TEXT_CHARS_MAX
     if hidden > 0:

@@ -12,8 +12,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import lay_out
+from holdfast.apps.tui._widgets import LineView
 
 _KEY_COLUMNS = 25
 _KEYS = {

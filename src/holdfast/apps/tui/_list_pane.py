@@ -1,32 +1,65 @@
-"""The list of the main screen: its pages, its filter and its order."""
+"""The list side of the main screen: the filter line, the rows, their pages and their order."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from holdfast.apps.render.words import counted
-from holdfast.apps.tui._main_parts import SLOW_S, MainParts
-from holdfast.apps.tui._safe import content
-from holdfast.apps.tui._session_list import SessionList
-from holdfast.apps.tui._sessions import FIRST_PAGE, ORDERS, Asked, Shelf, parse, renewed
-from holdfast.apps.tui._workers import hand_over
+from holdfast.apps.tui._session_table import SessionTable
+from holdfast.apps.tui._sessions import (
+    FIRST_PAGE,
+    ORDERS,
+    ListRequest,
+    SessionPages,
+    parse,
+    renewed,
+)
+from holdfast.apps.tui._widgets import TextLine
+from holdfast.apps.tui._workers import SLOW_S, hand_over
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 
 _TYPING_S = 0.12
 
 
-class Listing(MainParts):
-    """The part of the main screen that lists."""
+class ListPane(Vertical):
+    """The sessions that fit the filter, in the chosen order; pages come as they are needed.
 
-    def __init__(self, shelf: Shelf) -> None:
-        super().__init__()
-        self._shelf = shelf
-        self._asked = Asked()
+    Rows that came are written into ``known``, so that others can say more than an id.
+    """
+
+    DEFAULT_CSS = """
+    ListPane #filter { display: none; height: 3; border: round $accent; }
+    ListPane #filter.-shown { display: block; }
+    """
+
+    class RowsCame(Message):
+        """Rows of the newest page came."""
+
+    class Changed(Message):
+        """The ``summary`` reads differently now."""
+
+    @dataclass
+    class AskFailed(Message):
+        """The store could not be asked."""
+
+        error: HoldfastError
+
+    def __init__(
+        self, pages: SessionPages, known: dict[str, SessionMetadata], *, id: str | None = None
+    ) -> None:
+        super().__init__(id=id)
+        self._pages = pages
+        self._known = known
+        self._asked = ListRequest()
         self._next: Any = None
         self._is_whole = False
         self._fetching = False
@@ -35,18 +68,48 @@ class Listing(MainParts):
         self._progress = ""
         self._delay: Timer | None = None
 
-    # -- the list ----------------------------------------------------------------------------
+    def compose(self) -> ComposeResult:
+        """The filter above the rows."""
+        yield TextLine(placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter")
+        yield SessionTable(id="sessions")
 
-    def begin(self, *, keep: bool = False) -> None:
+    @property
+    def sessions(self) -> SessionTable:
+        """The rows."""
+        return self.query_one(SessionTable)
+
+    @property
+    def _filter(self) -> TextLine:
+        return self.query_one("#filter", TextLine)
+
+    @property
+    def is_filtering(self) -> bool:
+        """Whether the filter line is shown."""
+        return self._filter.has_class("-shown")
+
+    @property
+    def summary(self) -> list[str]:
+        """How many sessions there are, in which order, and how far the fetching of all has come."""
+        count = len(self.sessions.rows)
+        if self._asked.words or self._asked.fields:
+            many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
+        else:
+            many = counted(max(self._total, count), "session")
+        parts = [many, f"by {ORDERS[self._asked.order]}"]
+        return [*parts, self._progress] if self._progress else parts
+
+    # -- pages -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
         """Ask for the first page, and for more as it is needed."""
         self._next, self._is_whole, self._wants_all = None, False, False
-        found = self._shelf.at_hand(self._asked)
+        found = self._pages.at_hand(self._asked)
         if found is not None:
-            self._put(self._asked, *found, keep)
+            self._put(self._asked, *found)
             self._count()
             return
         self.set_timer(SLOW_S, self._tell_slow)
-        self._load(self._asked, keep=keep)
+        self._load(self._asked)
 
     def _tell_slow(self) -> None:
         """A slow store: say that it is asked, where there is nothing to see yet."""
@@ -55,43 +118,32 @@ class Listing(MainParts):
             self.sessions.refresh()
 
     @work(thread=True, exclusive=True, group="list")
-    def _load(self, asked: Asked, *, keep: bool) -> None:
+    def _load(self, asked: ListRequest) -> None:
         try:
-            rows, after = self._shelf.first(asked)
-            hand_over(self, self._put, asked, rows, after, keep)
-            hand_over(self, self._tell_total, self._shelf.total())
+            rows, after = self._pages.first(asked)
+            hand_over(self, self._put, asked, rows, after)
+            hand_over(self, self._tell_total, self._pages.total())
         except HoldfastError as error:
-            hand_over(self, self._unlisted, error)
+            hand_over(self, self.post_message, self.AskFailed(error))
 
     @work(thread=True, group="count")
     def _count(self) -> None:
         try:
-            hand_over(self, self._tell_total, self._shelf.total())
+            hand_over(self, self._tell_total, self._pages.total())
         except HoldfastError as error:
-            hand_over(self, self._unlisted, error)
+            hand_over(self, self.post_message, self.AskFailed(error))
 
-    def _unlisted(self, error: HoldfastError) -> None:
-        self.app.started()
-        self.tell_failure(error)
-
-    def _put(
-        self,
-        asked: Asked,
-        rows: list[SessionMetadata],
-        after: Any,
-        keep: bool,  # noqa: FBT001 - a callback
-    ) -> None:
+    def _put(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
         if asked != self._asked:
             return
         self._next, self._is_whole, self._fetching = after, after is None, False
         self._progress = ""
-        self.sessions.put(rows, keep=keep)
+        self.sessions.put(rows, keep=False)
         self._know(rows)
-        self._tell_top()
-        self.call_after_refresh(self.app.started)
+        self._tell_change()
 
-    @on(SessionList.NearEnd)
-    def _near_end(self, event: SessionList.NearEnd) -> None:
+    @on(SessionTable.NearEnd)
+    def _near_end(self, event: SessionTable.NearEnd) -> None:
         self._wants_all = self._wants_all or event.whole
         self._fetch_more()
 
@@ -101,16 +153,16 @@ class Listing(MainParts):
             self._fetch(self._asked, self._next)
 
     @work(thread=True, group="more")
-    def _fetch(self, asked: Asked, after: Any) -> None:
+    def _fetch(self, asked: ListRequest, after: Any) -> None:
         try:
-            rows, after = self._shelf.following(asked, after)
+            rows, after = self._pages.following(asked, after)
         except HoldfastError as error:
             self._fetching = self._wants_all = False
-            hand_over(self, self.tell_failure, error)
+            hand_over(self, self.post_message, self.AskFailed(error))
             return
         hand_over(self, self._add, asked, rows, after)
 
-    def _add(self, asked: Asked, rows: list[SessionMetadata], after: Any) -> None:
+    def _add(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
         self._fetching = False
         if asked != self._asked:
             return
@@ -118,7 +170,7 @@ class Listing(MainParts):
         self.sessions.add(rows)
         count = len(self.sessions.rows)
         self._progress = f"fetched {count:,}" if self._wants_all and after is not None else ""
-        self._tell_top()
+        self._tell_change()
         if not self._wants_all:
             return
         if after is None:
@@ -129,21 +181,20 @@ class Listing(MainParts):
 
     def renew(self) -> None:
         """See what other processes changed; only the newest page is asked for."""
-        if self.app.screen is self and self._asked.is_newest_first:
+        if self._asked.is_newest_first:
             self._look_again(self._asked)
-        self.tell_status()
 
     @work(thread=True, exclusive=True, group="renew")
-    def _look_again(self, asked: Asked) -> None:
+    def _look_again(self, asked: ListRequest) -> None:
         try:
-            rows, after = self._shelf.first(asked)
-            total = self._shelf.total()
+            rows, after = self._pages.first(asked)
+            total = self._pages.total()
         except HoldfastError:
             return  # the next time may go better; the list stays as it was
         hand_over(self, self._tell_total, total)
         hand_over(self, self._renewed, asked, rows, after)
 
-    def _renewed(self, asked: Asked, head: list[SessionMetadata], after: Any) -> None:
+    def _renewed(self, asked: ListRequest, head: list[SessionMetadata], after: Any) -> None:
         rows = self.sessions.rows
         if asked != self._asked or rows[: len(head)] == head:
             return
@@ -152,7 +203,7 @@ class Listing(MainParts):
             self._next = after
         self._know(head)
 
-    def refresh_list(self) -> None:
+    def look_again(self) -> None:
         """Something was changed here: look again now."""
         if self._asked.is_newest_first:
             self._look_again(self._asked)
@@ -160,24 +211,17 @@ class Listing(MainParts):
             self.begin()
 
     def _know(self, rows: list[SessionMetadata]) -> None:
-        self.app.tracking.known.update((row.session_id, row) for row in rows)
-        self.tell_heading()
+        self._known.update((row.session_id, row) for row in rows)
+        self.post_message(self.RowsCame())
 
     def _tell_total(self, total: int) -> None:
         self._total = total
-        self._tell_top()
+        self._tell_change()
 
-    def _tell_top(self) -> None:
-        count = len(self.sessions.rows)
-        self.sessions.order = ORDERS[self._asked.order].name
+    def _tell_change(self) -> None:
+        self.sessions.order = ORDERS[self._asked.order]
         self.sessions.nothing = self._nothing()
-        if self._asked.words or self._asked.fields:
-            many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
-        else:
-            many = counted(max(self._total, count), "session")
-        parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
-        parts += [self._progress, self.app.where] if self._progress else [self.app.where]
-        self.query_one("#top", Static).update(content("  ·  ".join(parts)))
+        self.post_message(self.Changed())
 
     def _nothing(self) -> str:
         """Why there are no rows, if there are none."""
@@ -185,19 +229,22 @@ class Listing(MainParts):
             return "looking …"
         if self._asked.words or self._asked.fields:
             return "Nothing fits. Esc shows all sessions."
-        place = self.app.library.strangers()
-        if place is not None:  # in one line, below the folder's own name
-            return f"Sessions of {place.tool} lie here: `holdfast import` brings them in."
+        tool = self._pages.foreign_tool()
+        if tool is not None:  # in one line, below the folder's own name
+            return f"Sessions of {tool} lie here: `holdfast import` brings them in."
         return "No sessions yet. n begins one; `holdfast import` brings in those you have."
 
     # -- filter and sort ---------------------------------------------------------------------
 
-    def action_filter(self) -> None:
-        """Type to narrow the list."""
-        self.leave_reading()
-        box = self.query_one("#filter", Input)
-        box.add_class("-shown")
-        box.focus()
+    def open_filter(self) -> None:
+        """Show the filter line; what is typed into it narrows the list."""
+        self._filter.add_class("-shown").focus()
+
+    def close_filter(self) -> None:
+        """Show all sessions again."""
+        self._filter.value = ""
+        self._filter.remove_class("-shown")
+        self.sessions.focus()
 
     @on(Input.Changed, "#filter")
     def _typed(self) -> None:
@@ -206,7 +253,7 @@ class Listing(MainParts):
         self._delay = self.set_timer(_TYPING_S, self._narrow)
 
     def _narrow(self) -> None:
-        asked = parse(self.query_one("#filter", Input).value, self._asked.order)
+        asked = parse(self._filter.value, self._asked.order)
         if asked != self._asked:
             self._asked = asked
             self.begin()
@@ -216,9 +263,9 @@ class Listing(MainParts):
         self._narrow()
         self.sessions.focus()
 
-    def action_sort(self) -> None:
-        """By the next column."""
+    def sort_by_next(self) -> None:
+        """Sort by the column after the one that leads now."""
         order = (self._asked.order + 1) % len(ORDERS)
         self._asked = self._asked._replace(order=order)
-        self._tell_top()
+        self._tell_change()
         self.begin()

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
+from textual.worker import get_current_worker
 
-from holdfast.apps.render.words import ago
-from holdfast.apps.tui._actions import Actions
-from holdfast.apps.tui._conversation import Conversation
-from holdfast.apps.tui._input_pane import Saying
-from holdfast.apps.tui._inputs import Line, SayLine
-from holdfast.apps.tui._key_bar import KeyBar
-from holdfast.apps.tui._list_pane import Listing
+from holdfast.apps.render.words import counted, short
+from holdfast.apps.tui._actions import SessionActions
+from holdfast.apps.tui._conversation import ConversationView
+from holdfast.apps.tui._conversation_pane import ConversationPane, SayLine
+from holdfast.apps.tui._list_pane import ListPane
 from holdfast.apps.tui._safe import content
-from holdfast.apps.tui._session_list import SessionList, state_of
-from holdfast.apps.tui._sessions import Shelf
-from holdfast.session import now_ms
+from holdfast.apps.tui._session_table import SessionTable
+from holdfast.apps.tui._sessions import SessionPages
+from holdfast.apps.tui._widgets import KeyBar
+from holdfast.apps.tui._workers import hand_over
+from holdfast.errors import HoldfastError
+from holdfast.model import SessionMetadata
+from holdfast.session import new_session_id
 
-_LOOK_S = 0.15
+if TYPE_CHECKING:
+    from holdfast.apps.tui._app import SessionsApp
+
+_PREVIEW_S = 0.15
 _RENEW_S = 2.0
+_FIRST_S = 0.1  # between two looks whether a new session was begun
 
 _STOP = {"stop": "Stop"}
 _LIST_KEYS = _STOP | {
@@ -34,7 +45,7 @@ _LIST_KEYS = _STOP | {
     "talk": "Talk",
     "new": "New",
     "sort": "Sort",
-    "delete": "Delete",
+    "act('delete')": "Delete",
     "back": "Back",
     "help": "Help",
     "app.quit": "Quit",
@@ -54,21 +65,20 @@ _FILTER_KEYS = {"submit": "To the list", "back": "All sessions"}
 _SAYING_KEYS = _STOP | {"submit": "Send", "recall(-1)": "Said before", "back": "Leave"}
 
 
-class MainScreen(Listing, Actions, Saying):
-    """List and conversation; side by side where there is room, else one at a time."""
+class MainScreen(Screen[None]):
+    """List and conversation; side by side where there is room, else one at a time.
+
+    Each pane has the keys of what it shows. Those here count in both, whichever has the focus.
+    """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's own type
     DEFAULT_CSS = """
-    MainScreen #top, MainScreen #status { height: 1; padding: 0 1; background: $panel; }
-    MainScreen #heading { height: 1; padding: 0 1; text-style: bold; background: $boost; }
-    MainScreen #top, MainScreen #status, MainScreen #heading {
-        text-wrap: nowrap; text-overflow: ellipsis;
+    MainScreen #top, MainScreen #status {
+        height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis;
     }
     MainScreen #left { width: 100%; }
     MainScreen #right { width: 100%; display: none; }
-    MainScreen #filter, MainScreen #say { display: none; height: 3; border: round $accent; }
     MainScreen Input > .input--placeholder { color: $faint; }
-    MainScreen #filter.-shown, MainScreen #say.-shown { display: block; }
     MainScreen.-narrow.-reading #left { display: none; }
     MainScreen.-narrow.-reading #right { display: block; }
     MainScreen.-wide #left { width: 9fr; }
@@ -80,14 +90,14 @@ class MainScreen(Listing, Actions, Saying):
         Binding("c", "talk", "Talk"),
         Binding("n", "new", "New"),
         Binding("s", "sort", "Sort"),
-        Binding("d", "delete", "Delete"),
+        Binding("d", "act('delete')", "Delete"),
         Binding("u", "undo", "Undo", show=False),
-        Binding("r", "rename", "Rename", show=False),
-        Binding("t", "tag", "Tags", show=False),
-        Binding("p", "pin", "Pin", show=False),
-        Binding("F", "fork", "Fork", show=False),
-        Binding("x", "export", "Export", show=False),
-        Binding("z", "archive", "Archive", show=False),
+        Binding("r", "act('rename')", "Rename", show=False),
+        Binding("t", "act('tag')", "Tags", show=False),
+        Binding("p", "act('pin')", "Pin", show=False),
+        Binding("F", "act('fork')", "Fork", show=False),
+        Binding("x", "act('export')", "Export", show=False),
+        Binding("z", "act('archive')", "Archive", show=False),
         Binding("equals_sign", "compare", "Compare", show=False),
         Binding("m", "merge", "Merge", show=False),
         Binding("v", "time", "Time", show=False),
@@ -100,49 +110,91 @@ class MainScreen(Listing, Actions, Saying):
         Binding("q", "app.quit", "Quit"),
     ]
 
-    def __init__(self, shelf: Shelf, *, session_id: str | None = None) -> None:
-        super().__init__(shelf)
+    actions: SessionActions
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> SessionsApp:  # type: ignore[override]  # no other app has this screen
+            """The app that this screen is made for."""
+
+    def __init__(self, pages: SessionPages, *, session_id: str | None = None) -> None:
+        super().__init__()
+        self._pages = pages
         self._first_id = session_id
-        self._look: Timer | None = None
+        self._preview_soon: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """The list to the left, the conversation to the right, the keys below."""
+        self.actions = SessionActions(self)
         yield Static(content("Holdfast"), id="top")
         with Horizontal():
-            with Vertical(id="left"):
-                yield Line(
-                    placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter"
-                )
-                yield SessionList(id="sessions")
-            with Vertical(id="right"):
-                yield Static("", id="heading")
-                yield Conversation(self.app.library, id="conversation")
-                yield SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
+            yield ListPane(self._pages, self.app.tracking.known, id="left")
+            yield ConversationPane(self.app.library, id="right")
         yield Static("", id="status")
         yield KeyBar()
 
     def on_mount(self) -> None:
         """Ask for the first page; look again now and then."""
         self.sessions.focus()
-        self.begin()
-        self.set_interval(_RENEW_S, self.renew)
+        self._list.begin()
+        self.set_interval(_RENEW_S, self._renew)
         if self._first_id is not None:
             self.read(self._first_id)
+
+    # -- its parts ---------------------------------------------------------------------------
+
+    @property
+    def _list(self) -> ListPane:
+        return self.query_one(ListPane)
+
+    @property
+    def _pane(self) -> ConversationPane:
+        return self.query_one(ConversationPane)
+
+    @property
+    def sessions(self) -> SessionTable:
+        """The rows of the list."""
+        return self.query_one(SessionTable)
+
+    @property
+    def conversation(self) -> ConversationView:
+        """What is read."""
+        return self.query_one(ConversationView)
+
+    @property
+    def chosen(self) -> SessionMetadata | None:
+        """The session that actions are about: the one that is read, else that under the cursor."""
+        id = self.conversation.session_id
+        row = self.sessions.chosen
+        if self.is_reading and id is not None and (row is None or row.session_id != id):
+            return self.app.tracking.known.get(id) or SessionMetadata(session_id=id)
+        return row
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the conversation is what the user looks at."""
+        return self.has_class("-reading")
+
+    # -- keys --------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key bar shows what can be done here and now."""
         if action == "stop":
-            here = self.conversation.session_id or self.app.talking_on
-            return here is not None and self.app.talks.is_running(here)
+            return self._answering is not None
         if action == "back":
-            return self.is_reading or self.query_one("#filter").has_class("-shown")
+            return self.is_reading or self._list.is_filtering
+        name = parameters[0] if action == "act" else action
         is_typing = isinstance(self.focused, Input)
-        return not (is_typing and action in ("filter", "search", "sort", "delete", "help"))
+        return not (is_typing and name in ("filter", "search", "sort", "delete", "help"))
 
-    def binding_of(self, action: str) -> Binding:
-        """The key that does something here."""
-        found = (one for one in self.BINDINGS if isinstance(one, Binding) and one.action == action)
-        return next(found)
+    def command(self, name: str) -> tuple[str, Binding, Callable[[], None]]:
+        """What an action does in a few words, its key, and how it is done."""
+        action = getattr(self, f"action_{name}", None) or partial(self.action_act, name)
+        does = getattr(self.actions, name) if isinstance(action, partial) else action
+        keys = (one for one in self.BINDINGS if isinstance(one, Binding))
+        binding = next(one for one in keys if one.action in (name, f"act('{name}')"))
+        return (does.__doc__ or "").partition("\n")[0], binding, action
 
     @property
     def named_keys(self) -> dict[str, str]:
@@ -153,79 +205,319 @@ class MainScreen(Listing, Actions, Saying):
             return _FILTER_KEYS
         return _READING_KEYS if self.focused is self.conversation else _LIST_KEYS
 
-    # -- reading -----------------------------------------------------------------------------
+    def action_act(self, name: str) -> None:
+        """Do something to the chosen session, if there is one."""
+        if self.chosen is not None:
+            getattr(self.actions, name)(self.chosen)
 
-    @on(SessionList.Moved)
-    def _moved(self, event: SessionList.Moved) -> None:
+    def action_undo(self) -> None:
+        """Undo what was done last."""
+        self.actions.undo()
+
+    def action_jump(self) -> None:
+        """To an event, a turn or a time."""
+        if self.conversation.session_id is not None:
+            self.actions.jump(self.conversation.session_id)
+
+    def action_merge(self) -> None:
+        """A new session with what two did."""
+        pair = self._pair()
+        if pair is not None:
+            self.actions.merge(*pair)
+
+    def action_compare(self) -> None:
+        """Two sessions side by side."""
+        pair = self._pair()
+        if pair is not None:
+            from holdfast.apps.tui._page_screen import CompareScreen
+
+            self.app.push_screen(CompareScreen(self.app.library, *pair))
+
+    def _pair(self) -> tuple[str, str] | None:
+        """The marked session and the chosen one, or two marked ones."""
+        ids = list(self.sessions.marked)
+        if len(ids) < 2 and self.chosen is not None and self.chosen.session_id not in ids:
+            ids.append(self.chosen.session_id)
+        if len(ids) < 2:
+            self.app.notify("Mark one session with Space, then choose another.", markup=False)
+            return None
+        return ids[0], ids[1]
+
+    # -- other screens -----------------------------------------------------------------------
+
+    def action_search(self) -> None:
+        """Search what was said, in every session."""
+        from holdfast.apps.tui._search_screen import SearchScreen
+
+        self.app.push_screen(SearchScreen(self.app.library), self._went)
+
+    def action_time(self) -> None:
+        """Go through the session's past."""
+        from holdfast.apps.tui._time_screen import TimeScreen
+
+        def went(place: tuple[str, int | None] | None) -> None:
+            if place is not None and place[1] is None:
+                self.actions.show_made(place[0], f"goes on from there in {place[0]}")
+            else:
+                self._went(place)
+
+        row = self.chosen
+        if row is not None:
+            screen = TimeScreen(self.app.library, row.session_id, row.title or "")
+            self.app.push_screen(screen, went)
+
+    def action_tree(self) -> None:
+        """The session among its relatives."""
+        from holdfast.apps.tui._page_screen import TreeScreen
+
+        row = self.chosen
+        if row is not None:
+            screen = TreeScreen(self.app.library, row.session_id, row.title or "")
+            self.app.push_screen(screen, self._went)
+
+    def _went(self, place: tuple[str, int | None] | None) -> None:
+        if place is not None:
+            self.read(*place)
+
+    def action_analytics(self) -> None:
+        """What all sessions used."""
+        from holdfast.apps.tui._page_screen import StatsScreen
+
+        self.app.push_screen(StatsScreen(self.app.library))
+
+    def action_help(self) -> None:
+        """What every key does."""
+        from holdfast.apps.tui._help_screen import HelpScreen
+
+        self.app.push_screen(HelpScreen())
+
+    # -- the list ----------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Type to narrow the list."""
+        self.leave_reading()
+        self._list.open_filter()
+
+    def action_sort(self) -> None:
+        """By the next column."""
+        self._list.sort_by_next()
+
+    def look_again(self) -> None:
+        """Something was changed here: look for it now."""
+        self._list.look_again()
+
+    def _renew(self) -> None:
+        if self.app.screen is self:
+            self._list.renew()
         self.tell_status()
-        if self._look is not None:
-            self._look.stop()
+
+    def forget(self, session_id: str) -> None:
+        """Take a session that was deleted off the screen."""
+        if self.conversation.session_id == session_id:
+            self.conversation.read(None)
+            self.leave_reading()
+        self.sessions.put([row for row in self.sessions.rows if row.session_id != session_id])
+
+    @on(ListPane.Changed)
+    def _tell_top(self) -> None:
+        parts = ["Holdfast", *self._list.summary, self.app.where]
+        self.query_one("#top", Static).update(content("  ·  ".join(parts)))
+
+    @on(ListPane.RowsCame)
+    def _loaded(self) -> None:
+        self._tell_heading()
+        self.call_after_refresh(self.app.started)
+
+    @on(ListPane.AskFailed)
+    def _unlisted(self, event: ListPane.AskFailed) -> None:
+        self.app.started()
+        self.app.tell_failure(event.error)
+
+    @on(SessionTable.Moved)
+    def _moved(self) -> None:
+        self.tell_status()
+        if self._preview_soon is not None:
+            self._preview_soon.stop()
         if self.has_class("-wide") and not self.is_reading:
-            self._look = self.set_timer(_LOOK_S, self._preview)
+            self._preview_soon = self.set_timer(_PREVIEW_S, self._preview)
+
+    # -- reading -----------------------------------------------------------------------------
 
     def _preview(self) -> None:
         row = self.sessions.chosen
         id = None if row is None else row.session_id
         if id != self.conversation.session_id and not self.is_reading:
             self.conversation.read(id)
-        self.tell_heading()
+        self._tell_heading()
 
-    @on(SessionList.Opened)
-    def _entered(self, event: SessionList.Opened) -> None:
+    @on(SessionTable.Entered)
+    def _entered(self, event: SessionTable.Entered) -> None:
         self.read(event.row.session_id)
 
     def read(self, session_id: str, at: int | None = None) -> None:
         """Show a session's conversation, at its end or around an event."""
         self.add_class("-reading")
         self.sessions.choose(session_id)
-        if self.conversation.session_id != session_id:
-            self.conversation.read(session_id, at)
-        elif at is not None:
-            self.conversation.go_to(at)
-        self.conversation.focus()
-        self.switched(session_id)
-        self.tell_heading()
+        self._pane.read(session_id, at)
+        self._switch(session_id)
+        self._tell_heading()
         self.tell_status()
 
     def action_back(self) -> None:
         """Out of what is open, step by step: the line to type in, the conversation, the filter."""
-        say, box = self.query_one("#say", Input), self.query_one("#filter", Input)
-        if say.has_class("-shown"):
-            say.remove_class("-shown")
+        if self._pane.is_line_open:
+            self._pane.close_line()
             self.conversation.focus()
         elif self.is_reading:
             self.leave_reading()
-        elif box.has_class("-shown"):
-            box.value = ""
-            box.remove_class("-shown")
-            self.sessions.focus()
+        elif self._list.is_filtering:
+            self._list.close_filter()
 
     def leave_reading(self) -> None:
-        """Back to the list."""
-        self.query_one("#say", Input).remove_class("-shown")
+        """Back from the conversation to the list."""
+        self._pane.close_line()
         self.remove_class("-reading")
-        self.switched(None)
+        self._switch(None)
         self.sessions.focus()
-        self._preview() if self.has_class("-wide") else None
+        if self.has_class("-wide"):
+            self._preview()
         self.tell_status()
 
-    @on(Conversation.Failed)
-    def _unreadable(self, event: Conversation.Failed) -> None:
+    def _switch(self, session_id: str | None) -> None:
+        """Another session is looked at: tell who answers, and count what is there."""
+        self.app.talks.keep(session_id)
+        tracking = self.app.tracking
+        if session_id is None:
+            tracking.clear()
+        elif session_id != tracking.session_id:
+            row = tracking.known.get(session_id)
+            tracking.restore_session(session_id, 0 if row is None else row.message_count)
+
+    def _tell_heading(self) -> None:
+        self._pane.tell_heading(self.app.tracking.known.get(self.conversation.session_id or ""))
+
+    @on(ConversationView.Failed)
+    def _unreadable(self, event: ConversationView.Failed) -> None:
         self.app.tell_failure(event.error)
 
-    @on(Conversation.Followed)
-    def _followed(self, event: Conversation.Followed) -> None:
+    # -- talking -----------------------------------------------------------------------------
+
+    def action_talk(self) -> None:
+        """Talk on the chosen session."""
+        if self.chosen is None:
+            self.action_new()
+        else:
+            self._talk_on(self.chosen.session_id)
+
+    def action_new(self) -> None:
+        """Begin a new session; it is there with the first thing that is said."""
+        id = new_session_id()
+        self.app.fresh.add(id)
+        self._talk_on(id)
+
+    def _talk_on(self, session_id: str) -> None:
+        if self.conversation.session_id != session_id or not self.is_reading:
+            if session_id in self.app.fresh:
+                self.add_class("-reading")
+                self.conversation.read(None)
+                self.app.tracking.start_session(session_id)
+            else:
+                self.read(session_id)
+        self._pane.open_line()
         self.tell_status()
 
-    def tell_heading(self) -> None:
-        """Whose conversation it is."""
-        id = self.conversation.session_id
-        row = self.app.tracking.known.get(id or "")
-        if id is None:
-            text = ""
-        elif row is None:
-            text = id
-        else:
-            parts = [row.title or "(no title)", id, ago(row.updated_at, now_ms()), state_of(row)]
-            text = "  ·  ".join(part for part in parts if part)
-        self.query_one("#heading", Static).update(content(text.replace("\n", " ")))
+    @on(Input.Submitted, "#say")
+    def _said(self, event: Input.Submitted) -> None:
+        text, id = event.value.strip(), self.app.tracking.session_id
+        if text and id is not None:
+            self.app.say(id, text)
+
+    @property
+    def _answering(self) -> str | None:
+        """The session whose answer is shown and under way."""
+        id = self.conversation.session_id or self.app.tracking.session_id
+        return id if id is not None and self.app.talks.is_running(id) else None
+
+    def action_stop(self) -> None:
+        """End the answer that is shown."""
+        if self._answering is not None:
+            self.app.talks.stop(self._answering)
+
+    def heard(self, session_id: str, what: str, detail: Any) -> None:
+        """Something came of what was said; called on the app's own loop."""
+        here = self.app.tracking.session_id
+        if what == "began":
+            self.sessions.busy.add(session_id)
+            if session_id in self.app.fresh:
+                self.app.fresh.discard(session_id)
+            else:
+                self.sessions.restored.add(session_id)
+            if self.conversation.session_id is None and here == session_id:
+                self._await_first(session_id)
+        elif what in ("ended", "failed"):
+            self.sessions.busy.discard(session_id)
+            self.look_again()
+            if what == "failed":
+                self.app.tell_failure(detail)
+            elif detail or here != session_id:
+                title = self.app.short_name(session_id)
+                self.app.notify(detail or "answered", title=title, markup=False)
+        self.sessions.refresh()
+        self.tell_status()
+
+    @work(thread=True, exclusive=True, group="first")
+    def _await_first(self, session_id: str) -> None:
+        """A new session can be read as soon as something is in it."""
+        worker = get_current_worker()
+        while not worker.is_cancelled:
+            is_running = self.app.talks.is_running(session_id)
+            try:
+                is_kept = self.app.library.exists(session_id)
+            except HoldfastError:
+                is_kept = False  # the answer tells what is wrong with the store
+            if is_kept:
+                hand_over(self, self._first_came, session_id)
+            if is_kept or not is_running:
+                return
+            time.sleep(_FIRST_S)
+
+    def _first_came(self, session_id: str) -> None:
+        if self.app.tracking.session_id == session_id and self.conversation.session_id is None:
+            self.conversation.read(session_id)
+        self.look_again()
+
+    # -- status ------------------------------------------------------------------------------
+
+    @on(ConversationView.Followed)
+    def tell_status(self) -> None:
+        """Say on the bottom line how things are."""
+        self.query_one("#status", Static).update(content(self._status()))
+        self.refresh_bindings()
+
+    def _status(self) -> str:
+        row, tracking = self.chosen, self.app.tracking
+        here = tracking.session_id
+        parts = []
+        if here is not None and self.app.talks.is_running(here):
+            parts.append("answering")
+        if self.actions.under_way:
+            parts.append("working …")
+        if self.is_reading and tracking.is_restored:
+            parts.append("restored")
+        model = self.app.talks.model_name if here is not None else ""
+        model = model or (row.model if row else None) or ""
+        parts += [model] if model else []
+        if row is not None:
+            parts += _figures(row)
+        parts.append(self.app.durability)
+        marked = len(self.sessions.marked)
+        parts += [f"{marked} marked"] if marked else []
+        return " · ".join(parts)
+
+
+def _figures(row: SessionMetadata) -> list[str]:
+    found = [counted(row.message_count, "msg")]
+    about = "about " if row.tokens_estimated else ""
+    found += [f"{about}{short(row.total_tokens)} tokens"] if row.total_tokens else []
+    found += [f"${row.cost:.4f}"] if row.cost is not None else []
+    return [*found, "live"] if row.open else found

@@ -38,9 +38,9 @@ def paragraphs(text: str) -> str:
     return neutralise(text.replace("\r\n", "\n")).expandtabs(_TAB)
 
 
-def content(text: str, style: str = "") -> Content:
+def content(text: str) -> Content:
     """Text for a widget of Textual, which it does not read as markup."""
-    return Content.styled(paragraphs(text), style) if style else Content(paragraphs(text))
+    return Content(paragraphs(text))
 
 
 def styled(*pieces: tuple[str, str]) -> Text:

@@ -16,10 +16,8 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.render.words import ago, counted
-from holdfast.apps.tui._inputs import Line
-from holdfast.apps.tui._key_bar import KeyBar
-from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
+from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine
 from holdfast.apps.tui._workers import hand_over
 from holdfast.errors import HoldfastError
 from holdfast.session import now_ms
@@ -33,13 +31,13 @@ _HITS_MAX = 200
 _HIT_LINES = 3
 
 
-class Hits(LineView):
+class HitList(LineView):
     """Each hit on three lines: where, what, and a space."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"hits--cursor"}
     DEFAULT_CSS = """
-    Hits { padding: 0 1; }
-    Hits > .hits--cursor { background: $boost; text-style: bold; }
+    HitList { padding: 0 1; }
+    HitList > .hits--cursor { background: $boost; text-style: bold; }
     """
 
     def __init__(self) -> None:
@@ -121,9 +119,9 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
     def compose(self) -> ComposeResult:
         """The query above the hits."""
-        yield Line(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
+        yield TextLine(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
         yield Static("", id="found")
-        yield Hits()
+        yield HitList()
         yield KeyBar()
 
     @on(Input.Changed, "#query")
@@ -155,18 +153,18 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     def _show(self, hits: list[Hit], told: str) -> None:
         self._is_asking = False
         self.query_one("#found", Static).update(content(told))
-        self.query_one(Hits).put(hits)
+        self.query_one(HitList).put(hits)
         if self._takes_first:
             self.action_take()
 
     def action_move(self, by: int) -> None:
         """So many hits on, while the query can still be typed."""
-        self.query_one(Hits).move(by)
+        self.query_one(HitList).move(by)
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
         """The first click chooses, a second one goes there."""
-        hits, number = self.query_one(Hits), event.line // _HIT_LINES
+        hits, number = self.query_one(HitList), event.line // _HIT_LINES
         if number >= len(hits.hits):
             return
         if number == hits.cursor:
@@ -177,7 +175,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     @on(Input.Submitted, "#query")
     def action_take(self) -> None:
         """Go to the hit; to the first one as soon as it is found."""
-        hits = self.query_one(Hits)
+        hits = self.query_one(HitList)
         if self._is_asking:
             self._takes_first = True
         elif hits.hits:

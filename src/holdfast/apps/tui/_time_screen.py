@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 
 from holdfast.apps.render.transcript import body, heading
 from holdfast.apps.render.words import counted, day_time, short
-from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
-from holdfast.apps.tui._window import Reader
+from holdfast.apps.tui._widgets import LineView
+from holdfast.apps.tui._window import PageReader
 from holdfast.apps.tui._workers import hand_over
 from holdfast.replay import as_text, read_transcript
 
@@ -63,7 +63,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
     def make(self, width: int) -> list[Strip]:
         """The slider, and below it the state at its place."""
         if self._newest < 0:
-            self._newest = self._at = Reader(self.library, self._session_id).newest_seq()
+            self._newest = self._at = PageReader(self.library, self._session_id).newest_seq()
             self._snapshots = self.library.snapshots(self._session_id)
         if self._newest < 0:
             return lay_out(Text("Nothing has happened in this session yet."), width)
@@ -163,7 +163,8 @@ def _told(state: State) -> list[RenderableType]:
     ]
     lines: list[RenderableType] = [Text("  ·  ".join(filter(None, figures)))]
     memory = {name: as_text(entry.value) for name, entry in state.memory.items()}
-    variables = {name: as_text(value) for name, value in _variables(state).items()}
+    # A value that no longer decodes is shown all the same.
+    variables = {name: bytes(raw).decode("utf-8", "replace") for name, raw in state.encoded.items()}
     todos = [
         f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
         for todo in state.todos
@@ -178,14 +179,6 @@ def _told(state: State) -> list[RenderableType]:
     if state.tags:
         lines += [Text(""), Text("Tags  " + one_line(", ".join(state.tags)))]
     return lines
-
-
-def _variables(state: State) -> dict[str, object]:
-    """Decoded where they can be; a value that no longer decodes is told as such."""
-    found: dict[str, object] = {}
-    for name, raw in state.encoded.items():
-        found[name] = bytes(raw).decode("utf-8", "replace")
-    return found
 
 
 def _pairs(values: dict[str, str]) -> list[str]:

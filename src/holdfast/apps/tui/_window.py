@@ -6,11 +6,15 @@ and its result, are in one. Nothing here reads more of a log than it is asked fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.apps.render.transcript import heading, with_blobs
+from holdfast.apps.render.words import moment_of
+from holdfast.errors import NotFound, UsageError
 from holdfast.model import Event
 from holdfast.replay import Entry, read_transcript
 
@@ -23,7 +27,7 @@ _PAGE_MAX = 600
 _TURN_STARTS = ("turn_start", "user", "session_start")
 
 
-class Chunk(NamedTuple):
+class LogChunk(NamedTuple):
     """Events ``first`` to ``stop - 1`` and what they say."""
 
     first: int
@@ -36,26 +40,26 @@ class Chunk(NamedTuple):
         return heading(entry, is_live=self.events[-1].type == "delta", first=self.first)
 
 
-def chunk_of(events: list[Event], first: int | None = None) -> Chunk | None:
+def chunk_of(events: list[Event], first: int | None = None) -> LogChunk | None:
     """Events in the order of the log, as a chunk; None if there are none."""
     if not events:
         return None
     begin = events[0].seq if first is None else first
-    return Chunk(begin, events[-1].seq + 1, events, list(read_transcript(events, begin)))
+    return LogChunk(begin, events[-1].seq + 1, events, list(read_transcript(events, begin)))
 
 
-class Reader:
+class PageReader:
     """Reads one session. Each method may take its time; call them in a thread."""
 
     def __init__(self, library: Holdfast, session_id: str) -> None:
         self._library = library
         self.session_id = session_id
 
-    def last(self) -> Chunk | None:
+    def last(self) -> LogChunk | None:
         """The end of the log, from the start of a turn on."""
         return self.before(None)
 
-    def before(self, seq: int | None) -> Chunk | None:
+    def before(self, seq: int | None) -> LogChunk | None:
         """What comes before an event; None at the beginning."""
         events = self._library.events(self.session_id, stop=seq, reverse=True)
         found: list[Event] = list(islice(events, PAGE))
@@ -64,7 +68,7 @@ class Reader:
         earlier = next(events, None)
         return self._chunk(found[::-1], 0 if earlier is None else earlier.seq + 1)
 
-    def after(self, seq: int, limit: int = PAGE) -> Chunk | None:
+    def after(self, seq: int, limit: int = PAGE) -> LogChunk | None:
         """Event ``seq`` and what follows; None where there is nothing."""
         events = self._library.events(self.session_id, start=seq)
         found = list(islice(events, limit))
@@ -74,7 +78,7 @@ class Reader:
             found.append(event)
         return self._chunk(found, seq)
 
-    def around(self, seq: int) -> Chunk | None:
+    def around(self, seq: int) -> LogChunk | None:
         """The turn of an event with what stands about it."""
         before = self.before(seq + 1)
         start = before.first if before is not None else 0
@@ -105,7 +109,7 @@ class Reader:
         place = number - 1 if number > 0 else number
         return turns[place].seq if -len(turns) <= place < len(turns) else None
 
-    def _chunk(self, events: list[Event], first: int) -> Chunk | None:
+    def _chunk(self, events: list[Event], first: int) -> LogChunk | None:
         return chunk_of(list(with_blobs(self._library, self.session_id, events)), first)
 
 
@@ -117,3 +121,48 @@ def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]
         yield event
         if event.type in _TURN_STARTS:
             return
+
+
+# From what a user typed to an event: a number, a turn, or a time. Blocking.
+
+
+_TURN = re.compile(r"t(?:urn)?\s*(-?\d+)\Z")
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
+
+
+def find_seq(library: Holdfast, session_id: str, text: str) -> int:
+    """The event that is meant: ``120``, ``t7``, ``t-1``, ``14:30``, ``2026-05-01``, ``3d``.
+
+    Raises UsageError for what is none of these, and NotFound for a turn that there is not.
+    """
+    wanted = text.strip().lower().lstrip("#")
+    reader = PageReader(library, session_id)
+    if wanted.isdecimal():
+        return min(int(wanted), max(reader.newest_seq(), 0))
+    if found := _TURN.match(wanted):
+        seq = reader.seq_of_turn(int(found[1]))
+        if seq is None:
+            raise NotFound(f"there is no turn {found[1]}", session_id=session_id)
+        return seq
+    seq = reader.seq_at(_moment(library, session_id, wanted))
+    if seq is None:
+        raise NotFound("nothing has happened in this session yet", session_id=session_id)
+    return seq
+
+
+def _moment(library: Holdfast, session_id: str, text: str) -> int:
+    """A time of day is that of the session's last day."""
+    if found := _CLOCK.match(text):
+        last = library.last_modified(session_id)
+        day = datetime.now().astimezone() if last is None else last.astimezone()
+        hour, minute, second = (int(part or 0) for part in found.groups())
+        start = day.replace(hour=0, minute=0, second=0, microsecond=0)
+        asked = start + timedelta(hours=hour, minutes=minute, seconds=second)
+        return int(asked.timestamp() * 1000)
+    try:
+        moment = moment_of(text)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"{text[:40]!a} is no event, turn or time", remedy="Such as 120, t7, 14:30, 2026-05-01."
+        ) from None
+    return int(moment.timestamp() * 1000)

@@ -14,6 +14,8 @@ from textual._context import NoActiveAppError
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 
+SLOW_S = 0.4  # after which one is told that something is under way
+
 
 def is_there(node: DOMNode) -> bool:
     """Whether a screen or widget is in use: mounted, and neither it nor the app is being left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
@@ -15,8 +16,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from holdfast.apps.render.words import ago, short
-from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import cut
+from holdfast.apps.tui._widgets import LineView
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
@@ -26,7 +27,7 @@ _TAG_MIN = 6
 _TAGS_FROM = 84  # columns; in a narrower list tags stand behind the title
 
 
-class Column(NamedTuple):
+class ListColumn(NamedTuple):
     """One column: its heading, its width, what it shows and how."""
 
     name: str
@@ -52,10 +53,10 @@ def state_of(row: SessionMetadata) -> str:
 
 
 _COLUMNS = (
-    Column(
+    ListColumn(
         "UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"
     ),
-    Column(
+    ListColumn(
         "MSGS",
         6,
         lambda row, _: f"{row.message_count:,}",
@@ -63,7 +64,7 @@ _COLUMNS = (
         from_width=56,
         order="messages",
     ),
-    Column(
+    ListColumn(
         "TOKENS",
         7,
         lambda row, _: (
@@ -76,13 +77,15 @@ _COLUMNS = (
         from_width=66,
         order="tokens",
     ),
-    Column("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
-    Column("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
-    Column("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
+    ListColumn("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
+    ListColumn("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
+    ListColumn(
+        "TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124
+    ),
 )
 
 
-class SessionList(LineView):
+class SessionTable(LineView):
     """Rows of sessions with a cursor; the first line is the heading."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -94,14 +97,14 @@ class SessionList(LineView):
         "list--mark",
     }
     DEFAULT_CSS = """
-    SessionList > .list--heading { color: $faint; text-style: bold; }
-    SessionList > .list--cursor {
+    SessionTable > .list--heading { color: $faint; text-style: bold; }
+    SessionTable > .list--cursor {
         background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
     }
-    SessionList > .list--faint { color: $faint; }
-    SessionList > .list--state { color: $text-warning; text-style: bold; }
-    SessionList > .list--tag { color: $text-accent; }
-    SessionList > .list--mark { color: $text-success; text-style: bold; }
+    SessionTable > .list--faint { color: $faint; }
+    SessionTable > .list--state { color: $text-warning; text-style: bold; }
+    SessionTable > .list--tag { color: $text-accent; }
+    SessionTable > .list--mark { color: $text-success; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -116,25 +119,19 @@ class SessionList(LineView):
     cursor: reactive[int] = reactive(0, repaint=False)
 
     class Moved(Message):
-        """Another row is chosen."""
+        """Another row is chosen, or the chosen one is marked."""
 
-        def __init__(self, row: SessionMetadata | None) -> None:
-            super().__init__()
-            self.row = row
-
-    class Opened(Message):
+    @dataclass
+    class Entered(Message):
         """A row was entered."""
 
-        def __init__(self, row: SessionMetadata) -> None:
-            super().__init__()
-            self.row = row
+        row: SessionMetadata
 
+    @dataclass
     class NearEnd(Message):
         """The rows that there are will soon be used up; ``whole`` if all others are wanted."""
 
-        def __init__(self, *, whole: bool = False) -> None:
-            super().__init__()
-            self.whole = whole
+        whole: bool = False
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -162,10 +159,10 @@ class SessionList(LineView):
         if keep and before is not None and (place := self._find(before.session_id)) is not None:
             self._place(place)
             if rows[place] != before:
-                self.post_message(self.Moved(rows[place]))
+                self.post_message(self.Moved())
         else:
             self._place(min(self.cursor, max(len(rows) - 1, 0)) if keep else 0)
-            self.post_message(self.Moved(self.chosen))
+            self.post_message(self.Moved())
 
     def add(self, rows: list[SessionMetadata]) -> None:
         """More rows, below those that there are."""
@@ -173,7 +170,7 @@ class SessionList(LineView):
         self.rows += rows
         self.measure(len(self.rows) + 1)
         if had_none and rows:
-            self.post_message(self.Moved(self.chosen))
+            self.post_message(self.Moved())
 
     def choose(self, session_id: str) -> bool:
         """Put the cursor on a session; False if it is not among the rows."""
@@ -181,7 +178,7 @@ class SessionList(LineView):
         if place is None:
             return False
         self._place(place)
-        self.post_message(self.Moved(self.chosen))
+        self.post_message(self.Moved())
         return True
 
     def _find(self, session_id: str) -> int | None:
@@ -215,7 +212,7 @@ class SessionList(LineView):
         cursor = min(max(self.cursor + by, 0), max(last, 0))
         if cursor != self.cursor:
             self._place(cursor)
-            self.post_message(self.Moved(self.chosen))
+            self.post_message(self.Moved())
         if cursor >= last - _NEAR_END:
             self.post_message(self.NearEnd())
 
@@ -235,7 +232,7 @@ class SessionList(LineView):
     def action_open(self) -> None:
         """Enter the row."""
         if self.chosen is not None:
-            self.post_message(self.Opened(self.chosen))
+            self.post_message(self.Entered(self.chosen))
 
     def action_mark(self) -> None:
         """Mark the row for a comparison or a merge; the oldest of three marks goes."""
@@ -247,7 +244,7 @@ class SessionList(LineView):
         else:
             self.marked = [*self.marked[-1:], id]
         self.refresh()
-        self.post_message(self.Moved(self.chosen))
+        self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
         """The first click chooses, a second one enters."""
@@ -289,7 +286,7 @@ class SessionList(LineView):
                 )
         return strip.apply_style(base).adjust_cell_length(width, base)
 
-    def _shown(self, width: int) -> tuple[list[Column], int]:
+    def _shown(self, width: int) -> tuple[list[ListColumn], int]:
         columns = [column for column in _COLUMNS if width >= column.from_width]
         room = width - 3 - sum(column.width + 1 for column in columns)
         return columns, max(room, _TITLE_MIN)
@@ -300,7 +297,7 @@ class SessionList(LineView):
         cells += [_fit(self._named(one), one.width, right=one.right) for one in columns]
         return Strip([Segment(" ".join(cells), self.component("list--heading"))])
 
-    def _named(self, column: Column) -> str:
+    def _named(self, column: ListColumn) -> str:
         if not column.order or column.order != self.order:
             return column.name
         return f"▼{column.name}" if column.right else f"{column.name} ▼"

@@ -1,0 +1,138 @@
+"""Widgets that several screens have: lines that scroll, a line to type in, and the bar of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
+
+from holdfast.apps.tui._safe import one_line
+
+
+class LineView(ScrollView, can_focus=True):
+    """Any number of lines, of which only those in sight are drawn.
+
+    Shows the lines that ``show`` was given; subclasses may make each when it is needed.
+    """
+
+    DEFAULT_CSS = "LineView { height: 1fr; overflow-x: hidden; }"
+
+    @dataclass
+    class Clicked(Message):
+        """A line was clicked: its number, and the column."""
+
+        line: int
+        column: int
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: list[Strip] = []
+
+    def show(self, lines: list[Strip]) -> None:
+        """Show these lines from now on."""
+        self._lines = lines
+        self.measure(len(lines))
+
+    def measure(self, count: int) -> None:
+        """There are so many lines now."""
+        self.virtual_size = Size(self.scrollable_content_region.width, count)
+        self.refresh(layout=True)
+
+    def line_at(self, number: int) -> Strip:
+        """One line, without the background."""
+        return self._lines[number] if number < len(self._lines) else Strip.blank(0)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is in sight."""
+        width = self.scrollable_content_region.width
+        strip = self.line_at(self.scroll_offset.y + y)
+        base = self.rich_style
+        return strip.apply_style(base).extend_cell_length(width, base).crop(0, width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell the screen, which knows what the line is."""
+        place = event.get_content_offset(self)
+        if place is not None:
+            self.post_message(self.Clicked(self.scroll_offset.y + place.y, place.x))
+
+    def component(self, name: str) -> Style:
+        """The look of a part, as the theme has it."""
+        return self.get_component_rich_style(name, partial=True)
+
+
+class TextLine(Input):
+    """Keeps what is pasted as it is; a character that a terminal would obey is shown as a sign."""
+
+    @property
+    def _value(self) -> Text:
+        # One character is shown for each, so the cursor stands where it would.
+        return Text(one_line(self.value), no_wrap=True, overflow="ignore", end="")
+
+
+class KeyBar(Widget):
+    """The keys that can be pressed here and now; each can be clicked.
+
+    Drawn as one line, which takes a tenth of the time of a widget for each key.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key"}
+    DEFAULT_CSS = """
+    KeyBar { dock: bottom; height: 1; background: $panel; color: $foreground; }
+    KeyBar > .keys--key { color: $accent; text-style: bold; }
+    """
+
+    def on_mount(self) -> None:
+        """Other keys count as soon as something else has the focus."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
+
+    def _keys(self) -> list[_ShownKey]:
+        """The keys that count here; those that the screen names, in its order, if it names some."""
+        found: dict[str, _ShownKey] = {}
+        for node, binding, is_enabled, _ in self.screen.active_bindings.values():
+            if is_enabled and binding.action not in found:
+                shown = self.app.get_key_display(binding)
+                found[binding.action] = _ShownKey(shown, binding.description, binding, node)
+        named: dict[str, str] | None = getattr(self.screen, "named_keys", None)
+        if named is None:
+            return [key for key in found.values() if key.binding.show]
+        return [
+            found[action]._replace(does=does) for action, does in named.items() if action in found
+        ]
+
+    def render_line(self, y: int) -> Strip:
+        """The one line."""
+        base, look = self.rich_style, self.get_component_rich_style("keys--key", partial=True)
+        segments = []
+        for key in self._keys():
+            segments += [Segment(f" {key.shown} ", base + look), Segment(f"{key.does} ", base)]
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    async def on_click(self, event: events.Click) -> None:
+        """The key under the mouse, as if it were pressed."""
+        place = 0
+        for key in self._keys():
+            place += len(key.shown) + len(key.does) + 3
+            if event.x < place:
+                await self.app.run_action(key.binding.action, key.node)
+                return
+
+
+class _ShownKey(NamedTuple):
+    """What is shown for a key, what it does, and where that is done."""
+
+    shown: str
+    does: str
+    binding: Binding
+    node: DOMNode
