@@ -205,4 +205,4 @@ def test_enough_was_tried(capsys):
     with capsys.disabled():
         print(f" [{run_with.count:,} runs with a fault] ", end="")  # noqa: T201 - a figure to see
     record("faults", run_with.count)
-    assert run_with.count > (1_500 if FULL else 800)
+    assert run_with.count > (1_100 if FULL else 600)

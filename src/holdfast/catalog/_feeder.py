@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from holdfast.storage import Store, Worker
+from holdfast.storage import Store, Worker, forks
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
@@ -92,12 +92,14 @@ class Feeder(Worker):
 
     def watch(self, session: Watched) -> None:
         """Feed what this session records from now on. Costs its caller next to nothing."""
-        self._renew_after_fork()
+        if self._forks != forks.count:
+            self._renew_after_fork()
         with self._condition:
             if self._closed:
                 return
             self._watched[session.id] = _Fed(session)
-            self._start()
+            if self._thread is None:
+                self._start()
 
     def close(self) -> None:
         """End the thread and close the catalogue.

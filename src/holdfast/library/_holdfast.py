@@ -152,8 +152,10 @@ class Holdfast(
         if read_only:
             return self._watched(self._opened_to_read, self._known(id), chosen)[0]
         known = new_session_id(chosen.clock) if id is None else check_id(id)
+        if not chosen.wait_ms:
+            return self._live_session(known, chosen, None)
         patience = Patience(self._store, f"sessions/{known}", chosen.wait_ms)
-        if not chosen.wait_ms or not in_event_loop():
+        if not in_event_loop():
             return self._live_session(known, chosen, patience)
         try:
             return self._live_session(known, chosen, None)
@@ -229,14 +231,16 @@ class Holdfast(
     def _known(self, id: str | None) -> str:
         if id is None:
             raise UsageError("a session that is only to be read needs an id")
-        return id
+        return check_id(id)
 
     def _opened_to_read(self, id: str, options: Options) -> tuple[Session, Opening]:
         opening = Opening(self._store, id, options, partial(self._lost_whole, id))
         return Session(self._store, opening), opening
 
     def _live_session(self, id: str, options: Options, patience: Patience | None) -> Session:
-        find = partial(self._live_or_waited, patience=patience)
+        find = self._live_or_opened
+        if patience is not None:
+            find = partial(self._live_or_waited, patience=patience)
         session, opening = self._watched(find, id, options)
         if opening is None:
             return session
@@ -245,7 +249,8 @@ class Holdfast(
                 self._made = True
                 _makers.add(self)
             self._feeder.watch(session)
-        self._tell_opened(session, opening)
+        if self._hub.listeners or opening.repaired:
+            self._tell_opened(session, opening)
         return session
 
     def _live_or_waited(

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidId
 ID_CHARS_MAX = 128
 
 _GRAMMAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
+_SIMPLE = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}\Z", re.ASCII)  # most ids: without a dot
 _DEVICES = frozenset(
     ["con", "prn", "aux", "nul", "clock$"]
     + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
@@ -38,6 +39,8 @@ def check_id(text: object, *, what: str = "session id") -> str:
     """
     if not isinstance(text, str):
         raise InvalidId(f"a {what} must be a string, not {type(text).__name__}")
+    if _SIMPLE.match(text) and text not in _DEVICES:
+        return text
     fault = _fault(text)
     if fault is not None:
         raise InvalidId(f"{_shown(text)} is not a {what}: {fault}", id=text)

@@ -146,7 +146,7 @@ class LineReader:
 
     def _read_block(self, block: bytes) -> list[Event] | None:
         """The events of whole lines, or None if any byte of them is not as written."""
-        summed = _is_summed(block)
+        summed = block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
         crc = self._checksum(block, summed=summed)
         if crc is None:
             return None
@@ -157,7 +157,9 @@ class LineReader:
         seq, offset, _ = before = self._cursor
         if not number_lines(lines, seq, chained=self._cursor_chained, summed=summed):
             return None
-        events, self._cursor_before = self._events(lines)
+        events = lines
+        if lines and type(lines[0]) is not Event:
+            events, self._cursor_before = self._open(lines)
         self._cursor = Position(seq + len(events), offset + len(block), crc)
         self._cursor_chained = summed or self._cursor_chained
         if self._held or (events and events[-1].more):
@@ -194,11 +196,9 @@ class LineReader:
                 raise
         return decode_each(block, decode_line)
 
-    def _events(self, lines: list[Any]) -> tuple[list[Event], bytes | None]:
+    def _open(self, lines: list[Any]) -> tuple[list[Event], bytes | None]:
         """The events of lines, and the end of the last one if it was sealed."""
         before = self._cursor_before
-        if not lines or type(lines[0]) is Event:
-            return lines, before
         if type(lines[0]) is _SealedLine and self._unseal is not None:
             return _open_block(lines, self._unseal, before)
         events = []

@@ -99,7 +99,7 @@ class Fold:
 
     def fold(self, events: Iterable[Event]) -> State:
         """Apply recorded events of any format, the next ones of the log; gives the live state."""
-        state = self.state
+        state = self._state if self._last is None else self.state
         reducer_of = self._reducers.get
         seq, count, created, updated = state.seq, 0, state.created_at, state.updated_at
         # The same as apply, event by event, with what can wait done once at the end.

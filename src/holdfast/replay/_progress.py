@@ -288,8 +288,9 @@ def _stop_work(state: State) -> None:
         return
     if state.open_turns or state.streaming:
         _interrupt(state)
-    _defer(state, asked=True)
-    state.pending_calls.clear()
+    if state.pending_calls:
+        _defer(state, asked=True)
+        state.pending_calls.clear()
 
 
 def _defer(state: State, *, asked: bool) -> None:

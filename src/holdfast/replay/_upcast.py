@@ -78,7 +78,9 @@ def upcast(events: Iterable[Event], version: int = 0, steps: Steps = STEPS) -> I
     anything, the events come back as they are, at no cost. Raises TooNew, also later, while being
     consumed.
     """
-    if not any(steps[check_format(version, steps) :]):
+    if version > len(steps):
+        check_format(version, steps)
+    if not any(steps[max(version, 0) :]):
         return events
     return _upcast_each(events, version, steps)
 

@@ -233,6 +233,7 @@ class Appending(Readable):
             # Before anything is made on disk: what cannot be recorded leaves no trace.
             self._writer.check(drafts)
             preamble = self._begin()
+            self._keeper.start()
         spare = () if plan is None else [len(preamble) + place for place in plan.added]
         events = self._writer.extend([*preamble, *drafts], spare)
         recorded = events[len(preamble) :]

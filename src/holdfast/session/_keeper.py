@@ -15,7 +15,6 @@ from weakref import WeakMethod
 from holdfast.errors import HoldfastError
 from holdfast.model import Notice, Position
 from holdfast.session._opening import Opening
-from holdfast.session._parts import Memory
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._subscribers import Outbox
 from holdfast.session._writer import Writer
@@ -29,7 +28,9 @@ _PAUSE_MS = 250
 class Kept(Protocol):
     """What the keeper needs of a session."""
 
-    memory: Memory
+    @property
+    def is_memory_dirty(self) -> bool:
+        """Whether entries of its agent are waiting for the next flush."""
 
     @property
     def closed(self) -> bool:
@@ -60,12 +61,22 @@ class Keeper:
         self._timers = timers
         self._schedule = SnapshotSchedule(opening)
         self._told_of_size = False
-        self.flushed = writer.position.offset
+        self.flushed = writer.offset
         """Up to here the log is known to be on the medium."""
         self.watermark = 0
-        """The size at which something is due."""
-        self._set_watermark()
-        self._start_timers()
+        """The size at which something is due; the first append finds out which."""
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to look after the session: there is something to save from now on."""
+        options, timers = self._opening.options, self._timers
+        if self._started or timers is None or self._opening.read_only:
+            return
+        self._started = True
+        if options.autosave_ms and not options.staged:
+            timers.every(options.autosave_ms, self._autosave)
+        if options.snapshot_ms:
+            timers.every(options.snapshot_ms, self._take_snapshot)
 
     @property
     def snapshot_seq(self) -> int:
@@ -117,15 +128,6 @@ class Keeper:
         """Whether the log has grown enough for a snapshot."""
         return self._schedule.is_due(self._writer.offset)
 
-    def _start_timers(self) -> None:
-        options = self._opening.options
-        if self._timers is None or self._opening.read_only:
-            return
-        if options.autosave_ms and not options.staged:
-            self._timers.every(options.autosave_ms, self._autosave)
-        if options.snapshot_ms:
-            self._timers.every(options.snapshot_ms, self._take_snapshot)
-
     def _set_watermark(self) -> None:
         notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
         snapshot_at = sys.maxsize if self._timers is None else self._schedule.due_at()
@@ -134,7 +136,7 @@ class Keeper:
 
     def _autosave(self) -> None:
         is_dirty = self._opening.begun and self.flushed < self._writer.offset
-        if self._session.closed or not (is_dirty or self._session.memory.is_dirty):
+        if self._session.closed or not (is_dirty or self._session.is_memory_dirty):
             return
         if self._writer.dead is not None:
             return
@@ -164,7 +166,7 @@ class SnapshotSchedule:
     def __init__(self, opening: Opening) -> None:
         self._limits = opening.options.limits
         self._clock = opening.options.clock
-        self._snapshots = Snapshots(opening.documents, self._limits)
+        self._documents = opening.documents
         newest = opening.loaded.snapshot
         self.seq = -1 if newest is None else newest.seq
         """The seq that the newest snapshot covers; -1 if there is none."""
@@ -198,7 +200,8 @@ class SnapshotSchedule:
         from holdfast.session._snapshots import prefix_digest
 
         prefix = prefix_digest(self._log, position.offset, *self._link)
-        size = self._snapshots.save(state, position, self._clock(), prefix)
+        snapshots = Snapshots(self._documents, self._limits)
+        size = snapshots.save(state, position, self._clock(), prefix)
         self._link = prefix[1], position.offset
         self.seq, self._offset, self._state_bytes = position.seq - 1, position.offset, len(state)
         self._asked = False
@@ -221,13 +224,22 @@ class Timers:
         self._forks = forks.count
         self._closed = False
 
-    def every(self, interval_ms: int, method: Callable[[], None]) -> None:
+    def every(self, interval_ms: int, method: Callable[[], None], *, repeat: bool = True) -> None:
         """Call a bound method every ``interval_ms`` for as long as its object lives."""
-        self._add(interval_ms / 1000, method, repeat=True)
+        delay = interval_ms / 1000
+        with self._condition:
+            if self._closed:
+                return
+            when = time.monotonic() + delay
+            item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
+            heapq.heappush(self._due, item)
+            if self._thread is None or self._forks != forks.count:
+                self._start()
+            self._condition.notify()
 
     def soon(self, method: Callable[[], None], delay_ms: int = 0) -> None:
         """Call a bound method once, on the timer thread."""
-        self._add(delay_ms / 1000, method, repeat=False)
+        self.every(delay_ms, method, repeat=False)
 
     def close(self) -> None:
         """Stop the thread. What was due is not called any more."""
@@ -240,23 +252,12 @@ class Timers:
         if thread is not None and alive and thread is not threading.current_thread():
             thread.join()
 
-    def _add(self, delay: float, method: Callable[[], None], *, repeat: bool) -> None:
-        with self._condition:
-            if self._closed:
-                return
-            when = time.monotonic() + delay
-            item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
-            heapq.heappush(self._due, item)
-            self._start()
-            self._condition.notify()
-
     def _start(self) -> None:
-        if self._thread is None or self._forks != forks.count:
-            thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
-            # At the end of the interpreter there are no more threads, and nothing left to do.
-            with contextlib.suppress(RuntimeError):
-                thread.start()
-                self._forks, self._thread = forks.count, thread
+        thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
+        # At the end of the interpreter there are no more threads, and nothing left to do.
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+            self._forks, self._thread = forks.count, thread
 
     def _run(self) -> None:
         while True:

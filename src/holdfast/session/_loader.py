@@ -50,13 +50,17 @@ def load(
     Raises TooNew for a newer format, and Damaged if the log ends before a whole snapshot says it
     does (acknowledged events are missing), unless ``tolerant``.
     """
-    size = log.size()
-    if not size and not begun:
+    if not begun and not log.size():
         return Loaded(Fold())
     passed: list[Snapshot] = []
-    for snapshot in _candidates(Snapshots(documents, limits)):
+    snapshots, size = Snapshots(documents, limits), 0
+    for seq in snapshots.seqs():
+        try:
+            snapshot = snapshots.load(seq)
+        except Damaged:
+            continue
         if snapshot.offset > size:
-            size = log.size()  # another one may have written it since it was looked at
+            size = log.size()
         tail = _tail_after(snapshot, log) if snapshot.offset <= size else None
         if tail is not None:
             loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
@@ -72,11 +76,13 @@ def load(
                 )
             passed.append(snapshot)
     else:
-        loaded = _read_into(Loaded(Fold()), reader_at(log, START), log.read())
-    end, generation = loaded.position.offset, loaded.fold.state.generation
-    # One of an older generation may be left over from before the log was written anew.
-    mine = (one for one in passed if one.state.generation >= generation)
-    loaded.ahead = next((one for one in mine if one.offset > end), None)
+        loaded = _read_into(Loaded(Fold()), LineReader(unseal=log.unseal), log.read())
+    for one in passed:
+        # One of an older generation may be left over from before the log was written anew.
+        mine = one.state.generation >= loaded.fold.state.generation
+        if mine and one.offset > loaded.position.offset:
+            loaded.ahead = one
+            break
     return loaded
 
 
@@ -132,14 +138,6 @@ def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     return fold
 
 
-def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
-    for seq in snapshots.seqs():
-        try:
-            yield snapshots.load(seq)
-        except Damaged:
-            continue
-
-
 def fits(snapshot: Snapshot, log: Log) -> bool:
     """Whether the log's bytes before the snapshot's offset end as the snapshot says."""
     return _tail_after(snapshot, log) is not None
@@ -158,8 +156,10 @@ def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
 
 
 def _read_into(loaded: Loaded, reader: LineReader, chunks: Iterable[bytes]) -> Loaded:
-    for events in _batches(reader, chunks):
-        _apply(loaded.fold, events)
+    for chunk in chunks:
+        _apply(loaded.fold, reader.feed(chunk))
+    if rest := reader.finish():
+        _apply(loaded.fold, rest)
     loaded.position = reader.position
     loaded.gaps = reader.gaps
     loaded.torn = reader.torn
@@ -173,12 +173,7 @@ def _apply(fold: Fold, events: list[Event]) -> None:
     fold.fold(events)
 
 
-def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
-    for chunk in chunks:
-        yield reader.feed(chunk)
-    yield reader.finish()
-
-
 def _events_from(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[Event]:
-    for events in _batches(reader, chunks):
-        yield from events
+    for chunk in chunks:
+        yield from reader.feed(chunk)
+    yield from reader.finish()

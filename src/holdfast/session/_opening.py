@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.session._seal import SessionSeal
 
 _DURABILITIES = ("barriers", "always", "os")
+_REPAIRS = ("raise", "auto")
 _RESUMES = ("auto", "always", "never")
 _SALT_BYTES = 16
 _ESCAPED_BYTES_MAX = 6  # of one byte in JSON
@@ -66,20 +67,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What replaces secrets in everything that is recorded; None records it as it is."""
 
     def __post_init__(self) -> None:
-        _one_of("durability", self.durability, _DURABILITIES)
-        _one_of("repair", self.repair, ("raise", "auto"))
-        _one_of("resume", self.resume, _RESUMES)
+        for name, value, allowed in (
+            ("durability", self.durability, _DURABILITIES),
+            ("repair", self.repair, _REPAIRS),
+            ("resume", self.resume, _RESUMES),
+        ):
+            if value not in allowed:
+                raise UsageError(f"{name} {value!r} is none of {', '.join(allowed)}")
         if self.memory is not None and not isinstance(self.memory, Store):
             raise UsageError(
                 f"memory is a store, not {type(self.memory).__name__}",
                 remedy="An object of six methods becomes one: holdfast.compat.DocumentStore(…).",
             )
-        check_wait(self.wait_ms)
+        if type(self.wait_ms) is not int or self.wait_ms < 0:
+            check_wait(self.wait_ms)
         if self.lease_ms < _LEASE_MS_MIN:
             raise UsageError(f"lease_ms must be at least {_LEASE_MS_MIN}, not {self.lease_ms}")
         if self.agent_id is not None:
             check_id(self.agent_id, what="agent id")
-        check_title(self.title, self.limits)
+        if self.title is not None:
+            check_title(self.title, self.limits)
 
 
 def check_title(title: Any, limits: Limits) -> None:
@@ -94,11 +101,6 @@ def check_title(title: Any, limits: Limits) -> None:
         raise TooLarge(f"the title has {size:,} bytes", limit="blob_bytes_min", needed_bytes=size)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} {value!r} is none of {', '.join(allowed)}")
-
-
 class Opening:
     """One opening of one session: what it found and what it holds."""
 
@@ -110,7 +112,7 @@ class Opening:
         lost_whole: Callable[[], Gap | None] = lambda: None,
     ) -> None:
         """``lost_whole`` is asked what others saw in a log that has no event any more."""
-        self.session_id = check_id(session_id)
+        self.session_id = session_id
         self._lost_whole = lost_whole
         self.key = f"sessions/{session_id}"
         self.options = options
@@ -136,31 +138,20 @@ class Opening:
                 # Also of a session that is not there yet: whoever waits for one wants to go on
                 # without being refused later.
                 self._hold()
-            exists = self._was_there = store.exists(self.key)
-            self._check_policy(exists=exists)
-            if store.has_keys or options.seal:
-                from holdfast.session._seal import SessionSeal
+            with store.kept_open(self.key) as exists:
+                self._was_there = exists
+                if not exists or options.resume == "never":
+                    self._check_policy(exists=exists)
+                if store.has_keys or options.seal:
+                    from holdfast.session._seal import SessionSeal
 
-                self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
-            if exists and not self.read_only and not self._held:
-                self._hold()
-            self.loaded = self._load(begun=exists)
+                    self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
+                if exists and not self.read_only and not self._held:
+                    self._hold()
+                self.loaded = self._load(begun=exists)
         except BaseException:
             self.release()
             raise
-
-    def writer(self) -> Writer:
-        """A writer that goes on where the log ends."""
-        return Writer(
-            self.log,
-            self.documents,
-            position=self.loaded.position,
-            epoch=self.epoch,
-            limits=self.options.limits,
-            clock=self.options.clock,
-            staged=self.options.staged,
-            defers=self._store.capabilities.defers,
-        )
 
     @property
     def held(self) -> bool:
@@ -284,15 +275,10 @@ class Opening:
             self.loaded.torn = 0
 
     def _load(self, *, begun: bool) -> Loaded:
-        loaded = self._load_whole(begun=begun)
-        state = loaded.fold.state
-        # Whoever holds the lease knows that the one before is gone.
-        state.alive = not loaded.has_past or (self.read_only and is_alive(state))
-        return loaded
-
-    def _load_whole(self, *, begun: bool) -> Loaded:
         mending = self.options.repair == "auto"
-        settled = self.log.settled() if begun else 0
+        # Whoever holds the lease can ask later: nobody else adds to the log meanwhile.
+        known = self._lease.settled if self._held else None
+        settled = self.log.settled() if begun and known is None else 0
         loaded = load(
             self.log,
             self.documents,
@@ -303,17 +289,26 @@ class Opening:
         if loaded.torn and not (loaded.has_past or mending or self.read_only):
             self._check_ours()
         loss = None
-        if not loaded.gaps:
+        if known and known > loaded.position.offset:
+            settled = self.log.settled()
+        if not loaded.gaps and (settled or loaded.torn or loaded.ahead or not loaded.position.seq):
             loss = find_loss(
                 self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
             )
             if loss is None and begun and not loaded.position.seq:
                 loss = self._lost_whole()
             loaded.gaps = [] if loss is None else [loss]
-        if not loaded.gaps or self.read_only:
-            return loaded
-        if not mending:
-            raise self._damaged(loaded.gaps[0], loss)
+        if loaded.gaps and not self.read_only:
+            if not mending:
+                raise self._damaged(loaded.gaps[0], loss)
+            loaded = self._repaired(loss)
+        # Whoever holds the lease knows that the one before is gone.
+        state = loaded.fold.state
+        state.alive = not loaded.position.seq or (self.read_only and is_alive(state))
+        return loaded
+
+    def _repaired(self, loss: Gap | None) -> Loaded:
+        """Write the log anew without what is damaged, and load it."""
         from holdfast.session._repair import repair_log
 
         self.repaired = repair_log(

@@ -79,6 +79,7 @@ class SealingStore(Store):
 
     lease = _passed_on("lease")
     exists = _passed_on("exists")
+    kept_open = _passed_on("kept_open")
     clash = _passed_on("clash")
     sync = _passed_on("sync")
     entries = _passed_on("entries")

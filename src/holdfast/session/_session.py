@@ -6,7 +6,8 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, Notice
@@ -19,7 +20,7 @@ from holdfast.session._opening import Opening
 from holdfast.session._parts import Memory, Todos, Variables
 from holdfast.session._subscribers import Hub, Outbox
 from holdfast.session._turn import Turns
-from holdfast.session._writer import Draft
+from holdfast.session._writer import Draft, Writer
 from holdfast.session.reader import blob_loader
 from holdfast.storage import Store, forks
 
@@ -28,8 +29,23 @@ if TYPE_CHECKING:
 
     from holdfast.session._redaction import Redacting
 
+T = TypeVar("T")
 _PATIENCE_S = 1.0
 _WAIT_S = 0.002
+
+
+class Part(Generic[T]):
+    """What a session makes when it is first asked for, once however many threads ask."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, session: Session | None, _owner: Any = None) -> T:
+        if session is None:
+            return self  # type: ignore[return-value]  # for whoever looks at the class
+        made: T = vars(session).setdefault(self._make.__name__, self._make(session))
+        return made
 
 
 class Session(Appending):
@@ -48,7 +64,7 @@ class Session(Appending):
     ) -> None:
         options = opening.options
         self.id = opening.session_id
-        self.restored = opening.loaded.has_past
+        self.restored = opening.loaded.position.seq > 0
         self.repairs: list[Notice] = []
         """What was found damaged and set right while this object was in use."""
         self._answered_for = 0
@@ -58,7 +74,6 @@ class Session(Appending):
         self._opening = opening
         self._lock = threading.RLock()
         self._forks = forks.count
-        self.turns = Turns(self.id)
         self._closed = False
         self._ended = False
         self._users = 1
@@ -66,7 +81,16 @@ class Session(Appending):
         self._ready = self._straight = False
         self._in_doubt = False
         self._fold = opening.loaded.fold
-        self._writer = opening.writer()
+        self._writer = Writer(
+            opening.log,
+            opening.documents,
+            position=opening.loaded.position,
+            epoch=opening.epoch,
+            limits=options.limits,
+            clock=options.clock,
+            staged=options.staged,
+            defers=store.capabilities.defers,
+        )
         self._always = options.durability == "always" and not options.staged
         self._redacting = None if options.redactor is None else _redacting(opening)
         self._keyed: dict[str, Event] = {}
@@ -74,15 +98,38 @@ class Session(Appending):
         self._outbox = Outbox(self.id, self._hub)
         self._talk = Talk(self._as_said, opening.documents)
         self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
-        load = blob_loader(opening.documents)
-        self.variables = Variables(self, load, self._variable_lost)
-        kept = opening.agent_memory()
-        kept.tell = self.tell_repaired
-        self.memory = Memory(self, kept, load, self._redacting)
-        self.todos = Todos(self)
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = WhenForgotten(self, opening.release)
         _sessions.add(self)
+
+    @Part
+    def turns(self) -> Turns:
+        """Who has the turn, and who waits for it."""
+        return Turns(self.id)
+
+    @Part
+    def variables(self) -> Variables:
+        """The session's variables."""
+        return Variables(self, blob_loader(self._opening.documents), self._variable_lost)
+
+    @Part
+    def memory(self) -> Memory:
+        """The session's memory, and its agent's."""
+        kept = self._opening.agent_memory()
+        kept.tell = self.tell_repaired
+        self._keeper.start()
+        return Memory(self, kept, blob_loader(self._opening.documents), self._redacting)
+
+    @property
+    def is_memory_dirty(self) -> bool:
+        """Whether entries of the agent are waiting for the next flush."""
+        memory = vars(self).get("memory")
+        return memory is not None and memory.is_dirty
+
+    @Part
+    def todos(self) -> Todos:
+        """The session's todo list."""
+        return Todos(self)
 
     def flush(self) -> None:
         """Return once everything recorded so far is on the medium."""
@@ -90,7 +137,8 @@ class Session(Appending):
             self._check_usable()
             self._hand_over()
             offset = self._writer.offset
-        self.memory.flush()
+        if self.is_memory_dirty:
+            self.memory.flush()
         self._sync()
         self._keeper.flushed = max(self._keeper.flushed, offset)
 
@@ -105,7 +153,7 @@ class Session(Appending):
             future = self._begin_sync()
         try:
             await uncancelled(asyncio.wrap_future(future))
-            if self.memory.is_dirty:
+            if self.is_memory_dirty:
                 await uncancelled(asyncio.to_thread(self.memory.flush))
         except StoreError as error:
             raise self._writer.failed(error) from error
@@ -321,7 +369,7 @@ class Session(Appending):
                 self._write_batch([Draft("closed", {})])
             self._ended, self._ready, self._straight = True, False, False
         self._outbox.deliver()
-        remembering = alive and save and not self._opening.read_only and self.memory.is_dirty
+        remembering = alive and save and not self._opening.read_only and self.is_memory_dirty
         return ending or remembering
 
     def _last_words(self, error: StoreError) -> None:
@@ -358,7 +406,7 @@ def _free_locks() -> None:
     """In a forked child: whoever held a session's lock is not there to give it back."""
     for session in list(_sessions):
         session._lock, session._straight = threading.RLock(), False  # noqa: SLF001 - its own class
-        session.turns = Turns(session.id)
+        vars(session).pop("turns", None)
 
 
 os.register_at_fork(after_in_child=_free_locks)

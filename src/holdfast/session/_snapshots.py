@@ -94,9 +94,12 @@ class Snapshots:
 
     def seqs(self) -> list[int]:
         """The seqs that have a snapshot, newest first."""
-        names = self._documents.names(_FOLDER)
-        stems = [name.removeprefix(_FOLDER).removesuffix(_SUFFIX) for name in names]
-        return sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
+        found = []
+        for name in self._documents.names(_FOLDER):
+            stem = name.removeprefix(_FOLDER).removesuffix(_SUFFIX)
+            if stem.isdecimal():
+                found.append(int(stem))
+        return sorted(found, reverse=True)
 
     def load(self, seq: int) -> Snapshot:
         """One snapshot. Raises Damaged if it is not whole."""

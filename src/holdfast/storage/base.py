@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -242,6 +243,9 @@ class Documents(ABC):
 class Lease(ABC):
     """The right to write one key's log, held by one writer at a time."""
 
+    settled: int | None = None
+    """What ``Log.settled`` may say at the most, where taking the lease tells that already."""
+
     @abstractmethod
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take the lease and return its epoch, which is higher than every earlier one.
@@ -329,6 +333,14 @@ class Store(ABC):
         A key is left out where only the log itself can be asked, also to learn what is wrong.
         """
         return {}
+
+    def kept_open(self, key: str) -> AbstractContextManager[bool]:
+        """Keep at hand, while this thread is inside of the block, what leads to a key.
+
+        Gives whether its log is there, as ``exists`` does. For whoever asks for several things of
+        one key in a row; no answer changes by it.
+        """
+        return nullcontext(self.exists(key))
 
     def may_hold(self, key: str, folder: str) -> bool:
         """Whether a key may have documents in a folder; False only where that is certain.

@@ -15,6 +15,8 @@ import fcntl
 import os
 import stat
 import sys
+from collections import namedtuple
+from operator import attrgetter
 
 # The command's quick start loads this, and loading `typing` would take longer than all the rest.
 TYPE_CHECKING = False
@@ -79,40 +81,32 @@ def is_at_work(pid: int | None, host: str | None) -> bool:
     return host == os.uname().nodename and is_running(pid)
 
 
-class Node:
-    """What is known of a file or directory: ``modified`` is in nanoseconds."""
+class Node(namedtuple("Node", "inode size modified mode owner links")):  # noqa: PYI024 - `typing` is slow to load
+    """What is known of a file or directory: ``modified`` is in nanoseconds, ``links`` its names."""
 
-    __slots__ = (
-        "inode",
-        "is_directory",
-        "is_symlink",
-        "links",
-        "mode",
-        "modified",
-        "owner",
-        "size",
-    )
+    __slots__ = ()
 
-    def __init__(  # noqa: PLR0917 - fields in the order of a record
-        self,
-        inode: int,
-        size: int,
-        modified: int,
-        is_directory: bool,  # noqa: FBT001 - the same
-        is_symlink: bool,  # noqa: FBT001 - the same
-        owner: int,
-        mode: int,
-        links: int = 1,
-    ) -> None:
-        self.inode = inode
-        self.size = size
-        self.modified = modified
-        self.is_directory = is_directory
-        self.is_symlink = is_symlink
-        self.owner = owner
-        self.mode = mode
-        self.links = links
-        """How many names a file has."""
+    inode: int
+    size: int
+    modified: int
+    mode: int
+    owner: int
+    links: int
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_symlink(self) -> bool:
+        """Whether it is a symlink."""
+        return stat.S_ISLNK(self.mode)
+
+
+# Without a frame of Python: every look at a file passes here.
+_new_node = tuple.__new__
+_fields = attrgetter("st_ino", "st_size", "st_mtime_ns", "st_mode", "st_uid", "st_nlink")
 
 
 class Disk:
@@ -218,14 +212,15 @@ class Disk:
 
     def node(self, descriptor: int) -> Node:
         """What an open descriptor stands for."""
-        return _node(os.fstat(descriptor))
+        return _new_node(Node, _fields(os.fstat(descriptor)))
 
     def node_at(self, name: str, parent: int) -> Node | None:
         """What a name stands for, a symlink itself rather than its target; None for nothing."""
         try:
-            return _node(os.stat(name, dir_fd=parent, follow_symlinks=False))
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        return _new_node(Node, _fields(found))
 
     def scan(self, descriptor: int) -> list[str]:
         """The names in a directory."""
@@ -337,20 +332,6 @@ def _open_private(name: str, flags: int, parent: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _node(found: os.stat_result) -> Node:
-    mode = found.st_mode
-    return Node(
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
-        stat.S_ISDIR(mode),
-        stat.S_ISLNK(mode),
-        found.st_uid,
-        stat.S_IMODE(mode),
-        found.st_nlink,
-    )
 
 
 def _mounts() -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 
 from holdfast.errors import InvalidId
 from holdfast.model import check_id, fold_id
@@ -97,6 +98,10 @@ class SpaceStore(Store):
         asked = {self._key(key): places for key, places in starts.items()}
         found = self._store.read_pieces(asked, size)
         return {self._own(key): pieces for key, pieces in found.items()}
+
+    def kept_open(self, key: str) -> AbstractContextManager[bool]:
+        """What the store does for the key."""
+        return self._store.kept_open(self._key(key))
 
     def may_hold(self, key: str, folder: str) -> bool:
         """As the store tells it."""

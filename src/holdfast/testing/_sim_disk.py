@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -373,10 +374,10 @@ class SimDisk(Disk):
         content = self._contents.get(inode)
         is_directory = content is None
         size = 0 if content is None else len(content)
-        mode = 0o700 if is_directory else 0o600
+        mode = stat.S_IFDIR | 0o700 if is_directory else stat.S_IFREG | 0o600
         modified = self._times.get(inode, _BIRTH_NS)
         links = self._links[inode]
-        return Node(inode, size, modified, is_directory, False, os.geteuid(), mode, links)
+        return Node(inode, size, modified, mode, os.geteuid(), links)
 
 
 def _error(number: int, what: str) -> OSError:

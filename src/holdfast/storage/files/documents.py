@@ -57,24 +57,23 @@ class FileDocuments(Documents):
     def get(self, name: str) -> tuple[bytes, str] | None:
         """The bytes of the file."""
         folder, leaf = self._split(name)
-        with translation(f"reading {name}"), self._tree.opened(folder) as directory:
+        with self._tree.opened(folder, doing=f"reading {name}") as directory:
             data = None if directory is None else self._read(leaf, directory)
         return None if data is None else (data, etag_of(data))
 
     def names(self, prefix: str = "") -> list[str]:
         """The files below the key's directory that are documents; only the folder asked for."""
-        folder, slash, _ = prefix.rpartition("/")
+        folder, slash, begins = prefix.rpartition("/")
         if folder and not is_document_name(folder):
             return []
         parts = (*self._parts, *folder.split("/")) if folder else self._parts
-        with translation("listing documents"):
-            found = self._walk(parts, folder + slash)
-            return sorted(name for name in found if name.startswith(prefix))
+        found = sorted(self._walk(parts, folder + slash))
+        return [name for name in found if name.startswith(prefix)] if begins else found
 
     def delete(self, name: str) -> bool:
         """Unlink and sync the directory."""
         folder, leaf = self._split(name)
-        with translation(f"deleting {name}"), self._tree.opened(folder) as directory:
+        with self._tree.opened(folder, doing=f"deleting {name}") as directory:
             if directory is None or self._disk.node_at(leaf, directory) is None:
                 return False
             self._disk.unlink(leaf, directory)
@@ -256,7 +255,7 @@ class FileDocuments(Documents):
             let_go(self._disk, descriptor)
 
     def _walk(self, parts: tuple[str, ...], prefix: str) -> Iterator[str]:
-        with self._tree.opened(parts) as directory:
+        with self._tree.opened(parts, doing="listing documents") as directory:
             if directory is None:
                 return
             for name in self._disk.scan(directory):

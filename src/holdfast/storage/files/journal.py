@@ -31,6 +31,7 @@ _SIZE_MAX = 4 << 20
 # Two changes of a directory within the clock's grain leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
 _TRIES_MAX = 3
+_HOST_CHARS_MAX = 100
 
 
 class _Mark:
@@ -96,7 +97,8 @@ class Touched:
 
         A line that is missing is made up for when the lease is given back, or by a look at all.
         """
-        line = f"+{_me()} {key}\n" if held else f"-{key}\n"
+        host = os.uname().nodename[:_HOST_CHARS_MAX].replace(" ", "_")
+        line = f"+{os.getpid()}@{host} {key}\n" if held else f"-{key}\n"
         try:
             for _ in range(_TRIES_MAX):
                 if self._append(line.encode()):
@@ -211,8 +213,7 @@ class Touched:
 
     def _append(self, line: bytes) -> bool:
         """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
-        with self._tree.opened((), create=True) as root:
-            assert root is not None
+        with self._tree.at_root() as root:
             descriptor = self._disk.open_log(_NAME, root, create=True)
             try:
                 node = self._disk.node(descriptor)
@@ -225,7 +226,9 @@ class Touched:
                 current = self._disk.node_at(_NAME, root)
             finally:
                 let_go(self._disk, descriptor)
-            if node.size > _SIZE_MAX:
+        if node.size > _SIZE_MAX:
+            with self._tree.opened((), create=True) as root:
+                assert root is not None
                 self._shorten(root)
         return current is not None and current.inode == node.inode
 
@@ -291,17 +294,10 @@ def _are_keys(keys: Iterable[str]) -> bool:
         return False
 
 
-def _me() -> str:
-    return f"{os.getpid()}@{_host()}"
-
-
-def _host() -> str:
-    return os.uname().nodename[:100].replace(" ", "_")
-
-
 def _may_live(who: str) -> bool:
     """Whether a holder may still be at work; one of another machine cannot be seen from here."""
     pid, _, host = who.partition("@")
-    if host != _host() or not pid.isdecimal():
-        return host != _host()
+    here = os.uname().nodename[:_HOST_CHARS_MAX].replace(" ", "_")
+    if host != here or not pid.isdecimal():
+        return host != here
     return is_running(int(pid))

@@ -7,17 +7,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import Locked
+from holdfast.errors import HoldfastError, Locked
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.journal import Touched
-from holdfast.storage.files.tree import Tree, let_go, translation
+from holdfast.storage.files.tree import Tree, let_go, translated
 
 __all__ = ["LOCK_NAME", "FileLease", "forget_settled", "note_settled", "read_settled"]
 
 LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
 _CARD_BYTES = 512
+_NAME_MAX = 100  # characters of the names on it, which are simple ones
 
 
 class FileLease(Lease):
@@ -32,6 +33,7 @@ class FileLease(Lease):
         self._touched = touched
         self._disk = tree.disk
         self._parts = parts
+        self._key = "/".join(parts)
         self._descriptor: int | None = None
         self._forks = forks.count
         self._epoch = 0
@@ -40,17 +42,25 @@ class FileLease(Lease):
         """Take the lock. ``ttl_ms`` is for stores whose leases run out; here they do not."""
         if self._descriptor is not None and self._forks == forks.count:
             return self._epoch
-        with translation(f"locking {'/'.join(self._parts)}"):
-            try:
-                descriptor = self._take()
-                card = _read_card(self._disk, descriptor)
-                epoch = card.get("epoch")
-                self._epoch = epoch + 1 if isinstance(epoch, int) else 1
-                self._write_card(descriptor, owner, card.get("settled"))
-                self._note(held=True)
-            except BaseException:
-                self.release()
-                raise
+        try:
+            descriptor = self._take()
+            card = _read_card(self._disk, descriptor)
+            epoch = card.get("epoch")
+            self._epoch = epoch + 1 if isinstance(epoch, int) else 1
+            noted = card.get("settled")
+            match noted:
+                case [str(), int(size)]:
+                    self.settled = size
+                case _:
+                    self.settled = 0
+            self._write_card(descriptor, owner, noted)
+            if self._touched is not None:
+                self._touched.note(self._key, held=True)
+        except BaseException as error:
+            self.release()
+            if isinstance(error, OSError) and not isinstance(error, HoldfastError):
+                raise translated(error, f"locking {self._key}") from error
+            raise
         return self._epoch
 
     def renew(self, ttl_ms: int) -> None:
@@ -62,14 +72,10 @@ class FileLease(Lease):
         # In a forked child the lock was given up already, and the number may be another file's.
         if descriptor is not None and self._forks == forks.count:
             try:
-                self._note(held=False)
+                if self._touched is not None:
+                    self._touched.note(self._key, held=False)
             finally:
                 let_go(self._disk, descriptor)
-
-    def _note(self, *, held: bool) -> None:
-        """Before the first append and after the last: what catalogues go by."""
-        if self._touched is not None:
-            self._touched.note("/".join(self._parts), held=held)
 
     def _take(self) -> int:
         while True:
@@ -78,14 +84,18 @@ class FileLease(Lease):
                 try:
                     descriptor = self._disk.open_lock(LOCK_NAME, directory)
                 except FileNotFoundError:
+                    self._tree.walk_again(self._parts)
                     continue  # the key was dropped, and its directory with it
                 try:
                     if not self._disk.lock(descriptor):
                         raise self._locked(descriptor)
-                    if self._disk.node(descriptor).links > 1:
+                    node = self._disk.node(descriptor)
+                    # By its name, from the root of the store on, and not by the directory at hand.
+                    named = self._tree.node_below(f"{self._key}/{LOCK_NAME}")
+                    if node.links > 1:
                         # It is another file as well, perhaps in a backup: that one stays as it is.
                         self._disk.unlink(LOCK_NAME, directory)
-                    elif self._is_current(descriptor):
+                    elif named is not None and named.inode == node.inode:
                         # Noted at once: an interruption on the way out must not lose it.
                         self._descriptor, self._forks = descriptor, forks.count
                         return descriptor
@@ -94,11 +104,7 @@ class FileLease(Lease):
                     raise
             # The key was moved away between opening and locking: this lock guards nothing.
             let_go(self._disk, descriptor)
-
-    def _is_current(self, descriptor: int) -> bool:
-        with self._tree.opened(self._parts) as directory:
-            node = None if directory is None else self._disk.node_at(LOCK_NAME, directory)
-        return node is not None and node.inode == self._disk.node(descriptor).inode
+            self._tree.walk_again(self._parts)
 
     def _locked(self, descriptor: int) -> Locked:
         card = _read_card(self._disk, descriptor)
@@ -114,8 +120,8 @@ class FileLease(Lease):
     def _write_card(self, descriptor: int, owner: str, settled: Any) -> None:
         card = {
             "pid": os.getpid(),
-            "host": _plain(os.uname().nodename),
-            "owner": _plain(owner),
+            "host": os.uname().nodename[:_NAME_MAX].encode("ascii", "replace").decode(),
+            "owner": owner[:_NAME_MAX].encode("ascii", "replace").decode(),
             "epoch": self._epoch,
         }
         if settled is not None:
@@ -168,9 +174,10 @@ def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:
 
 def read_settled(disk: Disk, directory: int) -> tuple[str, int]:
     """What was noted last: the mark of a log, and its size; an empty mark if nothing was."""
-    if disk.node_at(LOCK_NAME, directory) is None:
+    try:
+        descriptor = disk.open_read(LOCK_NAME, directory)
+    except FileNotFoundError:
         return "", 0
-    descriptor = disk.open_read(LOCK_NAME, directory)
     try:
         noted = _read_card(disk, descriptor).get("settled")
     finally:
@@ -187,8 +194,3 @@ def _read_card(disk: Disk, descriptor: int) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return card if isinstance(card, dict) else {}
-
-
-def _plain(text: str) -> str:
-    """A name in few and simple characters, so that the card's size is bounded."""
-    return text[:100].encode("ascii", "replace").decode()

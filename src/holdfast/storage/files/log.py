@@ -51,8 +51,8 @@ class FileLog(Log):
         self._disk = tree.disk
         self._write = tree.disk.write
         self._parts = parts
+        self._name = "/".join((*parts, LOG_NAME))
         self._documents = documents
-        self._forms = FileForms(tree, parts)
         self._inherited = 0
         self._descriptor: int | None = None
         # The file that is written: its name below the root of the store, and its inode.
@@ -102,22 +102,29 @@ class FileLog(Log):
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
             if not self._is_in_place():
-                self._dead = _lost(self._name())
+                self._dead = _lost(self._name)
                 raise self._dead
             self._synced = max(self._synced, mark)
             del self._kept[:kept]
 
     def read(self, start: int = 0) -> Iterator[bytes]:
         """Chunks of what is in the files while they are being read."""
-        with translation(f"reading {self._name()}"):
-            opened = self._open_to_read(start)
-            if opened is not None:
-                with opened:
-                    yield from opened.read(start)
+        with self._tree.opened(self._parts, doing=f"reading {self._name}") as directory:
+            opened = None if directory is None else open_parts(self._disk, directory, start)
+        if opened is None:
+            return
+        try:
+            yield from opened.read(start)
+        except OSError as error:
+            if isinstance(error, HoldfastError):
+                raise
+            raise translated(error, f"reading {self._name}") from error
+        finally:
+            opened.close()
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes of the files."""
-        with translation(f"reading {self._name()}"):
+        with translation(f"reading {self._name}"):
             opened = self._open_to_read(-max_bytes)
             if opened is None:
                 return 0, b""
@@ -127,7 +134,7 @@ class FileLog(Log):
 
     def read_part(self, start: int, stop: int) -> bytes:
         """Some bytes of the files, at once if they are in one."""
-        with translation(f"reading {self._name()}"):
+        with translation(f"reading {self._name}"):
             opened = self._open_to_read(start)
             if opened is None:
                 return b""
@@ -138,10 +145,7 @@ class FileLog(Log):
 
     def size(self) -> int:
         """The size of the files together, whoever wrote them."""
-        with (
-            translation(f"looking at {self._name()}"),
-            self._tree.opened(self._parts) as directory,
-        ):
+        with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             return 0 if directory is None else log_size(self._disk, directory)
 
     def cut(self, offset: int, epoch: int) -> None:
@@ -160,7 +164,7 @@ class FileLog(Log):
             self._disk.sync(descriptor)
         except OSError as error:
             # What the file holds now is unknown; another opening will see.
-            self._dead = SyncFailed(f"cutting {self._name()} failed", errno=error.errno)
+            self._dead = SyncFailed(f"cutting {self._name} failed", errno=error.errno)
             raise self._dead from error
         self._size = self._synced = self._found = offset - self._inherited
         self._kept.clear()
@@ -168,12 +172,12 @@ class FileLog(Log):
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
         """Write the new file whole, give the old one a name in quarantine, then rename."""
         self.close()
-        with translation(f"replacing {self._name()}"):
+        with translation(f"replacing {self._name}"):
             # The number by which the old file is known may be a later one's.
             with self._tree.opened(self._parts) as directory:
                 if directory is not None:
                     forget_settled(self._disk, directory)
-            self._forms.replace(chunks)
+            FileForms(self._tree, self._parts).replace(chunks)
 
     def generation(self) -> str:
         """The file's inode: replacing gives another one."""
@@ -182,10 +186,7 @@ class FileLog(Log):
 
     def settled(self) -> int:
         """By the note that the last writer left beside its lock when it closed the log."""
-        with (
-            translation(f"looking at {self._name()}"),
-            self._tree.opened(self._parts) as directory,
-        ):
+        with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             if directory is None:
                 return 0
             mark, size = read_settled(self._disk, directory)
@@ -194,7 +195,7 @@ class FileLog(Log):
 
     def damage(self) -> str:
         """Frames of an archive, or inherited bytes, that are not there."""
-        with translation(f"reading {self._name()}"):
+        with translation(f"reading {self._name}"):
             opened = self._open_to_read()
             if opened is None:
                 return ""
@@ -236,7 +237,7 @@ class FileLog(Log):
 
     def _is_shared(self, descriptor: int) -> bool:
         """Whether the file has another name, by which another key may go on with its bytes."""
-        with translation(f"looking at {self._name()}"):
+        with translation(f"looking at {self._name}"):
             return self._disk.node(descriptor).links > 1
 
     def _cut_copy(self, offset: int) -> None:
@@ -247,18 +248,12 @@ class FileLog(Log):
         self.close()
         self._size = self._synced = self._found = 0
         self._kept.clear()
-        with translation(f"cutting {self._name()}"):
-            self._forms.make_plain(offset)
+        with translation(f"cutting {self._name}"):
+            FileForms(self._tree, self._parts).make_plain(offset)
 
     def _look(self) -> Look | None:
-        with (
-            translation(f"looking at {self._name()}"),
-            self._tree.opened(self._parts) as directory,
-        ):
+        with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             return None if directory is None else look(self._disk, directory)
-
-    def _name(self) -> str:
-        return "/".join((*self._parts, LOG_NAME))
 
     def _sync_all(self) -> bool:
         """The documents that lines may name, then the lines, then the way to them.
@@ -283,8 +278,6 @@ class FileLog(Log):
         path, inode = self._place
         try:
             node = self._tree.node_below(path)
-        except NotADirectoryError:
-            return False
         except OSError:
             return True  # nothing can be said
         return node is not None and node.inode == inode
@@ -299,7 +292,7 @@ class FileLog(Log):
         return True
 
     def _open_to_read(self, start: int = 0) -> OpenLog | None:
-        with self._tree.opened(self._parts) as directory:
+        with self._tree.opened(self._parts, doing=f"reading {self._name}") as directory:
             return None if directory is None else open_parts(self._disk, directory, start)
 
     def _open_to_write(self) -> int:
@@ -307,17 +300,15 @@ class FileLog(Log):
             raise self._dead.with_traceback(None)
         with self._open_lock:
             if self._descriptor is None:
-                with (
-                    translation(f"opening {self._name()}"),
-                    self._tree.opened(self._parts, create=True) as directory,
-                ):
+                doing = f"opening {self._name}"
+                with self._tree.opened(self._parts, create=True, doing=doing) as directory:
                     assert directory is not None
                     self._descriptor = self._opened(directory)
             return self._descriptor
 
     def _opened(self, directory: int) -> int:
         """The file, and its size, which is the only right place to go back to."""
-        found = self._forms.ready_to_write(directory)
+        found = FileForms(self._tree, self._parts).ready_to_write(directory)
         branch = found is not None and found.is_branch
         self._inherited = found.inherited if found is not None else 0
         name = OWN_NAME if branch else LOG_NAME
@@ -340,7 +331,7 @@ class FileLog(Log):
         key press that interrupts the program. If it cannot be undone the log is dead.
         """
         self._dead = StoreError(
-            f"an append to {self._name()} failed half-way and could not be taken back",
+            f"an append to {self._name} failed half-way and could not be taken back",
             remedy="Open the session again; the torn bytes are then set aside.",
             errno=error.errno if isinstance(error, OSError) else None,
         )
@@ -351,7 +342,7 @@ class FileLog(Log):
             self._kept.pop()
         self._dead = None
         if isinstance(error, OSError):
-            failure = translated(error, f"appending to {self._name()}")
+            failure = translated(error, f"appending to {self._name}")
             if isinstance(failure, StoreFull):
                 failure.fields["needed_bytes"] = len(data)
             raise failure from error

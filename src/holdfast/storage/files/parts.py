@@ -14,6 +14,7 @@ So one rename turns one form into another, whatever is left of the old one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from stat import S_IFDIR, S_IFLNK, S_IFMT
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
@@ -43,6 +44,7 @@ __all__ = [
     "read_file_part",
 ]
 
+_NO_FILES = (S_IFDIR, S_IFLNK)
 LOG_NAME = "events.jsonl"
 ARCHIVE_NAME = "events.jsonl.zst"
 OWN_NAME = "own.jsonl"
@@ -106,8 +108,10 @@ def base_part_name(number: int) -> str:
 def look(disk: Disk, directory: int) -> Look | None:
     """What a directory has of a log now; None if it has none. Forbidden for a symlink."""
     for _ in range(_LOOKS_MAX):
-        node = _file(disk, directory, LOG_NAME)
+        node = disk.node_at(LOG_NAME, directory)
         if node is not None:
+            if S_IFMT(node.mode) in _NO_FILES:
+                raise _not_a_file(LOG_NAME)
             part = Part(LOG_NAME, node.size, is_last=True)
             return Look(node, [part], node.size, mark=node.inode)
         node = _file(disk, directory, ARCHIVE_NAME)
@@ -130,13 +134,9 @@ def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
         found = look(disk, directory)
         if found is None:
             return None
-        opened = OpenLog(disk, found)
-        try:
-            if opened.open_from(directory, start if start >= 0 else found.size + start):
-                return opened
-        except BaseException:
-            opened.close()
-            raise
+        opened = OpenLog(disk, found, directory, start if start >= 0 else found.size + start)
+        if opened.is_whole:
+            return opened
         opened.close()
     raise _restless()
 
@@ -156,29 +156,31 @@ def log_size(disk: Disk, directory: int) -> int:
 class OpenLog:
     """The files of a log, open to be read. Closed by ``with``."""
 
-    def __init__(self, disk: Disk, found: Look) -> None:
+    def __init__(self, disk: Disk, found: Look, directory: int, start: int) -> None:
         self.found = found
         self.files: list[tuple[Part, int]] = []
-        """The parts from some offset on, each with a descriptor."""
+        """The parts that lie after ``start``, each with a descriptor."""
         self._disk = disk
+        self.is_whole = False
+        """Whether the log kept its form while its files were opened."""
+        offset = 0
+        try:
+            for part in found.parts:
+                offset += part.size
+                if part.is_last or offset > start:
+                    self.files.append((part, disk.open_read(part.name, directory)))
+            self.is_whole = not found.is_branch or _is_still_branch(disk, directory)
+        except FileNotFoundError:
+            return
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def open_from(self, directory: int, start: int) -> bool:
-        """Open what lies after ``start``; False if the log took another form meanwhile."""
-        offset = 0
-        for part in self.found.parts:
-            offset += part.size
-            if part.is_last or offset > start:
-                try:
-                    self.files.append((part, self._disk.open_read(part.name, directory)))
-                except FileNotFoundError:
-                    return False
-        return not self.found.is_branch or _is_still_branch(self._disk, directory)
 
     def archive(self) -> Archive | None:
         """What is in the archive, if that is what the log is."""
@@ -196,10 +198,13 @@ class OpenLog:
 
     def read(self, start: int = 0) -> Iterator[bytes]:
         """The bytes from an offset on, and what is added to the last file meanwhile."""
-        archive = self.archive()
-        if archive is not None:
-            yield from archive.read(start)
-            return
+        if self.found.is_archived:
+            return open_archive(self._disk, self.files[0][1]).read(start)
+        if self.found.is_branch:
+            return self._read_branch(start)
+        return read_file_part(self._disk, self.files[0][1], start, None)
+
+    def _read_branch(self, start: int) -> Iterator[bytes]:
         offset = self.found.size - sum(part.size for part, _ in self.files)
         for part, descriptor in self.files:
             stop = None if part.is_last else part.size
@@ -242,9 +247,13 @@ def _restless() -> StoreError:
 
 def _file(disk: Disk, directory: int, name: str) -> Node | None:
     node = disk.node_at(name, directory)
-    if node is not None and (node.is_symlink or node.is_directory):
-        raise Forbidden(f"{name} is not a file of the store")
+    if node is not None and S_IFMT(node.mode) in _NO_FILES:
+        raise _not_a_file(name)
     return node
+
+
+def _not_a_file(name: str) -> Forbidden:
+    return Forbidden(f"{name} is not a file of the store")
 
 
 def _look_at_branch(disk: Disk, directory: int) -> Look | None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -44,7 +44,7 @@ from holdfast.storage.files.journal import Touched
 from holdfast.storage.files.lease import FileLease
 from holdfast.storage.files.log import FileLog, read_pieces
 from holdfast.storage.files.parts import LOG_NAME, Look, look, open_parts
-from holdfast.storage.files.tree import Tree, real_path, remove_tree, translation
+from holdfast.storage.files.tree import Tree, real_path, remove_tree, translated, translation
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -91,7 +91,8 @@ class FileStore(Store):
 
     def log(self, key: str) -> Log:
         """The key's ``events.jsonl``, or what stands for it."""
-        return FileLog(self._tree, _parts(key), self.documents(key))
+        documents = self._documents.get(key) or self.documents(key)
+        return FileLog(self._tree, _parts(key), documents)
 
     def documents(self, key: str) -> FileDocuments:
         """The key's other files."""
@@ -108,12 +109,13 @@ class FileStore(Store):
 
     def exists(self, key: str) -> bool:
         """Whether the log's files are there. Raises when that cannot be known."""
-        return self._look(key) is not None
+        with self._tree.opened(_parts(key), doing=f"looking for {key}") as directory:
+            return directory is not None and look(self._disk, directory) is not None
 
     def clash(self, key: str) -> str | None:
         """A neighbour whose name differs only by case: on some systems it is the same file."""
         *above, name = _parts(key)
-        with translation(f"looking beside {key}"), self._tree.opened(tuple(above)) as directory:
+        with self._tree.opened(tuple(above), doing=f"looking beside {key}") as directory:
             if directory is None:
                 return None
             names = self._folded_names(directory).get(fold_id(name), [])
@@ -155,6 +157,22 @@ class FileStore(Store):
         """Of plain logs, without a look at what else there is."""
         return read_pieces(self._tree, starts, size)
 
+    @contextmanager
+    def kept_open(self, key: str) -> Iterator[bool]:
+        """Walk to the key's directory once."""
+        parts = _parts(key)
+        try:
+            directory = self._tree.keep(parts)
+            exists = directory is not None and look(self._disk, directory) is not None
+        except OSError as error:
+            if isinstance(error, HoldfastError):
+                raise
+            raise translated(error, f"looking for {key}") from error
+        try:
+            yield exists
+        finally:
+            self._tree.walk_again(parts)
+
     def may_hold(self, key: str, folder: str) -> bool:
         """By one look at the folder, without opening any."""
         try:
@@ -165,7 +183,7 @@ class FileStore(Store):
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """One look at the directory above them; the marks are inodes."""
         above = check_prefix(prefix)
-        with translation(f"listing {prefix}"), self._tree.opened(above) as directory:
+        with self._tree.opened(above, doing=f"listing {prefix}") as directory:
             found = {} if directory is None else self._disk.scan_inodes(directory)
         return {prefix + name: f"{inode:x}" for name, inode in found.items() if is_id(name)}
 
@@ -202,7 +220,7 @@ class FileStore(Store):
         A crash in between leaves what is out of sight; dropping the key again removes that too.
         """
         *above, name = _parts(key)
-        with translation(f"dropping {key}"), self._tree.opened(tuple(above)) as directory:
+        with self._tree.opened(tuple(above), doing=f"dropping {key}") as directory:
             swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
             if swept and not self._has_content(key):
                 return
@@ -290,7 +308,7 @@ class FileStore(Store):
         self._tree.close()
 
     def _look(self, key: str) -> Look | None:
-        with translation(f"looking for {key}"), self._tree.opened(_parts(key)) as directory:
+        with self._tree.opened(_parts(key), doing=f"looking for {key}") as directory:
             return None if directory is None else look(self._disk, directory)
 
     def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
@@ -397,5 +415,7 @@ class FileStore(Store):
             self._disk.sync_directory(above)
 
 
+@lru_cache(maxsize=1024)
 def _parts(key: str) -> tuple[str, ...]:
+    """The names that lead to a key, which is checked when it is first used."""
     return tuple(check_key(key).split("/"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from _thread import allocate_lock  # all that `threading` would be loaded for
+from _thread import allocate_lock, get_ident  # all that `threading` would be loaded for
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
@@ -57,6 +57,9 @@ class Tree:
         self._root: int | None = None
         self._ancestors_synced = False
         self._made_in: set[str] = set()
+        # Only the thread that keeps a directory open goes by it: to all others its name may
+        # stand for another one by now.
+        self._kept: dict[tuple[int, tuple[str, ...]], int] = {}
         self._lock = allocate_lock()
 
     def root(self, *, create: bool) -> int | None:
@@ -68,6 +71,9 @@ class Tree:
 
     def open(self, parts: tuple[str, ...], *, create: bool) -> int | None:
         """A descriptor of a directory below the root, for the caller to close."""
+        above = self._kept.get((get_ident(), parts[:-1]))
+        if above is not None and parts:
+            return self._step(parts[-1], above, create=create, passing=False)[0]
         with self._lock:
             if self._root is None:
                 self._root = self._open_root(create=create)
@@ -75,8 +81,21 @@ class Tree:
                 return None
             # Under the lock, so that closing the store cannot take the root away in between.
             first = parts[0] if parts else "."
-            start, _ = self._step(first, self._root, create=create, passing=False)
-        return None if start is None else self._walk(start, parts[1:], create=create)
+            try:
+                current: int | None = self.disk.open_directory(first, self._root)
+            except OSError:  # make it, or say what is wrong
+                current, _ = self._step(first, self._root, create=create, passing=False)
+        for part in parts[1:]:
+            if current is None:
+                return None
+            above = current
+            try:
+                current = self.disk.open_directory(part, above)
+            except OSError:
+                current, _ = self._step(part, above, create=create, passing=False)
+            finally:
+                let_go(self.disk, above)
+        return current
 
     def node_below(self, path: str) -> Node | None:
         """What is at a path below the root, which must be open; None if nothing is.
@@ -87,17 +106,60 @@ class Tree:
         with self._lock:
             if self._root is None:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
-            return self.disk.node_at(path, self._root)
+            try:
+                return self.disk.node_at(path, self._root)
+            except NotADirectoryError:
+                return None
 
     @contextmanager
-    def opened(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int | None]:
-        """The same for the length of a ``with`` block."""
-        descriptor = self.open(parts, create=create)
+    def opened(
+        self, parts: tuple[str, ...], *, create: bool = False, doing: str = ""
+    ) -> Iterator[int | None]:
+        """Open a directory below the root for the length of a ``with`` block.
+
+        With ``doing`` what the operating system says inside of the block becomes a typed error.
+        """
+        descriptor = kept = self._kept.get((get_ident(), parts))
         try:
+            if kept is None:
+                descriptor = self.open(parts, create=create)
             yield descriptor
+        except OSError as error:
+            if not doing or isinstance(error, HoldfastError):
+                raise
+            raise translated(error, doing) from error
         finally:
-            if descriptor is not None:
+            if kept is None and descriptor is not None:
                 let_go(self.disk, descriptor)
+
+    def keep(self, parts: tuple[str, ...]) -> int | None:
+        """Walk to a directory once for all that this thread asks of it until ``walk_again``.
+
+        None if it is not there. Whoever must know that the name still stands for the directory
+        calls ``walk_again`` before.
+        """
+        place = (get_ident(), parts)
+        descriptor = self._kept.get(place)
+        if descriptor is None:
+            descriptor = self.open(parts, create=False)
+            if descriptor is not None:
+                self._kept[place] = descriptor
+        return descriptor
+
+    def walk_again(self, parts: tuple[str, ...]) -> None:
+        """Stop going by the directory that this thread has kept open."""
+        descriptor = self._kept.pop((get_ident(), parts), None)
+        if descriptor is not None:
+            let_go(self.disk, descriptor)
+
+    @contextmanager
+    def at_root(self) -> Iterator[int]:
+        """The root, made if need be, for a few calls of the disk: nobody else gets at it."""
+        with self._lock:
+            if self._root is None:
+                self._root = self._open_root(create=True)
+            assert self._root is not None
+            yield self._root
 
     def sync(self, parts: tuple[str, ...]) -> None:
         """Make the entries that lead to a directory, and those in it, survive power loss.
@@ -191,18 +253,6 @@ class Tree:
                 let_go(self.disk, current)
             if made:
                 self._made_in.add("/" + "/".join(parts[: depth - 1]))
-            if below is None:
-                return None
-            current = below
-        return current
-
-    def _walk(self, current: int, parts: tuple[str, ...], *, create: bool) -> int | None:
-        """Down from ``current``, which is used up."""
-        for part in parts:
-            try:
-                below, _ = self._step(part, current, create=create, passing=False)
-            finally:
-                let_go(self.disk, current)
             if below is None:
                 return None
             current = below
