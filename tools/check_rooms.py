@@ -9,6 +9,7 @@ Rules (ARCHITECTURE.md says why):
   door     a room is imported as a whole, or one of its packages; never a module inside of it
   all      what a room offers is said in its __init__: no private module has an __all__
   noun     no file is named by a gerund
+  line     only model knows how a line ends and how it refers to a payload
 """
 
 from __future__ import annotations
@@ -54,6 +55,20 @@ DISK_MODULES = frozenset({"fcntl", "msvcrt", "shutil", "tempfile"})
 PATH_METHODS = frozenset({"write_text", "write_bytes", "symlink_to", "hardlink_to"})
 
 SQLITE_MODULE = "storage/sqlite/connection.py"
+
+LINE_ROOM = "model/"
+LINE_MARKS = ("$blob", '"crc":"', '%08x"}')
+CHECKSUMS = frozenset({"zlib.crc32", "binascii.crc32"})
+# Who has checksums of its own, which are not those of lines.
+CHECKSUM_HOMES = (
+    "catalog/",  # rows of the index
+    "storage/files/",  # archives, and the names of bytes that were set aside
+    "session/_snapshots.py",  # a snapshot has one, and keeps the log's beside it
+    "session/_agent_documents.py",  # the name of a document that was set aside
+    "replay/_calls.py",  # short ids of calls
+    "security/redaction/",  # the checksum that some providers' tokens end with
+)
+LOG_READERS = ("catalog/_look.py", "catalog/_recall.py")
 
 ANYWHERE = frozenset({"holdfast", "msgspec"})
 HOMES = {
@@ -173,8 +188,27 @@ def broken_rules(where: str, use: Use) -> Iterator[str]:
     is_testing = use.imported and use.name.startswith("holdfast.testing")
     if is_testing and not where.startswith("testing/"):
         yield f"testing: {use.name} is for tests"
+    if use.name in CHECKSUMS and not has_checksums(where):
+        yield f"line: checksums of lines are known in {LINE_ROOM} only"
     if use.imported:
         yield from misplaced(where, top)
+
+
+def has_checksums(where: str) -> bool:
+    """Whether a module may compute checksums."""
+    return where.startswith((LINE_ROOM, *CHECKSUM_HOMES)) and where not in LOG_READERS
+
+
+def marks_in(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The texts in which a module knows what lines look like, unless they are its docstrings."""
+    if where.startswith(LINE_ROOM) or where == "session/_snapshots.py":
+        return
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+            if isinstance(value, str) and any(mark in value for mark in LINE_MARKS):
+                yield node.lineno, f"line: {value!r:.40} is known in {LINE_ROOM} only"
 
 
 def misplaced(where: str, top: str) -> Iterator[str]:
@@ -232,6 +266,7 @@ def check(package: Path) -> list[str]:
             (use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)
         }
         broken.update(closed_doors(package, path, tree), misnamed(path, tree))
+        broken.update(marks_in(where, tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
     return found
 

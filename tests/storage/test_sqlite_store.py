@@ -413,7 +413,7 @@ def test_a_forked_child_can_sync_while_its_parent_does(path):
     """The child does not wait for a lock that a thread of its parent had."""
     program = f"""
 import os
-from holdfast.storage import _sqlite_shared
+from holdfast.storage.sqlite import database as _sqlite_shared
 from holdfast.storage.sqlite.store import SQLiteStore
 store = SQLiteStore({path!r})
 log, epoch = store.log("sessions/a"), store.lease("sessions/a").acquire("me", 60_000)

@@ -55,6 +55,10 @@ def rules_broken(tmp_path, where, source):
         ("apps/cli/x.py", "from holdfast.apps.tui._app import App", "door"),
         ("session/_x.py", "__all__ = ['f']", "all"),
         ("session/reading.py", "", "noun"),
+        ("catalog/_recall.py", "from zlib import crc32", "line"),
+        ("apps/acp/x.py", "import zlib\nzlib.crc32(b'')", "line"),
+        ("library/x.py", "MARK = b'\"$blob\":'", "line"),
+        ("session/x.py", "def f(crc):\n    return b'%08x\"}\\n' % crc", "line"),
     ],
 )
 @pytest.mark.req("S0-9")
@@ -78,6 +82,9 @@ def test_rooms_check_finds(tmp_path, where, source, rule):
         ("model/_values.py", "from pathlib import PurePath\nPurePath('a')"),
         ("testing/x.py", "import hypothesis\nfrom holdfast.testing import other"),
         ("apps/tui/x.py", "import textual, rich, click, msgspec"),
+        ("model/x.py", "from zlib import crc32\nMARK = b'$blob'"),
+        ("catalog/sqlite/x.py", "from zlib import crc32"),
+        ("replay/x.py", 'X = None\n"""What ``{"$blob": …}`` stands for."""'),
     ],
 )
 def test_rooms_check_allows(tmp_path, where, source):

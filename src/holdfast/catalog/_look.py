@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
@@ -13,7 +12,7 @@ from holdfast.catalog._index import NEVER_READ, Kept, Row, Trace, Update
 from holdfast.catalog._tally import Tally
 from holdfast.catalog._topics import auto_tags
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
-from holdfast.model import START, Event, LineReader, Position, SessionMetadata
+from holdfast.model import START, Event, LineReader, SessionMetadata, has_blob
 from holdfast.replay import (
     Fold,
     Permissions,
@@ -23,7 +22,7 @@ from holdfast.replay import (
     describe,
     needs_interruption,
 )
-from holdfast.session import resolve_blobs
+from holdfast.session import fits, resolve_blobs
 from holdfast.storage import Entry, Log, Store
 
 if TYPE_CHECKING:
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 
 _STEP_BYTES = 8 << 20
 
-# The end of a line: eight digits, quote, brace, newline.
-_LINE_END_BYTES = 11
-_DIGITS = 8
-_BLOB_MARK = b'"$blob":'
 _KEPT_METADATA = ("pinned", "legal_hold", "cwd")
 
 
@@ -168,7 +163,7 @@ class _Reading:
         finished = row.etag != NEVER_READ
         if finished and size == row.position.offset:
             return None  # written anew at the same length: any byte may be another
-        return kept if _fits(row.position, log) else None
+        return kept if fits(log, row.position) else None
 
     def _compare(self, state: State, *, ended: bool) -> None:
         """Note that events are missing, if this is the log that was longer before."""
@@ -212,7 +207,7 @@ def _read_step(log: Log, reader: LineReader, step_bytes: int) -> tuple[list[Even
     events: list[Event] = []
     size, has_blobs, end = 0, False, b""
     for chunk in log.read(reader.position.offset):
-        has_blobs = has_blobs or _BLOB_MARK in chunk or _BLOB_MARK in end + chunk[:8]
+        has_blobs = has_blobs or has_blob(chunk) or has_blob(end + chunk[:8])
         end = chunk[-8:]
         events += reader.feed(chunk)
         size += len(chunk)
@@ -221,26 +216,6 @@ def _read_step(log: Log, reader: LineReader, step_bytes: int) -> tuple[list[Even
             return events, False, has_blobs
     events += reader.finish()
     return events, True, has_blobs
-
-
-def _fits(position: Position, log: Log) -> bool:
-    """Whether the log's bytes before a position end as the position says."""
-    start = position.offset - _LINE_END_BYTES
-    end = _take(log.read(start), _LINE_END_BYTES) if start > 0 else b""
-    try:
-        value = int(end[:_DIGITS], 16)
-    except ValueError:
-        return False
-    return crc32(end, value) == position.crc
-
-
-def _take(chunks: Iterator[bytes], count: int) -> bytes:
-    data = b""
-    for chunk in chunks:
-        data += chunk
-        if len(data) >= count:
-            break
-    return data[:count]
 
 
 def _slim(state: State) -> State:

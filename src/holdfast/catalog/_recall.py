@@ -10,35 +10,37 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import msgspec
 
 from holdfast.catalog._search_texts import TEXT_CHARS_MAX, Said, said_in
 from holdfast.catalog._tokenizer import fold
 from holdfast.errors import HoldfastError
-from holdfast.model import Event
+from holdfast.model import (
+    LINE_END_BYTES,
+    Event,
+    begins_line,
+    cut_line,
+    has_blob,
+    verified_line,
+    verified_line_at,
+)
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.catalog._search import Found
     from holdfast.storage import Log, Stamp, Store
 
-# The end of a line: eight digits of the running checksum, a quote, a brace, a newline.
-_END_BYTES = 11
-_DIGITS = 8
 # Lines may be a little longer or shorter than the index thought.
 _SLACK_BYTES = 1 << 12
 _QUICK_BYTES = 1 << 13
 _LONG_BYTES = 1 << 17
 # So many hits are read at once.
 _TOGETHER_MAX = 32
-_BLOB_MARK = b'"$blob":'
 _KEPT_MAX = 512
 _KEPT_CHARS_MAX = 1 << 13
 # Two changes within the grain of the clock leave the same time on a file.
 _TIME_GRAIN_NS = 2_000_000_000
-_decode = msgspec.json.Decoder(Event).decode
 _Line = tuple[bytes, bytes]
 _Place = tuple[str, int, int | None, str, str | None]
 
@@ -156,7 +158,7 @@ class Recaller:
                 recalled = None if stamp is None else self._memory.get(key, row, stamp)
             start = -1
             if key is not None and recalled is None and row.last is None:
-                start = max(0, row.place - _END_BYTES)
+                start = max(0, row.place - LINE_END_BYTES)
                 starts.setdefault(key, []).append(start)
             ready.append(_Ready(key, start, recalled))
         return ready if not starts else self._with_parts(ready, starts)
@@ -178,7 +180,7 @@ class Recaller:
             event = self._event(key, found, part)
             if event is None:
                 return None
-            if _BLOB_MARK in bytes(event.raw):
+            if has_blob(bytes(event.raw)):
                 event = next(resolve_blobs([event], self._store.documents(key)))
             said = _meant(said_in(event.type, event.data), found)
         except HoldfastError:
@@ -187,7 +189,9 @@ class Recaller:
 
     def _event(self, key: str, found: Found, part: _Part | None) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
-        event = _plain_event(part, found.seq) if part is not None and self._hint is None else None
+        event = None
+        if part is not None and self._hint is None:
+            event = verified_line_at(part.data, found.seq)
         if event is not None:
             return event
         line = None if part is None else self._quick_line(key, found, part)
@@ -197,7 +201,7 @@ class Recaller:
         if line is not None:
             if self._hint is not None and not _may_hold(line[1], self._hint):
                 return None
-            event = _verified(*line)
+            event = verified_line(*line)
             if event is not None and event.seq == found.seq:
                 return event
         log = self._store.log(key) if log is None else log
@@ -205,19 +209,17 @@ class Recaller:
 
     def _quick_line(self, key: str, found: Found, part: _Part) -> _Line | None:
         """The same as ``_line``, if it is where the index says; a long line is read once more."""
-        needle = b'{"seq":%d,' % found.seq
-        line = _cut(part, needle)
-        if line is None and _begins(part.data, needle):
+        line = _cut(part, found.seq)
+        if line is None and begins_line(part.data, found.seq):
             pieces = self._store.read_pieces({key: [part.start]}, _LONG_BYTES).get(key)
-            line = None if pieces is None else _cut(_Part(part.start, pieces.data[0]), needle)
+            line = None if pieces is None else _cut(_Part(part.start, pieces.data[0]), found.seq)
         return line
 
     def _line(self, log: Log, found: Found) -> _Line | None:
         """The line, as :func:`_cut` gives it; None if not met."""
-        needle = b'{"seq":%d,' % found.seq
         session, part = self._last
         if found.session == session:
-            line = _cut(part, needle)
+            line = _cut(part, found.seq)
             if line is not None:
                 return line
         start = max(0, found.place - _SLACK_BYTES)
@@ -226,8 +228,8 @@ class Recaller:
             data += chunk
             part = _Part(start, data)
             self._last = (found.session, part)
-            line = _cut(part, needle)
-            if line is not None or not _begins(data, needle):
+            line = _cut(part, found.seq)
+            if line is not None or not begins_line(data, found.seq):
                 return line
         return None
 
@@ -246,56 +248,11 @@ def _is_old(stamp: Stamp) -> bool:
 
 def _may_hold(line: bytes, hint: bytes) -> bool:
     """Whether a line can have these signs in its text: plainly, escaped, or beside the log."""
-    return hint in line or b"\\u" in line or _BLOB_MARK in line
+    return hint in line or b"\\u" in line or has_blob(line)
 
 
-def _begins(data: bytes, needle: bytes) -> bool:
-    """Whether the line begins in these bytes, so that only its end is missing."""
-    return data.startswith(needle) or b"\n" + needle in data
-
-
-def _plain_event(part: _Part, seq: int) -> Event | None:
-    """The same as ``_cut`` and ``_verified``, for a line that is just where the index says."""
-    data = part.data
-    end = data.find(b"\n", _END_BYTES) + 1
-    if not end or not data.startswith(b'\n{"seq":%d,' % seq, _END_BYTES - 1):
-        return None
-    try:
-        crc = crc32(data[:_END_BYTES], int(data[:_DIGITS], 16))
-        check = end - _END_BYTES
-        if crc32(data[_END_BYTES:check], crc) != int(data[check : check + _DIGITS], 16):
-            return None
-        event = _decode(data[_END_BYTES:end])
-    except (ValueError, RecursionError):
-        return None
-    return event if event.seq == seq else None
-
-
-def _cut(part: _Part, needle: bytes) -> _Line | None:
-    """The whole line that begins so, after the end of the one before it (zeros for the first)."""
-    start, data = part
-    if start == 0 and data.startswith(needle):
-        at, before = 0, bytes(_END_BYTES)
-    else:
-        at = _END_BYTES
-        if not data.startswith(b"\n" + needle, at - 1):
-            at = data.find(b"\n" + needle) + 1
-            if at < _END_BYTES:
-                return None
-        before = data[at - _END_BYTES : at]
-    end = data.find(b"\n", at) + 1
-    return (before, data[at:end]) if end else None
-
-
-def _verified(before: bytes, line: bytes) -> Event | None:
-    """The event of a line whose checksum goes on from the line before it."""
-    try:
-        crc = crc32(before, int(before[:_DIGITS], 16)) if any(before) else 0
-        if crc32(line[:-_END_BYTES], crc) != int(line[-_END_BYTES:][:_DIGITS], 16):
-            return None
-        return _decode(line)
-    except (ValueError, RecursionError):
-        return None
+def _cut(part: _Part, seq: int) -> _Line | None:
+    return cut_line(part.data, seq, is_start=part.start == 0)
 
 
 def _streamed(log: Log, found: Found) -> Recalled | None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model import Event, is_reference
+from holdfast.model import Event, is_reference, line_size
 from holdfast.replay import Calls, blocks_of, kinds_said, mark_of
 
 TEXT_CHARS_MAX = 1 << 20
@@ -96,7 +96,7 @@ class Listener(msgspec.Struct):
                     taker(self, event, event.data, changes)
                 except HoldfastError:
                     pass  # a foreign log may hold anything
-            self.offset += _line_bytes(event)
+            self.offset += line_size(event)
         return changes
 
     def shown_streams(self) -> list[Heard]:
@@ -381,25 +381,3 @@ def _collect_members(value: dict[str, Any], lines: list[str], depth: int) -> Non
 def _is_bytes(text: str) -> bool:
     """Whether a string is bytes in base64 or the like, which nobody searches."""
     return len(text) >= _ENCODED_CHARS_MIN and _is_encoded(text) is not None
-
-
-def _line_bytes(event: Event) -> int:
-    """How many bytes our writer's line of this event has."""
-    extra = 0
-    if event.run is not None:
-        extra += 7 + len(msgspec.json.encode(event.run))
-    if event.key is not None:
-        extra += 7 + len(msgspec.json.encode(event.key))
-    if event.more:
-        extra += 12
-    return (
-        len(event.raw)
-        + len(event.type)
-        + len(str(event.seq))
-        + len(str(event.timestamp))
-        + _LINE_BYTES
-        + extra
-    )
-
-
-_LINE_BYTES = len('{"seq":,"type":"","timestamp":,"data":,"crc":"00000000"}\n')

@@ -14,7 +14,7 @@ from holdfast.errors import DataError, SecurityError, StoreError
 from holdfast.library._base import LEASE_MS, session_key
 from holdfast.library._finder import Finding
 from holdfast.library._views import of_known_format
-from holdfast.model import Notice, is_id
+from holdfast.model import Notice, has_blob_at, is_id
 from holdfast.session import Draft, new_session_id, read_range
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _GENERATIONS_MAX = 10_000
 _SAID = ("user", "assistant")
-_LONG = b'"content":{"$blob":'
 
 
 class Forebear(msgspec.Struct, frozen=True):
@@ -237,7 +236,8 @@ class Branching(Finding):
         documents = self._store.documents(key)
         for index, event in enumerate(events):
             # Long words, and what a long merge tells of its copies, are kept beside the log.
-            if event.type == "merged" or (event.type in _SAID and _LONG in bytes(event.raw)):
+            is_long = event.type in _SAID and has_blob_at("content", bytes(event.raw))
+            if event.type == "merged" or is_long:
                 [events[index]] = resolve_blobs([event], documents)
         return Told(id, events)
 

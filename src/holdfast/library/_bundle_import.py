@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 from holdfast.errors import Damaged, InvalidData, KeyMissing
 from holdfast.library._base import LEASE_MS, session_key
 from holdfast.library._imports import Outcome
 from holdfast.library._redaction import referenced
-from holdfast.model import Event, LineReader, Unseal, blob_name, is_id
+from holdfast.model import Event, LineReader, Unseal, blob_name, is_id, running_checksum
 from holdfast.replay import Fold, check_format
 from holdfast.session import Snapshots, resolve_blobs, within
 from holdfast.storage import MemoryStore, Store
@@ -168,7 +167,7 @@ class _Checked:
         return (
             len(covered) == found.offset
             and covered.endswith(b"\n")
-            and f"{crc32(covered):08x}" == found.crc
+            and running_checksum([covered], found.offset) == found.position.crc
             and found.state == fold.state
         )
 

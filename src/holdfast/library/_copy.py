@@ -6,12 +6,12 @@ import builtins
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._base import LEASE_MS, Ground
+from holdfast.model import named_blobs, running_checksum
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
@@ -138,7 +138,8 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
             sent += len(piece)
         other.sync()
         copied += _copy_documents(source.documents(key), target.documents(key))
-        if _checksum(other, size) != _checksum(log, size) or other.size() != size:
+        arrived = running_checksum(other.read(), size) == running_checksum(log.read(), size)
+        if not arrived or other.size() != size:
             raise Damaged(f"{key.rpartition('/')[2]} did not arrive as it was sent")
         other.close()
     finally:
@@ -152,7 +153,7 @@ def _compared(key: str, log: Log, other: Log) -> int:
     """How much of a session is in the other store already. Raises Conflict if it differs."""
     here, there = _whole_size(log), other.size()
     common = min(here, there)
-    if _checksum(log, common) != _checksum(other, common):
+    if running_checksum(log.read(), common) != running_checksum(other.read(), common):
         raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
     if there > here:
         raise Conflict(f"{key.rpartition('/')[2]} went on in the other store")
@@ -233,22 +234,9 @@ def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
         yield rest
 
 
-def _checksum(log: Log, size: int) -> int:
-    value, left = 0, size
-    if not size:
-        return 0
-    for chunk in log.read():
-        value = crc32(chunk[:left], value)
-        left -= min(left, len(chunk))
-        if not left:
-            break
-    return value
-
-
 # The bytes of a session as they are, for a copy that can be opened elsewhere.
 
 
-_BLOB = re.compile(rb'"\$blob":"([^"]+)"')
 _SNAPSHOT = re.compile(r"snapshots/(\d+)\.json\Z")
 # Bytes that were set aside are for the owner to look at; they may be what was redacted.
 _KEPT_BACK = ("quarantine/",)
@@ -315,11 +303,7 @@ def _reader(documents: Documents, name: str) -> Callable[[], bytes]:
 
 def _blobs(log: Log, size: int, at: int) -> set[str]:
     """The blobs that the lines up to there name."""
-    return {
-        name.decode("ascii", "replace")
-        for chunk in log_lines(log, size, at)
-        for name in _BLOB.findall(chunk)
-    }
+    return {name for chunk in log_lines(log, size, at) for name in named_blobs(chunk)}
 
 
 def _is_plain(line: bytes) -> bool:

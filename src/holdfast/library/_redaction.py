@@ -27,6 +27,7 @@ from holdfast.model import (
     encode_line,
     encode_sealed_line,
     encode_with_blobs,
+    has_blob,
     is_id,
     is_reference,
     line_body,
@@ -314,7 +315,6 @@ def _delete_all(
 # A log without its secrets: the same events, each in its place, with marks instead.
 
 
-_BLOB_MARK = b'"$blob":'
 # What a log may have; what is in it is not measured again.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 _Stream = tuple[str | None, str]
@@ -451,7 +451,7 @@ def referenced(events: Iterable[Event]) -> set[str]:
     """The names of the payloads that events refer to."""
     found: set[str] = set()
     for event in events:
-        if _BLOB_MARK in bytes(event.raw):
+        if has_blob(bytes(event.raw)):
             found.update(_names(decode_json(event.raw)))
     return found
 

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 BLOB_KEY = "$blob"
+_MARK = b'"$blob":'
+_MARK_END = _MARK[1:]  # what an escaped key ends with as well
+_NAMED = re.compile(re.escape(_MARK) + rb'"([^"]+)"')
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _ESCAPABLE = re.compile(r"\$+blob\Z")
 _ESCAPED = re.compile(r"\$\$+blob\Z")
@@ -20,6 +23,27 @@ _FILLED_BYTES_MAX = 1 << 29
 _LOAD_BYTES_MIN = 1 << 14
 _LEVELS_MAX = 4  # we write two: a long text in a long list
 _DEPTH_MAX = 256  # of all levels together; as deep as an event can ever be, and Python can go
+
+
+def has_blob(data: bytes) -> bool:
+    """Whether recorded JSON may refer to a payload; False only if it does not."""
+    # One byte is looked for far quicker than several, and is in few texts.
+    return b"$" in data and _MARK in data
+
+
+def has_blob_at(member: str, data: bytes) -> bool:
+    """Whether a member of recorded JSON, on whatever level, may be kept as a payload."""
+    return b"$" in data and b'"%b":{%b' % (member.encode(), _MARK) in data
+
+
+def has_marked_keys(data: bytes) -> bool:
+    """Whether recorded JSON may refer to a payload, or have keys that are escaped."""
+    return b"$" in data and _MARK_END in data
+
+
+def named_blobs(data: bytes) -> list[str]:
+    """What recorded JSON may refer to: texts in the place of a blob's name."""
+    return [name.decode("ascii", "replace") for name in _NAMED.findall(data)]
 
 
 def blob_name(payload: bytes) -> str:

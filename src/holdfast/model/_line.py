@@ -19,6 +19,8 @@ import msgspec
 from holdfast.errors import InvalidData
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from holdfast.model._event import Event
 
 CRC_KEY = b',"crc":"'
@@ -39,6 +41,7 @@ LINE_TAIL = b'%08x"}\n'
 """The end of a line, to be filled in with the running checksum."""
 _encode = msgspec.json.Encoder().encode
 _INT64 = 1 << 63
+_EMPTY_BYTES = len('{"seq":,"type":"","timestamp":,"data":,"crc":"00000000"}\n')
 
 
 class Position(NamedTuple):
@@ -151,9 +154,100 @@ def sealed_body(sealed: bytes) -> bytes:
     return b'"sealed":"%b"' % b2a_base64(sealed, newline=False)
 
 
-def follow_digits(digits: bytes) -> int:
-    """The running checksum after a line that ends with these digits."""
-    return crc32(digits + CRC_END, int(digits, 16))
+def line_size(event: Event) -> int:
+    """How many bytes our writer's line of this event has."""
+    extra = 0
+    if event.run is not None:
+        extra += 7 + len(_encode(event.run))
+    if event.key is not None:
+        extra += 7 + len(_encode(event.key))
+    if event.more:
+        extra += 12
+    numbers = len(str(event.seq)) + len(str(event.timestamp))
+    return len(event.raw) + len(event.type) + numbers + _EMPTY_BYTES + extra
+
+
+def running_checksum(chunks: Iterable[bytes], size: int, crc: int = 0) -> int:
+    """The running checksum after the first ``size`` bytes of a log, or of a part of it.
+
+    ``crc`` is the one before that part. If there are fewer bytes, it is that after all of them.
+    """
+    for chunk in chunks if size else ():
+        crc = crc32(chunk[:size], crc)
+        size -= min(size, len(chunk))
+        if not size:
+            break
+    return crc
+
+
+def checksum_after(end: bytes) -> int:
+    """The running checksum after a line whose last ``TRAILER`` bytes are these.
+
+    Raises ValueError if they are no such end.
+    """
+    return crc32(end, int(end[:DIGITS], 16))
+
+
+def is_as_written(line: bytes, crc: int = 0) -> bool:
+    """Whether a line with its newline has the checksum that follows from the one before it."""
+    try:
+        return crc32(line[:-TRAILER], crc) == int(line[-TRAILER:][:DIGITS], 16)
+    except ValueError:
+        return False
+
+
+def verified_blocks(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
+    """The lines of a log, many at a time, for as long as they are as they were written.
+
+    A block has at least so many bytes, and is verified by one comparison.
+    """
+    crc = 0
+    for block in _whole_lines(chunks, block_bytes):
+        crc = crc32(memoryview(block)[:-TRAILER], crc)
+        tail = block[-TRAILER:]
+        if tail != LINE_TAIL % crc:
+            return
+        crc = crc32(tail, crc)
+        yield block
+
+
+def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
+    """Lines of several chunks at once: what is done for each block costs as much as many lines."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        size += len(chunk)
+        if not end or size < block_bytes:
+            parts.append(chunk)
+            continue
+        yield b"".join((*parts, chunk[:end]))
+        parts, size = [chunk[end:]], len(chunk) - end
+    left = b"".join(parts)
+    if end := left.rfind(b"\n") + 1:
+        yield left[:end]
+
+
+def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
+    """A line behind other lines than before, the checksum after it, and whether it has one.
+
+    Everything but its own checksum stays as it is; a plain line has none.
+    """
+    line = text.rstrip(b"\n")
+    is_summed = line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] == CRC_KEY
+    if not is_summed:
+        line += b"\n"
+        return line, crc32(line, crc), False
+    head = line[: 1 - TRAILER]
+    crc = crc32(head, crc)
+    tail = LINE_TAIL % crc
+    return head + tail, crc32(tail, crc), True
+
+
+def encode_plain_line(body: bytes, crc: int) -> tuple[bytes, int]:
+    """A line of a plain log, without number and checksum, and the running checksum after it."""
+    line = b"{%b}\n" % body
+    return line, crc32(line, crc)
 
 
 def cut_body(line: bytes) -> bytes | None:

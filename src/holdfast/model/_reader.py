@@ -8,6 +8,7 @@ record before it, names what lies between, and never returns bytes that it could
 from __future__ import annotations
 
 import sys
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -23,7 +24,9 @@ from holdfast.model._line import (
     START,
     TRAILER,
     Position,
+    checksum_after,
     cut_body,
+    is_as_written,
     line_body,
     sealed_body,
 )
@@ -48,6 +51,7 @@ _event_decoder = msgspec.json.Decoder(Event)
 _set_seq = msgspec.structs.force_setattr
 _SHAPE = slice(-TRAILER - len(CRC_KEY), -TRAILER)
 _NUMBERED = b'{"seq":'
+_HEAD = _NUMBERED + b"%d,"
 
 
 class _SealedLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -276,6 +280,62 @@ def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:
     return open_line(line, unseal, None)
 
 
+# One event among some bytes of a log, for whoever knows about where it is.
+
+
+def cut_line(data: bytes, seq: int, *, is_start: bool) -> tuple[bytes, bytes] | None:
+    """The whole line of an event of ours, after the end of the line before it; None if not there.
+
+    ``is_start`` says that the log begins with these bytes: before its first line there are zeros.
+    """
+    head = _HEAD % seq
+    if is_start and data.startswith(head):
+        at, before = 0, bytes(TRAILER)
+    else:
+        at = TRAILER
+        if not data.startswith(b"\n" + head, at - 1):
+            at = data.find(b"\n" + head) + 1
+            if at < TRAILER:
+                return None
+        before = data[at - TRAILER : at]
+    end = data.find(b"\n", at) + 1
+    return (before, data[at:end]) if end else None
+
+
+def begins_line(data: bytes, seq: int) -> bool:
+    """Whether the line of an event begins in these bytes, so that only its end may be missing."""
+    head = _HEAD % seq
+    return data.startswith(head) or b"\n" + head in data
+
+
+def verified_line(before: bytes, line: bytes) -> Event | None:
+    """The event of a line that ``cut_line`` gave; None if its checksum does not follow."""
+    try:
+        crc = checksum_after(before) if any(before) else 0
+        return _event_decoder.decode(line) if is_as_written(line, crc) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def verified_line_at(data: bytes, seq: int) -> Event | None:
+    """``cut_line`` and ``verified_line`` in one, where the end of the line before comes first.
+
+    For search, which reads hundreds of lines from where its index says that they are.
+    """
+    end = data.find(b"\n", TRAILER) + 1
+    if not end or not data.startswith(b"\n" + _HEAD % seq, TRAILER - 1):
+        return None
+    try:
+        crc = crc32(data[:TRAILER], int(data[:DIGITS], 16))
+        check = end - TRAILER
+        if crc32(data[TRAILER:check], crc) != int(data[check : check + DIGITS], 16):
+            return None
+        event = _event_decoder.decode(data[TRAILER:end])
+    except (ValueError, RecursionError):
+        return None
+    return event if event.seq == seq else None
+
+
 def read_bodies(
     chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
 ) -> Iterator[tuple[Event, bytes]]:
@@ -360,6 +420,22 @@ def end_of(line: AnyLine) -> bytes:
     """What the line after this one names of it: the end of what was sealed, zeros if plain."""
     # What names a type is a plain line, whatever else it says of itself.
     return BEFORE_ALL if line.sealed is None or line.type is not None else line.sealed[-SEAL_END:]
+
+
+SEALED_END_BYTES = 36
+"""So many bytes before the end of a sealed line are enough for ``sealed_end``."""
+_SEALED_END_CHARS = SEALED_END_BYTES - 1 - len(CRC_KEY) - TRAILER  # of base64, perhaps padded
+
+
+def sealed_end(data: bytes) -> bytes:
+    """What the line after this one names of it, by the last bytes of this one; zeros if plain."""
+    text, tail = data[:_SEALED_END_CHARS], data[_SEALED_END_CHARS:]
+    if not tail.startswith(b'"' + CRC_KEY) or not tail.endswith(CRC_END):
+        return BEFORE_ALL
+    try:
+        return a2b_base64(text)[-SEAL_END:]
+    except ValueError:
+        return BEFORE_ALL
 
 
 def _decode_body(seq: int, members: bytes) -> Event:

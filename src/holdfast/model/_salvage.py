@@ -16,7 +16,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.model._line import CRC_KEY, Position, follow_digits
+from holdfast.model._line import CRC_END, CRC_KEY, Position, checksum_after
 from holdfast.model._reader import (
     AnyLine,
     decode_each,
@@ -239,7 +239,7 @@ class Salvage:
         if newline >= 0:
             self._begin_line(newline + 1)
         self._take_record(digits_at, end, int(digits, 16))
-        self._before = follow_digits(digits)
+        self._before = checksum_after(digits + CRC_END)
 
     def _take_record(self, digits_at: int, end: int, value: int) -> None:
         """Believe the record that ends here, if there is one."""
@@ -274,7 +274,7 @@ class Salvage:
         digits = self._rest[digits_at : end - 2]
         ended = self._rest.startswith(b"\n", end)
         stop = end + ended
-        position = Position(line.seq + 1, self._origin + stop, follow_digits(digits))
+        position = Position(line.seq + 1, self._origin + stop, checksum_after(digits + CRC_END))
         self._believe(line, start, end, _Mark(position, True, ended=ended))
         self._go_on(stop, crc32(self._rest[digits_at:stop], int(digits, 16)))
         return True

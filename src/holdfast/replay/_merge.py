@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.errors import InvalidData, UsageError
-from holdfast.model import Event, decode_json, fill_references
+from holdfast.model import Event, decode_json, fill_references, has_blob
 from holdfast.replay._compare import Difference, Kept, Told, differences, kept_of, value_of
 from holdfast.replay._fold import fold
 from holdfast.replay._history import Copy, History, common_prefix, read_history
@@ -451,7 +451,7 @@ class _Copier:
     def _data(self, event: Event) -> dict[str, Any] | None:
         """The data as it reads in the other log; None for what means nothing there."""
         found = data_of(event)
-        if b'"$blob":' in bytes(event.raw) and self._load is not None and found:
+        if has_blob(bytes(event.raw)) and self._load is not None and found:
             found = fill_references(decode_json(event.raw), self._load)
         data = dict(found)
         if event.type == "compaction":

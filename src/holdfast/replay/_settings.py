@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import Event, decode_json, is_reference
+from holdfast.model import Event, decode_json, has_blob, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data
 from holdfast.replay._state import Approval, MemoryEntry, PluginState, State, stage_after
 from holdfast.replay._todos import read_todos
@@ -132,7 +132,7 @@ def _size_of(body: _Memory) -> int:
     if body.sizeBytes is not None and body.sizeBytes >= 0:
         return body.sizeBytes
     raw = bytes(body.value)
-    if raw.startswith(b'{"$blob":'):
+    if has_blob(raw):
         reference = decode_json(raw)
         kept = reference.get("bytes") if is_reference(reference) else None
         if type(kept) is int and kept >= 0:

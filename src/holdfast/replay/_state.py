@@ -12,7 +12,14 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import SessionMetadata, Status, decode_json, fill_references, restore_keys
+from holdfast.model import (
+    SessionMetadata,
+    Status,
+    decode_json,
+    fill_references,
+    has_marked_keys,
+    restore_keys,
+)
 
 # How far a tool call came that has no result, where its user may have been asked about it first.
 #
@@ -386,7 +393,7 @@ def _sum_usage(by_model: dict[str, Tokens]) -> Usage:
 def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:
     """The value of recorded JSON, with references resolved and escaped keys as they were."""
     value = decode_json(raw)
-    if b'$blob":' not in bytes(raw):
+    if not has_marked_keys(bytes(raw)):
         return value
     return restore_keys(value) if load is None else fill_references(value, load)
 

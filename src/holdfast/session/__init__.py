@@ -22,7 +22,7 @@ from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
 from holdfast.session._verbs import Recorder
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import blob_loader, read_range, resolve_blobs
+from holdfast.session.reader import blob_loader, fits, read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.session._agent_documents import (
@@ -119,6 +119,7 @@ __all__ = [
     "decrypt_key",
     "detach_children",
     "encrypt_key",
+    "fits",
     "in_event_loop",
     "in_thread",
     "is_alive",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.model import START, Event, Gap, Limits, LineReader, Position
+from holdfast.model import START, Event, Gap, Limits, LineReader, Position, is_as_written
 from holdfast.replay import Fold, check_format
 from holdfast.session._snapshots import Snapshot, Snapshots
-from holdfast.session.reader import chunks_after, reader_at
+from holdfast.session.reader import chunks_after, fits, reader_at
 from holdfast.storage import Documents, Log
 
 _SECTOR_BYTES = 512  # the least that a medium leaves unwritten
-_DIGITS_END = 10  # of a line without its newline: eight digits, quote, brace
 
 
 class Loaded(msgspec.Struct):
@@ -118,29 +116,21 @@ def _may_be_first_write(data: bytes) -> bool:
     line, newline, _ = data.partition(b"\n")
     if not newline:
         return data.startswith(b'{"'[: len(data)])
-    try:
-        # The first of several lines that belong together may be whole; without the rest it is none.
-        return crc32(line[:-_DIGITS_END]) == int(line[-_DIGITS_END:-2], 16)
-    except ValueError:
-        return False
+    # The first of several lines that belong together may be whole; without the rest it is none.
+    return is_as_written(line + newline)
 
 
 def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     """The fold of the events up to and including ``at``."""
     fold, position = Fold(), START
     snapshot = Snapshots(documents).newest(at)
-    if snapshot is not None and snapshot.offset <= log.size() and fits(snapshot, log):
+    if snapshot is not None and snapshot.offset <= log.size() and fits(log, snapshot.position):
         fold, position = Fold(snapshot.state), snapshot.position
     for event in _events_from(reader_at(log, position), log.read(position.offset)):
         if event.seq > at:
             break
         _apply(fold, [event])
     return fold
-
-
-def fits(snapshot: Snapshot, log: Log) -> bool:
-    """Whether the log's bytes before the snapshot's offset end as the snapshot says."""
-    return _tail_after(snapshot, log) is not None
 
 
 def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Damaged, NotFound
-from holdfast.model import START, LineReader, Position, read_line
+from holdfast.model import START, LineReader, Position, read_line, running_checksum
 from holdfast.replay import check_format
-from holdfast.session._loader import fits
 from holdfast.session._snapshots import Snapshot, Snapshots
-from holdfast.session.reader import second_line
+from holdfast.session.reader import fits, second_line
 from holdfast.storage import Documents, Log
 
 # A part as short as this is simply read; a longer one is halved until it is.
@@ -52,7 +50,7 @@ def has_place(log: Log, place: Place) -> bool:
 
     As far as they are looked at, as in ``find_place``.
     """
-    if place.snapshot is not None and not fits(place.snapshot, log):
+    if place.snapshot is not None and not fits(log, place.snapshot.position):
         return False
     try:
         return _find(log, place.snapshot, place.position.seq - 1).position == place.position
@@ -107,7 +105,7 @@ def is_foreign(log: Log) -> bool:
 
 def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot | None:
     found = Snapshots(documents).newest(at)
-    usable = found is not None and found.offset <= log.size() and fits(found, log)
+    usable = found is not None and found.offset <= log.size() and fits(log, found.position)
     return found if usable else None
 
 
@@ -177,13 +175,7 @@ def _check_bytes(log: Log, start: Position, end: Position) -> None:
     left = end.offset - start.offset
     if not 0 < left <= _CHECKED_BYTES_MAX:
         return
-    crc = start.crc
-    for chunk in log.read(start.offset):
-        crc = crc32(chunk[:left], crc)
-        left -= len(chunk[:left])
-        if not left:
-            break
-    if crc != end.crc:
+    if running_checksum(log.read(start.offset), left, start.crc) != end.crc:
         raise _damaged(None)
 
 

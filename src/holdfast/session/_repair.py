@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
@@ -16,7 +15,9 @@ from holdfast.model import (
     Gap,
     Salvage,
     encode_line,
+    encode_plain_line,
     encode_sealed_line,
+    move_line,
     salvage,
 )
 from holdfast.session._clock import Clock, now_ms
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from holdfast.model import AnyLine, Unseal
     from holdfast.security import Sealer
 
-_CRC_SHAPE = b',"crc":"'
-_TRAILER_BYTES = 18  # from the comma before "crc" to the closing brace
 _PIECE_BYTES = 1 << 20
 
 
@@ -100,10 +99,8 @@ def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
         for lost in range(seq, line.seq):
             text, crc = _filler(lost, now, crc, chained=chained)
             yield text
-        text = old[start:stop].rstrip(b"\n")
-        body = _body(text)
-        chained = chained or body is not None
-        text, crc = _moved(text, body, crc)
+        text, crc, is_summed = move_line(old[start:stop], crc)
+        chained = chained or is_summed
         yield text
         seq = line.seq + 1
     gaps = [msgspec.to_builtins(gap) for gap in found.gaps]
@@ -179,31 +176,10 @@ def _generation_of(body: bytes) -> int:
         return 0
 
 
-def _body(text: bytes) -> bytes | None:
-    """A line's members from after the brace to before its checksum; None for a plain line."""
-    if text[-_TRAILER_BYTES:][: len(_CRC_SHAPE)] != _CRC_SHAPE:
-        return None
-    return text[1:-_TRAILER_BYTES]
-
-
-def _moved(text: bytes, body: bytes | None, crc: int) -> tuple[bytes, int]:
-    if body is None:
-        text += b"\n"
-        return text, crc32(text, crc)
-    # The line's own seq is part of its body: everything but the checksum stays as it was.
-    head = b"{" + body + _CRC_SHAPE
-    crc = crc32(head, crc)
-    tail = b'%08x"}\n' % crc
-    return head + tail, crc32(tail, crc)
-
-
 def _filler(seq: int, now: int, crc: int, *, chained: bool) -> tuple[bytes, int]:
     """A note in the place of a lost event, so that all others keep their numbers."""
     body = _note({"lost": seq}, now)
-    if chained:
-        return encode_line(seq, body, crc)
-    text = b"{%b}\n" % body
-    return text, crc32(text, crc)
+    return encode_line(seq, body, crc) if chained else encode_plain_line(body, crc)
 
 
 def _note(data: dict[str, Any], now: int) -> bytes:

@@ -19,6 +19,7 @@ from holdfast.model import (
     decode_json,
     encode_line,
     end_of,
+    has_blob,
     line_body,
     open_line,
     salvage,
@@ -33,7 +34,6 @@ _LEASE_MS = 60_000
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 _QUARANTINE = "quarantine/"
-_MARK = b'"$blob":'
 
 
 def encrypt_key(store: SealingStore, key: str) -> bool:
@@ -167,7 +167,7 @@ def _move_payloads(
     target = opened if sealed else raw
     done = set()
     for event, body in bodies:
-        if _MARK not in body:
+        if not has_blob(body):
             continue
         for name in references(decode_json(bytes(event.raw))):
             found = None if name in done else opened.get(_BLOBS + name)

@@ -7,14 +7,13 @@ a session as it is are made with the store inside, which knows nothing of all th
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from holdfast.errors import Conflict, HoldfastError, KeyMissing, SecurityError, Tampered
-from holdfast.model import BEFORE_ALL, SEAL_END
+from holdfast.model import BEFORE_ALL, SEALED_END_BYTES, sealed_end
 from holdfast.security import (
     KEY_DOCUMENT,
     KeyDocument,
@@ -34,9 +33,6 @@ _FIRST_BYTES = 64
 # What the store itself writes, and what has to be read before anything can be opened.
 _NEVER_SEALED = (KEY_DOCUMENT, "deleted.json", "copied.json", "quarantine/")
 _RINGS_MAX = 1024
-# The end of a sealed line: what was sealed, a quote, the checksum.
-_LINE_TAIL = b'","crc":"00000000"}\n'
-_END_CHARS = 16  # of base64, the last of which may be padding
 
 
 class KeyHolder(Protocol):
@@ -296,17 +292,8 @@ def _stored_names(ring: Ring, name: str) -> Iterator[str]:
 
 def end_before(log: Log, offset: int) -> bytes:
     """The end of the sealed line that ends at ``offset``; zeros if it is not sealed, or none."""
-    start = offset - len(_LINE_TAIL) - _END_CHARS
-    if start < 0:
-        return BEFORE_ALL
-    found = next(log.read(start), b"")[: _END_CHARS + len(_LINE_TAIL)]
-    text, tail = found[:_END_CHARS], found[_END_CHARS:]
-    if tail[:9] != _LINE_TAIL[:9] or tail[-3:] != _LINE_TAIL[-3:]:
-        return BEFORE_ALL
-    try:
-        return binascii.a2b_base64(text)[-SEAL_END:]
-    except ValueError:
-        return BEFORE_ALL
+    start = offset - SEALED_END_BYTES
+    return sealed_end(next(log.read(start), b"")[:SEALED_END_BYTES]) if start >= 0 else BEFORE_ALL
 
 
 def missing_key(session_id: str) -> KeyMissing:

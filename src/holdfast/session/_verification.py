@@ -27,6 +27,7 @@ from holdfast.model import (
     Position,
     blob_name,
     end_of,
+    has_blob,
     open_line,
     salvage,
 )
@@ -392,7 +393,7 @@ def _batches(reader: LineReader, log: Log, chain: PrefixChain) -> Iterator[list[
 
 def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
     for event in events:
-        if b'"$blob":' in bytes(event.raw):
+        if has_blob(bytes(event.raw)):
             for name in references(event.data):
                 if not _is_whole(name, documents):
                     yield name

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
@@ -27,6 +26,7 @@ from holdfast.model import (
     encode_with_blobs,
     line_body,
     read_line,
+    running_checksum,
     type_bytes,
 )
 from holdfast.session._clock import Clock, now_ms
@@ -210,7 +210,8 @@ class Writer:
         lines: list[bytes] = []
         blobs: dict[str, bytes] = {}
         if self._lead:
-            offset, crc = _after(self._lead, offset, crc)
+            lead = self._lead
+            offset, crc = offset + len(lead), running_checksum([lead], len(lead), crc)
         last = len(drafts) - 1
         for index, draft in enumerate(drafts):
             event = self._event(draft, seq + index, now, blobs, more=index < last)
@@ -379,10 +380,6 @@ class Writer:
             limit="session_bytes_max",
             needed_bytes=size,
         )
-
-
-def _after(lead: bytes, offset: int, crc: int) -> tuple[int, int]:
-    return offset + len(lead), crc32(lead, crc)
 
 
 def _may_exceed(drafts: Sequence[Draft], spare: Collection[int]) -> bool:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import (
     BLOB_KEY,
+    LINE_END_BYTES,
     START,
     Event,
     LineReader,
     Position,
     blob_name,
+    checksum_after,
     decode_json,
     fill_references,
+    has_blob,
     is_reference,
     one_by_one,
     read_blob,
@@ -131,7 +133,7 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
         line = data[begin:end]
         try:
             before = _decode_number(line)
-            crc = crc_after(line[-LINE_END_BYTES:])
+            crc = checksum_after(line[-LINE_END_BYTES:])
         except ValueError:
             return None
         if not before.more:
@@ -140,11 +142,6 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
 
 
 # Reading a log from its beginning, while a writer may cut off what was read of its end.
-
-
-# The end of a line: eight digits, quote, brace, newline.
-LINE_END_BYTES = 11
-_DIGITS = 8
 
 
 def read_forwards(log: Log) -> Iterator[Event]:
@@ -215,8 +212,10 @@ def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
         return None
     chunks = log.read(start)
     first = next(chunks, b"")
+    while len(first) < LINE_END_BYTES and (more := next(chunks, b"")):
+        first += more
     try:
-        crc = crc_after(first[:LINE_END_BYTES])
+        crc = checksum_after(first[:LINE_END_BYTES])
     except ValueError:
         return None
     if crc != position.crc:
@@ -225,15 +224,12 @@ def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
     return chain((rest,), chunks) if rest else chunks
 
 
-def crc_after(end: bytes) -> int:
-    """The running checksum after a line that ends so. Raises ValueError if that says none."""
-    return crc32(end, int(end[:_DIGITS], 16))
+def fits(log: Log, position: Position) -> bool:
+    """Whether the log's bytes before a position, which is not its beginning, end as that says."""
+    return position.offset > 0 and chunks_after(log, position) is not None
 
 
 # Big payloads back in their place, for readers that want the whole event.
-
-
-_MARK = b'"$blob":'
 
 
 def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
@@ -245,9 +241,7 @@ def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Eve
         if event.is_whole:
             yield event
             continue
-        raw = bytes(event.raw)
-        # One byte is looked for far quicker than several, and is in few texts.
-        yield _resolve(event, documents) if b"$" in raw and _MARK in raw else event
+        yield _resolve(event, documents) if has_blob(bytes(event.raw)) else event
 
 
 def blob_loader(documents: Documents) -> LoadBlob:

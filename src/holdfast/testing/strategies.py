@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
 
-from holdfast.model import BODIES, FORMAT_VERSION, Event, encode_line, line_body
+from holdfast.model import BLOB_KEY, BODIES, FORMAT_VERSION, Event, encode_line, line_body
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -215,7 +215,7 @@ def _texts(max_size: int | None = None) -> SearchStrategy[str]:
 def _keys() -> SearchStrategy[str]:
     from hypothesis import strategies as st
 
-    return _texts(max_size=12) | st.sampled_from(["$blob", "$$blob", "crc", "seq", "type"])
+    return _texts(max_size=12) | st.sampled_from([BLOB_KEY, f"${BLOB_KEY}", "crc", "seq", "type"])
 
 
 def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import SecretFound, UsageError
+from holdfast.model import BLOB_KEY
 from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, Span
 
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
 # Members that providers check or that join events: without them a session could not go on.
 _UNTOUCHED = frozenset(
-    """
-    signature thought_signature thoughtSignature encrypted_content $blob
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+    {"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY}
 )
 # Members that are ids by their nature: only a rule that knows a token by itself counts in them.
 _IDS = frozenset(

@@ -14,6 +14,7 @@ from holdfast.storage.disk import Disk, Node, is_full, resolved
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import NoReturn
 
 __all__ = ["Tree", "is_path", "let_go", "real_path", "remove_tree", "translated", "translation"]
 
@@ -83,16 +84,20 @@ class Tree:
             first = parts[0] if parts else "."
             try:
                 current: int | None = self.disk.open_directory(first, self._root)
-            except OSError:  # make it, or say what is wrong
+            except FileNotFoundError:
                 current, _ = self._step(first, self._root, create=create, passing=False)
+            except OSError as error:
+                self._refuse(first, self._root, error)
         for part in parts[1:]:
             if current is None:
                 return None
             above = current
             try:
                 current = self.disk.open_directory(part, above)
-            except OSError:
+            except FileNotFoundError:
                 current, _ = self._step(part, above, create=create, passing=False)
+            except OSError as error:
+                self._refuse(part, above, error)
             finally:
                 let_go(self.disk, above)
         return current
@@ -271,28 +276,25 @@ class Tree:
                 if not create:
                     return None, False
             except OSError as error:
-                refusal = self._refused(name, parent, error)
-                if refusal is error:
-                    raise
-                raise refusal from error
+                self._refuse(name, parent, error)
             # Again if another one moves it away before it is entered, or while it is being made.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 self.disk.make_directory(name, parent)
             made = True
         return enter(name, parent), made
 
-    def _refused(self, name: str, parent: int, error: OSError) -> Exception:
-        """A symlink or a file where a directory should be is a matter of safety, not of luck."""
+    def _refuse(self, name: str, parent: int, error: OSError) -> NoReturn:
+        """Raise what is wrong: a symlink or a file in the way is a matter of safety."""
         node = self.disk.node_at(name, parent)
         if node is not None and node.is_symlink:
-            return Forbidden(
+            raise Forbidden(
                 f"{name!r} in {self.path} is a symlink, which is never followed in a store",
                 remedy="Put the directory itself in its place, or make the whole store a symlink.",
                 path=self.path,
-            )
+            ) from error
         if node is not None and not node.is_directory:
-            return Unavailable(f"{name!r} on the way to {self.path} is not a directory")
-        return error
+            raise Unavailable(f"{name!r} on the way to {self.path} is not a directory") from error
+        raise error
 
 
 def let_go(disk: Disk, descriptor: int) -> None:

@@ -21,12 +21,11 @@ from holdfast.apps.acp.replay.words import (
 from holdfast.apps.wire.frames import notification
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import Event
+from holdfast.model import Event, has_marked_keys
 from holdfast.session import Session, resolve_blobs
 
 __all__ = ["Screen", "Update"]
 
-_BLOB = b'$blob":'
 _CATCH_UP_S = 10.0
 Update = dict[str, Any]
 
@@ -83,7 +82,7 @@ class Screen:
 
     def show(self, event: Event) -> None:
         """Show the editor what was recorded."""
-        if _BLOB in bytes(event.raw):
+        if has_marked_keys(bytes(event.raw)):
             [event] = resolve_blobs([event], self._hf.store.documents(self.session.key))
         try:
             if not is_child(event):

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from holdfast.apps.acp.replay.lines import Line, decode_lines
-from holdfast.model import Event
+from holdfast.model import Event, has_marked_keys, verified_blocks
 from holdfast.session import resolve_blobs
 from holdfast.storage import Documents
 
@@ -19,9 +18,6 @@ __all__ = ["Some", "in_some", "read_some"]
 
 _AT_ONCE = 512
 _BLOCK_BYTES = 192 * 1024
-_ESCAPED = b'$blob":'  # keys that hold it are escaped in the log, and references have it
-_END = b'%08x"}\n'  # of every line: its checksum, which is that of all bytes before it
-_END_BYTES = 11
 _decode = msgspec.json.Decoder(Event).decode_lines
 
 Careful = Callable[[int], Iterator[Event]]
@@ -70,7 +66,7 @@ def read_some(
     ours leaves them, ``careful`` is asked for the events from a number on.
     """
     seq = 0
-    for block in _verified(chunks, block_bytes):
+    for block in verified_blocks(chunks, block_bytes):
         lines, load = _usual(block), partial(_load, block, documents)
         try:
             numbers = [line.seq for line in (lines or load())]
@@ -95,37 +91,8 @@ def in_some(events: Iterator[Event]) -> Iterator[Some]:
         yield Some(found[0].seq, size, partial(list, found))
 
 
-def _verified(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """Whole lines, as long as they are as they were written."""
-    crc = 0
-    for block in _whole_lines(chunks, block_bytes):
-        crc = crc32(memoryview(block)[:-_END_BYTES], crc)
-        digits = block[-_END_BYTES:]
-        if digits != _END % crc:
-            return
-        crc = crc32(digits, crc)
-        yield block
-
-
-def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """Lines of several chunks at once: what is done for each block costs as much as many lines."""
-    parts: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        end = chunk.rfind(b"\n") + 1
-        size += len(chunk)
-        if not end or size < block_bytes:
-            parts.append(chunk)
-            continue
-        yield b"".join((*parts, chunk[:end]))
-        parts, size = [chunk[end:]], len(chunk) - end
-    left = b"".join(parts)
-    if end := left.rfind(b"\n") + 1:
-        yield left[:end]
-
-
 def _usual(block: bytes) -> list[Line] | None:
-    if b"$" in block and _ESCAPED in block:  # the first of them is far quicker
+    if has_marked_keys(block):
         return None
     try:
         return decode_lines(block)

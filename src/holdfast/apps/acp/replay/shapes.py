@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.model import Event
+from holdfast.model import Event, has_marked_keys
 
 __all__ = [
     "CALLS",
@@ -28,7 +28,6 @@ CALLS = frozenset({"tool_call", "tool_call_update"})
 CLOSING = 3
 """The braces behind an update: of the params, the frame and the event's data."""
 
-_ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
 
 
@@ -185,7 +184,7 @@ class Finder:
 
 
 def _unescaped(event: Event, data: bytes) -> bytes:
-    return _encode(plain(event)) if _ESCAPED in data else data
+    return _encode(plain(event)) if has_marked_keys(data) else data
 
 
 def _decode_odd(rpc: msgspec.Raw) -> Told | None:
