@@ -364,6 +364,7 @@ def test_entropy():
     [
         "a" * 300_000,
         "key=" * 80_000,
+        "-----BEGIN " * 50_000,
         "-----BEGIN PRIVATE KEY-----" * 12_000,
         "password: " * 30_000,
         "://:" * 80_000,

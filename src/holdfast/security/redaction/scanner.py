@@ -128,6 +128,7 @@ class Scanner:
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._rules = standard_rules() if rules is None else rules
+        self._rare = [word for word in self._rules.by_word if word.translate(_AS_WORDS) != word]
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
         forms = {form: rule for value, rule in (values or {}).items() for form in forms_of(value)}
         self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
@@ -223,8 +224,7 @@ class Scanner:
     def _words_of_many(self, lowered: bytes) -> set[bytes]:
         """The same for text in which most of what is said is said again and again."""
         said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
-        rare = {word for word in self._rules.by_word if word.translate(_AS_WORDS) != word}
-        return self._words(said, 0, len(said)) | {word for word in rare if word in lowered}
+        return self._words(said, 0, len(said)) | {word for word in self._rare if word in lowered}
 
     def _by_look(
         self, text: str, runs: list[tuple[int, int]]
@@ -330,12 +330,13 @@ def _is_odd(run: str) -> bool:
 
 
 def _pem_windows(text: str) -> Iterator[tuple[int, int]]:
-    at = text.find(_PEM)
+    at, end = text.find(_PEM), -2
     while at >= 0:
-        end = text.find(_PEM_END, at, at + _PEM_MAX)
-        stop = at + _PEM_MAX if end < 0 else end + 160
-        yield at, stop
-        at = text.find(_PEM, at + len(_PEM) if end < 0 else end)
+        if end != -1 and end < at:
+            end = text.find(_PEM_END, at)  # looked for once, however many begin before it
+        is_near = at <= end < at + _PEM_MAX
+        yield at, (end + 160 if is_near else at + _PEM_MAX)
+        at = text.find(_PEM, end if is_near else at + len(_PEM))
 
 
 def _merged(windows: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
