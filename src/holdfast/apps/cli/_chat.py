@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, recordable
+from holdfast.agent.commands import read_command
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
-from holdfast.apps.cli._slash import COMMANDS, is_command, obey
+from holdfast.apps.cli._slash import COMMANDS, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker
 from holdfast.apps.cli._talk_options import Wishes, standard_input
@@ -127,8 +128,9 @@ class Chat:
             self.is_over = True
             return
         try:
-            if is_command(text):
-                obey(self, text)
+            command = read_command(text)
+            if command is not None:
+                obey(self, *command)
             else:
                 self.say(text.removeprefix("/") if text.startswith("//") else text)
         except HoldfastError as error:

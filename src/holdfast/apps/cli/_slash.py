@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from holdfast.agent.commands import fork_seq, offered
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._summary import print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import ago
 from holdfast.errors import UsageError
-from holdfast.replay import as_text
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.cli._chat import Chat
 
-_FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 _LISTED = 20
 _LIST = (
     Column(""),
@@ -27,33 +25,22 @@ _LIST = (
     Column("TITLE", flexible=True),
     Column("MSGS", right=True),
 )
-_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 
 
-class Command(NamedTuple):
-    """One command: what follows its name, what it does, and the function that does it."""
-
-    takes: str
-    does: str
-    act: Callable[[Chat, str], None]
-
-
-def is_command(line: str) -> bool:
-    """Whether a line is meant as a command: ``/word``, and not a path or ``//``."""
-    return _FORM.match(line.strip()) is not None
-
-
-def obey(chat: Chat, line: str) -> None:
+def obey(chat: Chat, name: str, rest: str) -> None:
     """Carry out a command. Raises UsageError for one that is not known."""
-    found = _FORM.match(line.strip())
-    assert found is not None
-    name, rest = found[1], (found[2] or "").strip()
     if name not in COMMANDS:
         raise UsageError(
             f"there is no command /{name}{suggestion(name, COMMANDS)}",
             remedy="/help lists them. To say something that begins with a slash, write two.",
         )
-    COMMANDS[name].act(chat, rest)
+    if name in OWN:
+        OWN[name](chat, rest)
+        return
+    act = COMMANDS[name].act
+    assert act is not None
+    for line in act(_session(chat), rest).splitlines():
+        chat.app.out.line(line)
 
 
 def _help(chat: Chat, _: str) -> None:
@@ -99,29 +86,10 @@ def _new(chat: Chat, _: str) -> None:
 
 def _fork(chat: Chat, rest: str) -> None:
     """Go on in a fork; with a number, from that event on."""
-    if rest and not rest.isdecimal():
-        raise UsageError(
-            "/fork takes the number of an event, or nothing for now",
-            remedy="`holdfast show ID --events` shows the numbers.",
-        )
-    made = chat.app.library.fork(_session(chat).id, int(rest) if rest else None)
+    seq = fork_seq(rest)
+    made = chat.app.library.fork(_session(chat).id, seq)
     chat.talker.switch(made)
     chat.greet()
-
-
-def _title(chat: Chat, rest: str) -> None:
-    session = _session(chat)
-    if rest:
-        session.title = rest
-    chat.app.out.line(Span(session.title or "(no title)", "strong"))
-
-
-def _tag(chat: Chat, rest: str) -> None:
-    session = _session(chat)
-    words = rest.split()
-    session.tag(*[word for word in words if not word.startswith("-")])
-    session.untag(*[word[1:] for word in words if word.startswith("-") and len(word) > 1])
-    chat.app.out.line(", ".join(session.tags) or "(no tags)")
 
 
 def _info(chat: Chat, _: str) -> None:
@@ -133,24 +101,6 @@ def _history(chat: Chat, _: str) -> None:
     session = _session(chat)
     print_conversation(chat.app, chat.app.library.events(session.id), full=True)
     chat.app.out.line()
-
-
-def _memory(chat: Chat, _: str) -> None:
-    entries = _session(chat).memory.entries()
-    for key, entry in entries.items():
-        note = f"  ({entry.scope}, {entry.priority}) {entry.description or ''}".rstrip()
-        chat.app.out.line(Span(key, "name"), ": ", as_text(entry.value), Span(note, "faint"))
-    if not entries:
-        chat.app.out.line("Nothing is remembered yet.")
-
-
-def _todos(chat: Chat, _: str) -> None:
-    todos = list(_session(chat).todos)
-    for todo in todos:
-        status = str(todo.get("status"))
-        chat.app.out.line(f"{_MARKS.get(status, '[?]')} ", str(todo.get("content")))
-    if not todos:
-        chat.app.out.line("There are no todos.")
 
 
 def _export(chat: Chat, rest: str) -> None:
@@ -192,20 +142,17 @@ def _session(chat: Chat) -> Session:
     return session
 
 
-COMMANDS: dict[str, Command] = {
-    "list": Command("", "your sessions, newest first", _list),
-    "load": Command("ID", "go on with another session", _load),
-    "new": Command("", "begin a new session", _new),
-    "fork": Command("[SEQ]", "go on in a copy of this session, from here or from an event", _fork),
-    "title": Command("[TEXT]", "show or set the title", _title),
-    "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
-    "info": Command("", "what this session is", _info),
-    "history": Command("", "everything that was said", _history),
-    "memory": Command("", "what is remembered", _memory),
-    "todos": Command("", "the todo list", _todos),
-    "export": Command("[FILE]", "write this session to a file (.md, .html, .holdfast …)", _export),
-    "continue": Command("", "go on with an answer that was interrupted", _continue),
-    "delete": Command("[ID]", "put a session into the trash", _delete),
-    "help": Command("", "this list", _help),
-    "exit": Command("", "leave; the session stays", _exit),
+OWN: dict[str, Callable[[Chat, str], None]] = {
+    "list": _list,
+    "load": _load,
+    "new": _new,
+    "fork": _fork,
+    "info": _info,
+    "history": _history,
+    "export": _export,
+    "continue": _continue,
+    "delete": _delete,
+    "help": _help,
+    "exit": _exit,
 }
+COMMANDS = offered(OWN)

@@ -1,0 +1,105 @@
+"""The slash commands: one table for every place where people talk to an agent.
+
+A command that needs nothing but the session is done here. What is about a place, its screen or its
+list of sessions, each place does itself, under the name that the table gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from holdfast.errors import UsageError
+from holdfast.replay import as_text
+from holdfast.session import Session
+
+_FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+
+
+class Command(NamedTuple):
+    """One command: what follows its name, what it does, and how, where a session is enough."""
+
+    takes: str
+    does: str
+    act: Callable[[Session, str], str] | None = None
+    """Given the session and what follows the name; returns what is answered."""
+
+
+def read_command(line: str) -> tuple[str, str] | None:
+    """Return the name of a command and what follows it; None for a path, ``//`` and other words."""
+    found = _FORM.match(line.strip())
+    return None if found is None else (found[1], (found[2] or "").strip())
+
+
+def offered(own: Iterable[str]) -> dict[str, Command]:
+    """Return the commands of a place: its own, and those for which a session is enough."""
+    names = set(own)
+    assert names <= COMMANDS.keys(), f"not in the table: {names - COMMANDS.keys()}"
+    return {
+        name: command
+        for name, command in COMMANDS.items()
+        if name in names or command.act is not None
+    }
+
+
+def fork_seq(rest: str) -> int | None:
+    """Return the event up to which ``/fork`` copies; None for all. Raises UsageError."""
+    if rest and not rest.isdecimal():
+        raise UsageError(
+            "/fork takes the number of an event, or nothing for now",
+            remedy="`holdfast show ID --events` shows the numbers.",
+        )
+    return int(rest) if rest else None
+
+
+def _title(session: Session, rest: str) -> str:
+    if rest:
+        session.title = rest
+    return session.title or "This session has no title yet."
+
+
+def _tag(session: Session, rest: str) -> str:
+    words = rest.split()
+    session.tag(*[word for word in words if not word.startswith("-")])
+    session.untag(*[word[1:] for word in words if word.startswith("-") and len(word) > 1])
+    return ", ".join(session.tags) or "This session has no tags."
+
+
+def _memory(session: Session, _: str) -> str:
+    shown = [
+        f"{key}: {as_text(entry.value)}  ({entry.scope}, {entry.priority})"
+        f" {entry.description or ''}".rstrip()
+        for key, entry in session.memory.entries().items()
+    ]
+    return "\n".join(shown) or "Nothing is remembered yet."
+
+
+def _todos(session: Session, _: str) -> str:
+    shown = [
+        f"{_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
+        for todo in session.todos
+    ]
+    return "\n".join(shown) or "There are no todos."
+
+
+COMMANDS: dict[str, Command] = {
+    "list": Command("", "your sessions, newest first"),
+    "load": Command("ID", "go on with another session"),
+    "new": Command("", "begin a new session"),
+    "fork": Command("[SEQ]", "make a copy of this session, whole or up to an event"),
+    "title": Command("[TEXT]", "show or set the title of this session", _title),
+    "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
+    "info": Command("", "what this session is"),
+    "status": Command("", "what this session is, and what it used"),
+    "history": Command("", "everything that was said"),
+    "memory": Command("", "what is remembered", _memory),
+    "todos": Command("", "the todo list", _todos),
+    "mode": Command("[ask | read-only | auto]", "show or set how freely the agent works"),
+    "export": Command("[FILE]", "write this session to a file (.md, .html, .holdfast …)"),
+    "continue": Command("", "go on with an answer that was interrupted"),
+    "delete": Command("[ID]", "put a session into the trash"),
+    "help": Command("", "this list"),
+    "exit": Command("", "leave; the session stays"),
+}

@@ -1,0 +1,49 @@
+"""The table of slash commands, which chat and editors share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.commands import COMMANDS, offered, read_command
+from holdfast.apps.acp.agent import commands as acp
+from holdfast.apps.cli import _slash as chat
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("/title", ("title", "")),
+        ("  /title  A trip \n", ("title", "A trip")),
+        ("/usr/bin/env", None),
+        ("//title", None),
+        ("title", None),
+        ("", None),
+    ],
+)
+def test_what_is_a_command(line, read):
+    """``/word`` and what follows it; neither a path nor two slashes nor other words."""
+    assert read_command(line) == read
+
+
+@given(st.text())
+def test_any_line_can_be_read(line):
+    """Whatever was typed is a command with a name of letters, or none."""
+    found = read_command(line)
+    assert found is None or (found[0].isascii() and found[0].isalpha())
+
+
+@pytest.mark.parametrize("place", [chat, acp], ids=["chat", "acp"])
+def test_every_place_offers_what_needs_a_session_alone(place):
+    """In the words of the table, which are one for all places."""
+    alone = {name for name, command in COMMANDS.items() if command.act is not None}
+    assert {"title", "tag", "memory", "todos"} == alone
+    assert alone <= place.COMMANDS.keys()
+    assert all(COMMANDS[name] is command for name, command in place.COMMANDS.items())
+
+
+def test_a_place_cannot_offer_what_is_not_in_the_table():
+    """Then the table is what lacks."""
+    with pytest.raises(AssertionError, match="nonsense"):
+        offered(["nonsense"])
