@@ -125,6 +125,38 @@ async def test_without_a_time_of_rest_it_stays_until_it_is_let_go():
     host.close()
 
 
+def test_who_comes_while_it_is_given_back_gets_another(host, clock):
+    """Whoever uses a key while its object is closed waits for that, and opens it anew."""
+    closing, gate, met = threading.Event(), threading.Event(), []
+
+    class Slow(Thing):
+        def close(self):
+            closing.set()
+            gate.wait(60)
+            super().close()
+
+    with host.use("s", Slow) as first:
+        pass
+    clock[0] += 1000
+    giver = threading.Thread(target=host.give_back_idle)
+    giver.start()
+    assert closing.wait(60)
+    assert host.get("s") is None
+
+    def come():
+        with host.use("s", Thing) as thing:
+            met.append((thing, first.closed))
+
+    comer = threading.Thread(target=come)
+    comer.start()
+    gate.set()
+    comer.join()
+    giver.join()
+    [(thing, was_closed)] = met
+    assert was_closed
+    assert thing is not first
+
+
 async def test_what_cannot_be_opened_leaves_nothing_behind(host):
     """The error is raised for each who asks, and the key is free."""
 

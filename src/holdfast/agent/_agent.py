@@ -234,6 +234,11 @@ class Agent:
         self._let_go()
         self._session_id = None
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed; it cannot run any more then."""
+        return self._closed
+
     def close(self) -> None:
         """Save if so configured, stop the timers and give the session back."""
         if self._closed:

@@ -227,8 +227,8 @@ class HostedTurn:
         """
         each = durable and session is not None and session.store.capabilities.defers
         try:
-            async with stream:
-                async for piece in stream:
+            async with stream as pieces:
+                async for piece in pieces:
                     if each and session is not None:
                         await session.aflush()
                     self.tell("piece", piece)
@@ -238,7 +238,7 @@ class HostedTurn:
             if self.is_put_off and session is not None:
                 await uncancelled(_record_put_off(session))
             raise
-        return stream.result
+        return pieces.result
 
     def _end(self, task: asyncio.Future[Any]) -> None:
         """The task is over, or was stopped before it began."""
@@ -322,6 +322,12 @@ class Host(Generic[K, T]):
         with self._lock:
             return {key: kept.open for key, kept in self._kept.items() if kept.open is not None}
 
+    def get(self, key: K) -> T | None:
+        """What is open under a key; None if nothing is."""
+        with self._lock:
+            kept = self._kept.get(key)
+            return None if kept is None else kept.open
+
     def held(self) -> list[K]:
         """The keys of what is open, or being opened or closed."""
         with self._lock:
@@ -368,12 +374,15 @@ class Host(Generic[K, T]):
         finally:
             self._leave(key, kept)
 
-    def let_go(self, key: K) -> None:
-        """Give back what nobody here uses now, so that it can be moved or deleted. Blocking."""
+    def let_go(self, key: K, *, used: bool = False) -> None:
+        """Give back what nobody here uses now, so that it can be moved or deleted. Blocking.
+
+        With ``used``, whoever uses it.
+        """
         kept = self._kept.get(key)
         if kept is not None:
             _settle(kept)
-            self._give_back(key, kept)
+            self._give_back(key, kept, used)
 
     def give_back_idle(self) -> list[K]:
         """Give back what was idle for too long; the keys. What is in use stays."""
@@ -393,6 +402,11 @@ class Host(Generic[K, T]):
             for key, kept in found:
                 _settle(kept)
                 stack.callback(self._give_back, key, kept, used=True)
+
+    def close_quietly(self) -> None:
+        """Give everything back where nobody is left to be told what could not be saved."""
+        with contextlib.suppress(HoldfastError):
+            self.close()
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -437,8 +451,7 @@ class Host(Generic[K, T]):
         """Cancel what goes on, and give everything back; nobody is told what cannot be saved."""
         self.takes_turns = False
         await self._stop_turns()
-        with contextlib.suppress(HoldfastError):
-            await uncancelled(self._run(self.close))
+        await uncancelled(self._run(self.close_quietly))
 
     async def _stop_turns(self) -> None:
         await asyncio.gather(*(turn.stop() for turn in self.turns))

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError
+from holdfast.agent import Host
+from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, AgentMaker, PermissionRequest
+    from holdfast.agent import Agent, AgentMaker, HostedTurn, PermissionRequest, RunResult
 
 _STOP_S = 10
 
@@ -37,8 +38,8 @@ class Talks:
         self._ask = ask
         self._tell = tell
         self._maker: AgentMaker | None = None
-        self._agents: dict[str, Agent] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._host: Host[str, Agent] = Host(idle_ms=None)
+        self._telling: set[asyncio.Task[None]] = set()
         self._making = asyncio.Lock()
         self._kept: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,7 +52,7 @@ class Talks:
 
     def is_running(self, session_id: str) -> bool:
         """Whether an answer of that session is under way."""
-        return session_id in self._tasks
+        return self._host.turn(session_id) is not None
 
     def say(self, session_id: str, text: str | None, *, new: bool = False) -> None:
         """Give a message to the agent of a session, or let it go on; what comes is told."""
@@ -60,10 +61,10 @@ class Talks:
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
-        task = self._tasks.get(session_id)
-        if task is None or self._loop is None:
+        turn = self._host.turn(session_id)
+        if turn is None or self._loop is None:
             return False
-        self._loop.call_soon_threadsafe(task.cancel)
+        self._loop.call_soon_threadsafe(turn.cancel)
         return True
 
     def keep(self, session_id: str | None) -> None:
@@ -74,8 +75,7 @@ class Talks:
 
     def release(self, session_id: str) -> None:
         """Give a session that rests back, and wait for it. Blocking."""
-        if self._loop is not None and session_id in self._agents:
-            asyncio.run_coroutine_threadsafe(self._release(session_id), self._loop).result(_STOP_S)
+        self._close(session_id)
 
     def close(self) -> None:
         """Stop every answer, give every session back, and end the thread. Blocking."""
@@ -100,41 +100,40 @@ class Talks:
         return self._loop
 
     def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
-        if session_id in self._tasks:
+        try:
+            turn = self._host.begin(
+                session_id, lambda turn: self._answer(turn, session_id, text, new=new)
+            )
+        except UsageError:
             self._tell(session_id, "failed", "an answer is under way; stop it first")
             return
-        task = asyncio.get_running_loop().create_task(self._answer(session_id, text, new=new))
-        self._tasks[session_id] = task
+        task = asyncio.get_running_loop().create_task(self._pass_on(session_id, turn))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
-    async def _answer(self, session_id: str, text: str | None, *, new: bool) -> None:
-        what: tuple[str, Any]
-        try:
-            what = "ended", await self._streamed(session_id, text, new=new)
-        except asyncio.CancelledError:
-            what = "ended", "stopped; what was said is kept"
-        except Exception as error:  # noqa: BLE001 - told to the user, whatever a provider raises
-            what = "failed", error
-        # Whoever is told asks at once whether it still runs.
-        self._tasks.pop(session_id, None)
-        self._tell(session_id, *what)
+    async def _pass_on(self, session_id: str, turn: HostedTurn) -> None:
+        async for name, value in turn.listen():
+            match name:
+                case "done":
+                    waits = value.suspended is not None
+                    self._tell(session_id, "ended", "waits for someone" if waits else "")
+                case "cancelled":
+                    self._tell(session_id, "ended", "stopped; what was said is kept")
+                case _:
+                    self._tell(session_id, name, value)
         self._tidy()
 
-    async def _streamed(self, session_id: str, text: str | None, *, new: bool) -> str:
-        """Tell an answer piece by piece; what there is to say of its end."""
-        agent = await self._agent(session_id, new=new)
-        self._tell(session_id, "began", agent)
-        async with agent.run_stream(text) as stream:
-            async for piece in stream:
-                self._tell(session_id, "piece", piece)
-        return "waits for someone" if stream.result.suspended is not None else ""
+    async def _answer(
+        self, turn: HostedTurn, session_id: str, text: str | None, *, new: bool
+    ) -> RunResult:
+        maker = await self._ready_maker()
 
-    async def _agent(self, session_id: str, *, new: bool) -> Agent:
-        agent = self._agents.get(session_id)
-        if agent is None:
-            maker = await self._ready_maker()
-            agent = await asyncio.to_thread(_make_agent, maker, session_id, new=new)
-            self._agents[session_id] = agent
-        return agent
+        def make() -> Agent:
+            return maker.make(maker.agent_for(session_id), session_id, load=not new)
+
+        async with self._host.ause(session_id, make) as agent:
+            turn.tell("began", agent)
+            return await turn.stream(agent.run_stream(text))
 
     async def _ready_maker(self) -> AgentMaker:
         """The maker, with its model loaded once; its connections live in this loop."""
@@ -150,33 +149,19 @@ class Talks:
         return await asyncio.wrap_future(self._ask(request))
 
     def _tidy(self) -> None:
-        for session_id in list(self._agents):
-            if session_id != self._kept and session_id not in self._tasks:
+        for session_id in self._host.held():
+            if session_id != self._kept and not self.is_running(session_id):
                 self._close(session_id)
 
-    async def _release(self, session_id: str) -> None:
-        if session_id not in self._tasks:
-            self._close(session_id)
-
     def _close(self, session_id: str) -> None:
-        agent = self._agents.pop(session_id, None)
-        if agent is None:
-            return
+        """Give back what rests."""
         try:
-            agent.close()
+            self._host.let_go(session_id)
         except HoldfastError as error:
             self._tell(session_id, "failed", error)
 
     async def _end(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for session_id in list(self._agents):
-            self._close(session_id)
+        await self._host.aclose()
+        await asyncio.gather(*self._telling)
         if self._maker is not None:
             await self._maker.model.__aexit__(None, None, None)
-
-
-def _make_agent(maker: AgentMaker, session_id: str, *, new: bool) -> Agent:
-    return maker.make(maker.agent_for(session_id), session_id, load=not new)
