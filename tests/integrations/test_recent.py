@@ -308,31 +308,3 @@ def test_threads_of_one_adapter_lose_nothing(hf, few, monkeypatch):
         assert len(said) == 20
         for who in "abcd":
             assert [text for text in said if text[0] == who] == [f"{who} {n}" for n in range(5)]
-
-
-class _Watched:
-    """A lock that says when it was given back."""
-
-    def __init__(self, lock, after):
-        self._lock = lock
-        self._after = after
-
-    def __enter__(self):
-        return self._lock.__enter__()
-
-    def __exit__(self, *error):
-        self._lock.__exit__(*error)
-        after, self._after = self._after, list
-        after()
-
-
-def test_who_comes_when_a_session_is_given_back_does_not_get_the_one_that_ends(hf):
-    """A session that rested is either taken again, or closed; never both."""
-    place = Place(hf, "any", "trip", idle_ms=0)
-    place._watched = True  # so that nobody else looks after it
-    place.write(lambda session: [session.user("one")])
-    found = []
-    place._lock = _Watched(place._lock, lambda: found.append(place._quickly()))
-    place._look_after()
-    assert found == [None]
-    assert place.held_seq() is None

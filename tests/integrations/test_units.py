@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import Locked, UsageError
+from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place, library_of, own_id
-from holdfast.integrations._states import apply, difference
 from holdfast.integrations._units import Form, Units, spoken
 
 VALUES = st.recursive(
@@ -105,6 +105,20 @@ def test_a_place_is_given_back_after_a_rest(store_root):
         with place.writing() as again:
             again.user("and on")
         assert [e.data["content"] for e in hf.events("a", types={"user"})] == ["hi", "and on"]
+
+
+def test_who_comes_when_a_session_is_given_back_gets_another(store_root, monkeypatch):
+    """A session that rested is either taken again, or closed; never both."""
+    place = Place(store_root, "any", "trip", idle_ms=0)
+    found = []
+    with place.writing() as session:
+        session.user("one")
+    close = session.close
+    monkeypatch.setattr(session, "close", lambda: (found.append(place.held_seq()), close()))
+    place.close()
+    assert found == [None]
+    with place.writing() as again:
+        assert again is not session
 
 
 async def test_a_place_waits_for_another_process_and_says_who_has_it(store_root):

@@ -6,17 +6,16 @@ in turn. So the right to write is taken with the first write and given back afte
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 import holdfast
-from holdfast.errors import InvalidId, Locked, NotFound, UsageError
+from holdfast.agent import Host
+from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Patience, Session, Timers, WhenForgotten, resolve_blobs
@@ -118,16 +117,11 @@ class Place:
         self.library = library_of(hf)
         self.id = _session_of(self.library, framework, foreign_id, scope)
         self._link = {"kind": framework, "id": foreign_id} | ({"scope": scope} if scope else {})
-        self._idle_ms = idle_ms
         self._wait_ms = wait_ms
-        self._lock = threading.RLock()
-        self._open_one = _Open()
-        self._users = 0
+        self._host: Host[str, Session] = Host(idle_ms=idle_ms, timers=_timers)
         self._takings = 0
-        self._used_at = 0.0
-        self._watched = False
         # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
-        WhenForgotten(self, self._open_one.close_quietly)
+        WhenForgotten(self, self._host.close_quietly)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -141,8 +135,8 @@ class Place:
 
     def held_seq(self) -> int | None:
         """The seq of the newest event while the session is held here; None while it is not."""
-        held = self._open_one.session
-        return None if held is None or held.closed else held.seq
+        held = self._host.get(self.id)
+        return None if held is None else held.seq
 
     def log_id(self) -> tuple[Any, ...] | None:
         """What changes when the log is another one: begun anew, repaired, redacted."""
@@ -174,22 +168,14 @@ class Place:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Session]:
         """The session, to write. Waits for another process that has it; Locked if it stays away."""
-        session = self._take()
-        try:
+        with self._host.use(self.id, self._open, self._patience()) as session:
             yield session
-        finally:
-            self._leave()
 
     @contextlib.asynccontextmanager
     async def awriting(self) -> AsyncIterator[Session]:
         """The same without blocking the event loop."""
-        session = self._quickly()
-        if session is None:
-            session = await asyncio.to_thread(self._take)
-        try:
+        async with self._host.ause(self.id, self._open, self._patience()) as session:
             yield session
-        finally:
-            self._leave()
 
     def write(self, act: Act) -> None:
         """Do something with the session; what it recorded is on the medium when this returns."""
@@ -205,35 +191,7 @@ class Place:
 
     def close(self) -> None:
         """Give the session back now. It is taken again when something is written."""
-        with self._lock:
-            self._open_one.close()
-
-    def _quickly(self) -> Session | None:
-        """The session if it is held already: then taking it costs nothing."""
-        with self._lock:
-            held = self._open_one.session
-            if held is None or held.closed:
-                return None
-            self._users += 1
-            return held
-
-    def _take(self) -> Session:
-        patience = Patience(self.library.store, SESSIONS + self.id, self._wait_ms)
-        while True:
-            with self._lock:
-                session = self._quickly()
-                if session is not None:
-                    return session
-                try:
-                    session = self._open_one.session = self._open()
-                except Locked as error:
-                    refused = error
-                else:
-                    self._users += 1
-                    return session
-            # Without the lock, which whoever gives sessions back needs as well.
-            if not patience.pause():
-                raise refused
+        self._host.let_go(self.id, used=True)
 
     def _open(self) -> Session:
         session = self.library.session(self.id, repair="auto")
@@ -242,47 +200,5 @@ class Place:
             session.append("link", dict(self._link))
         return session
 
-    def _leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            self._used_at = time.monotonic()
-            if not self._watched:
-                self._watched = True
-                _timers.soon(self._look_after, self._idle_ms)
-
-    def _look_after(self) -> None:
-        """On the timers' thread: give the session back if nobody used it for a while."""
-        with self._lock:
-            rested_ms = (time.monotonic() - self._used_at) * 1000
-            if self._users or rested_ms < self._idle_ms:
-                _timers.soon(self._look_after, self._idle_ms)
-                return
-            self._watched = False
-            rested = self._open_one.let_go()  # whoever comes now takes it anew
-        _close_quietly(rested)
-
-
-class _Open:
-    """The session that a place holds, apart from it, so that it can be closed after it."""
-
-    def __init__(self) -> None:
-        self.session: Session | None = None
-
-    def let_go(self) -> Session | None:
-        session, self.session = self.session, None
-        return session
-
-    def close(self) -> None:
-        session = self.let_go()
-        if session is not None and not session.closed:
-            session.close()
-
-    def close_quietly(self) -> None:
-        _close_quietly(self.let_go())
-
-
-def _close_quietly(session: Session | None) -> None:
-    # What could not be saved was told to whoever wrote it.
-    with contextlib.suppress(holdfast.HoldfastError):
-        if session is not None and not session.closed:
-            session.close()
+    def _patience(self) -> Patience:
+        return Patience(self.library.store, SESSIONS + self.id, self._wait_ms)

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.formats import speak
+from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place
-from holdfast.integrations._states import apply, difference
 from holdfast.model import Event
 from holdfast.replay import from_dialect
 

@@ -16,9 +16,9 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from holdfast.errors import Fenced
+from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
 from holdfast.integrations._recent import Recent
-from holdfast.integrations._states import apply, difference
 from holdfast.integrations._strands_messages import (
     FORM,
     as_message,

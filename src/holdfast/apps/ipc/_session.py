@@ -216,7 +216,7 @@ class Current:
     @property
     def _session(self) -> Session | None:
         """The current session, if it is open for writing."""
-        return self._host.kept().get(_HERE)
+        return self._host.get(_HERE)
 
     def _check_idle(self) -> None:
         if self._host.turn(_HERE) is not None:

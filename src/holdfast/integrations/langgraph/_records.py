@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
+from holdfast.integrations._difference import difference
 from holdfast.integrations._langchain_messages import FORM, reference
-from holdfast.integrations._states import difference
 from holdfast.integrations._units import Words
 from holdfast.integrations.langgraph._thread import (
     INPUT,

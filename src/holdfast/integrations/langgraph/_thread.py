@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from holdfast.integrations._difference import apply
 from holdfast.integrations._langchain_messages import FORM, reference
 from holdfast.integrations._place import Place
-from holdfast.integrations._states import apply
 from holdfast.integrations._units import CONVERSATION, UnitReader
 from holdfast.integrations.langgraph._values import Typed, Values
 from holdfast.model import Event

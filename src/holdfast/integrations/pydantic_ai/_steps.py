@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place
-from holdfast.integrations._states import apply, difference
 from holdfast.integrations._units import UnitReader, Words
 from holdfast.integrations.pydantic_ai._messages import FORM
 from holdfast.model import Event
