@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.commands import COMMANDS, offered, read_command
+from holdfast.agent.commands import COMMANDS, offered_commands, read_command
 from holdfast.apps.acp.agent import commands as acp
 from holdfast.apps.cli import _slash as chat
 
@@ -46,4 +46,4 @@ def test_every_place_offers_what_needs_a_session_alone(place):
 def test_a_place_cannot_offer_what_is_not_in_the_table():
     """Then the table is what lacks."""
     with pytest.raises(AssertionError, match="nonsense"):
-        offered(["nonsense"])
+        offered_commands(["nonsense"])

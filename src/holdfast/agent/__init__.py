@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.agent._suspension import Suspension
     from holdfast.agent._tool_results import plain_result, plain_text
     from holdfast.agent._tools import Tool, tool
+    from holdfast.agent.commands import fork_seq, offered_commands, read_command
     from holdfast.agent.host import Host, HostedTurn, Message, Question, Scope
     from holdfast.agent.runtime import EXIT_WORDS, Runtime
 
@@ -52,6 +53,7 @@ __getattr__ = lazy(
         "_suspension": "Suspension",
         "_tool_results": "plain_result plain_text",
         "_tools": "Tool tool",
+        "commands": "fork_seq offered_commands read_command",
         "host": "Host HostedTurn Message Question Scope",
         "runtime": "EXIT_WORDS Runtime",
     },
@@ -93,11 +95,14 @@ __all__ = [
     "builtin_tools",
     "choose_model",
     "file_tools",
+    "fork_seq",
     "is_child",
     "memory_tools",
     "needs_agent",
+    "offered_commands",
     "plain_result",
     "plain_text",
+    "read_command",
     "recordable",
     "register_model",
     "resolve_model",

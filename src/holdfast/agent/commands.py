@@ -33,7 +33,7 @@ def read_command(line: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], (found[2] or "").strip())
 
 
-def offered(own: Iterable[str]) -> dict[str, Command]:
+def offered_commands(own: Iterable[str]) -> dict[str, Command]:
     """Return the commands of a place: its own, and those for which a session is enough."""
     names = set(own)
     assert names <= COMMANDS.keys(), f"not in the table: {names - COMMANDS.keys()}"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, recordable
-from holdfast.agent.commands import read_command
+from holdfast.agent import EXIT_WORDS, read_command, recordable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._slash import COMMANDS, obey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.agent.commands import fork_seq, offered
+from holdfast.agent import fork_seq, offered_commands
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._summary import print_conversation, print_header
@@ -155,4 +155,4 @@ OWN: dict[str, Callable[[Chat, str], None]] = {
     "help": _help,
     "exit": _exit,
 }
-COMMANDS = offered(OWN)
+COMMANDS = offered_commands(OWN)

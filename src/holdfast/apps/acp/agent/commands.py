@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.agent.commands import fork_seq, offered, read_command
+from holdfast.agent import fork_seq, offered_commands, read_command
 from holdfast.apps.acp.agent.modes import MODES
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
@@ -97,4 +97,4 @@ async def _help(_: Holdfast, __: Live, ___: str) -> str:
 
 
 _OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help": _help}
-COMMANDS = offered([*_OWN, "continue"])
+COMMANDS = offered_commands([*_OWN, "continue"])
