@@ -125,6 +125,8 @@ TAMPERINGS = (
     "DELETE FROM said_words_data WHERE id > 10",
     "UPDATE said_words_data SET block = zeroblob(length(block)) WHERE id > 10",
     "UPDATE said_words_data SET block = 'text' WHERE id = 10",
+    "UPDATE said_words_docsize SET id = id + (1 << 40) WHERE id > 300",
+    "UPDATE said SET id = -id WHERE id = 5",
     "UPDATE labels SET tag = x'00' WHERE tag = x'66697665'",
     "DELETE FROM labels",
     "UPDATE sessions SET agent = NULL WHERE id = 's001'",

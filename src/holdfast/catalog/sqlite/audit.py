@@ -34,6 +34,7 @@ _ROWS = (
     f"SELECT row, {', '.join(COLUMNS)}, folder, settled, id, data, crc, trace, trace_crc"
     " FROM sessions WHERE row > ? ORDER BY row LIMIT ?"
 )
+_IDS = "SELECT min(id), count(*) FROM said_words_docsize"
 _SAID = "SELECT id, seq, last, place, time, role, tool, name, streaming FROM said WHERE session = ?"
 _TERMS = "SELECT term FROM said_vocabulary WHERE term > CAST(? AS TEXT) LIMIT ?"
 _PLACES = "SELECT doc, offset FROM said_instances WHERE term = CAST(? AS TEXT)"
@@ -49,7 +50,7 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
     yield
     # What is in the full-text table is never changed, only added to: words that are summed up now
     # are those of later, up to this row.
-    last = last_id(connection)
+    last = _checked_last_id(connection)
     sums = array("Q", bytes(8 * (last + 1)))
     if hear is not None:
         yield from _sum_words(connection, sums)
@@ -64,6 +65,22 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
             yield
         if len(rows) < _ROWS_AT_ONCE:
             return
+
+
+def _checked_last_id(connection: Connection) -> int:
+    """The highest id of what was said: ids are given one after the other, and never again."""
+    connection.execute("BEGIN")
+    try:
+        last = last_id(connection)
+        least, count = connection.execute(_IDS).fetchone()
+        lowest = connection.execute("SELECT min(id) FROM said").fetchone()[0]
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    # A number that is far off would also ask for more memory than there is.
+    if count != last or (least or 1) != 1 or (lowest or 1) < 1:
+        raise IndexDamaged("the numbers of what was said")
+    return last
 
 
 def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[Any]]]:
@@ -141,7 +158,7 @@ def _sum_some(connection: Connection, sums: array[int], after: bytes) -> bytes |
         factor = _hash(term)
         for row, at in connection.execute(_PLACES, (term,)):
             done += 1
-            if row < len(sums):
+            if 0 <= row < len(sums):
                 sums[row] = (sums[row] + factor * (at * at + 1)) & _MASK  # as _weight says
         if done >= _PLACES_AT_ONCE:
             return bytes(term)
