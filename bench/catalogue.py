@@ -398,7 +398,7 @@ class Feeding:
         spent: list[int] = []
         call: Any = None
         with holdfast.open(store) as hf:
-            feeder = hf._feeder  # noqa: SLF001 - there is no switch: it is always on
+            feeder = hf._core.feeder  # noqa: SLF001 - there is no switch: it is always on
             feeder._tick_s = 0.02  # noqa: SLF001 - at work as often as it ever is, from the start
             if how != "fed":
                 feeder.watch = lambda _session: None
@@ -456,7 +456,7 @@ def _restless(hf: Any, id: str) -> Callable[[], None]:
 
     def feed() -> None:
         while not ended.is_set():
-            hf._catalog.feed([id])  # noqa: SLF001 - what the background thread calls
+            hf._core.catalog.feed([id])  # noqa: SLF001 - what the background thread calls
 
     thread = threading.Thread(target=feed, daemon=True)
     thread.start()

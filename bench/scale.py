@@ -57,8 +57,8 @@ async def _measure(running: Any, each: int) -> Measured:
     counts["renewals"] = _SESSIONS * (each // 5)
     cost: dict[str, dict[str, float]] = {}
     with holdfast.open(running.url) as hf:
-        hf._feeder.watch = lambda _session: None  # noqa: SLF001 - the index is measured by itself
-        batches = _Batches(hf._store)  # noqa: SLF001 - what it sends is counted
+        hf._core.feeder.watch = lambda _session: None  # noqa: SLF001 - the index is measured by itself
+        batches = _Batches(hf._core.store)  # noqa: SLF001 - what it sends is counted
         alone = hf.session("alone")
         alone.assistant("the first event makes the tables")
         alone.flush()
@@ -177,7 +177,7 @@ def _renew(hf: Any, sessions: list[Any], times: int) -> None:
     """What the renewer does a third of a lease before its end, so many times."""
     from holdfast.storage.postgres.key import renew
 
-    link = hf._store.link  # noqa: SLF001 - what the renewer of the store does with it
+    link = hf._core.store.link  # noqa: SLF001 - what the renewer of the store does with it
     held = {
         f"sessions/{session.id}": (session._opening.epoch, 30_000)  # noqa: SLF001 - the same
         for session in sessions

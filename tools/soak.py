@@ -147,7 +147,7 @@ class Soak:
         """Retention: beyond so many they go to the trash, and from there for good."""
         done = self.hf.prune(policies=[Policy(keep=SESSIONS_KEPT, action="delete")])
         self.pruned += len(done.decisions)
-        for one in self.hf.trash():
+        for one in self.hf.trash.list():
             self.hf.store.drop(one.key)
 
     def measure(self) -> None:

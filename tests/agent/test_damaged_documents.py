@@ -113,7 +113,7 @@ def test_doctor_names_it_and_repair_mends_it(hf, script, store_root, name):
     assert sick.exit_code == 4
     assert f"{name} of bot cannot be read" in sick.stdout
     assert "holdfast repair --agent bot" in sick.stdout
-    assert hf.damaged_documents() == {"bot": [name]}
+    assert hf.agents.damaged() == {"bot": [name]}
     mended = run("repair", "--agent", "bot", "--json")
     assert mended.exit_code == 0
     assert list(json.loads(mended.stdout)["documents"]) == [name]
@@ -181,5 +181,5 @@ def test_whoever_only_reads_changes_nothing(hf):
 def test_an_agent_is_named_by_an_id(hf):
     """What is no id is refused before anything is looked for."""
     with pytest.raises((UsageError, holdfast.errors.InvalidId)):
-        hf.repair_agent("../else")
-    assert hf.repair_agent("nobody") == {}
+        hf.agents.repair("../else")
+    assert hf.agents.repair("nobody") == {}

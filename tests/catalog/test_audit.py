@@ -161,14 +161,14 @@ def test_the_background_finds_it(full, due, tampering):
     put_back(root, data)
     with holdfast.open(root) as hf:
         hf.list(1)
-        hf._feeder._tick_s = 0.01
+        hf._core.feeder._tick_s = 0.01
         session = hf.session("s003")
         try:
             tamper(root, tampering)
             until = time.monotonic() + 60
-            while not hf._catalog._mended and time.monotonic() < until:
+            while not hf._core.catalog._mended and time.monotonic() < until:
                 time.sleep(0.01)
-            assert hf._catalog._mended
+            assert hf._core.catalog._mended
         finally:
             session.close()
         assert answers(hf)[0] == expected[0]
@@ -182,8 +182,8 @@ def test_a_pass_is_made_in_small_pieces(full, due):
     with holdfast.open(root) as hf:
         hf.list(1)
         pieces = 0
-        while not hf._catalog._mended:
-            hf._catalog.audit_some(0.0)
+        while not hf._core.catalog._mended:
+            hf._core.catalog.audit_some(0.0)
             pieces += 1
             assert pieces < 1000
         assert pieces > 10
@@ -198,8 +198,8 @@ def test_a_pass_is_for_all_processes(full, monkeypatch):
         hf.list(1), other.list(1)
         real = time.time_ns
         monkeypatch.setattr(time, "time_ns", lambda: real() + 3_600_001 * 10**6)
-        assert hf._catalog._is_audit_due()
-        assert not other._catalog._is_audit_due()
+        assert hf._core.catalog._is_audit_due()
+        assert not other._core.catalog._is_audit_due()
 
 
 def test_a_session_without_a_row_is_read(full):
@@ -207,7 +207,7 @@ def test_a_session_without_a_row_is_read(full):
     root, data, expected = full
     put_back(root, data)
     with holdfast.open(root) as hf:
-        hf._catalog.answer(lambda index: index.write([], ["s007"]))
+        hf._core.catalog.answer(lambda index: index.write([], ["s007"]))
         hf.catalog_health(check=True)
         assert answers(hf) == expected
 

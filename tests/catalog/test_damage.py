@@ -284,7 +284,7 @@ def test_without_sqlite(root, monkeypatch):
         hf.delete("b")
         assert listed(hf) == scan(root)
         with pytest.raises(holdfast.errors.Unavailable):
-            hf._catalog.ask(lambda connection: None)
+            hf._core.catalog.ask(lambda connection: None)
         assert hf.reindex().sessions == 2
 
 

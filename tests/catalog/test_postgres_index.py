@@ -202,7 +202,7 @@ def test_every_page_is_that_of_sqlite(pair, wanted):
 def test_own_tags_alone_fill_a_page(pair):
     """Where automatic tags do not count, those that have the tag only by itself take no place."""
     _, shared = pair
-    index = shared._catalog.answer(lambda index: index)
+    index = shared._core.catalog.answer(lambda index: index)
     tags = {tag for row in shared.list(None) for tag in row.auto_tags}
     assert tags
     for tag in tags:

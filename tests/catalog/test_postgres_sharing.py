@@ -86,7 +86,7 @@ def test_each_machine_shows_costs_by_its_own_prices(hf, postgres_url):
         s.assistant("hi", model="house", usage={"input_tokens": 1_000_000, "output_tokens": 0})
     assert hf.list()[0].cost is None
     with holdfast.open(postgres_url) as other:
-        index = other._catalog.answer(lambda index: index)
+        index = other._core.catalog.answer(lambda index: index)
         index.prices = Prices({"house": Price(input=3.0, output=1.0)})
         assert [row.cost for row in other.list()] == [3.0]
         assert index.get("a").row.meta.cost == 3.0
@@ -95,7 +95,7 @@ def test_each_machine_shows_costs_by_its_own_prices(hf, postgres_url):
         assert [row.cost for row in other.list()] == [3.0]
     assert hf.list()[0].cost is None
     assert hf.info("a").cost is None
-    index = hf._catalog._lent
+    index = hf._core.catalog._lent
     [row] = hf.list()
     assert index._repriced(row, b"") == index._repriced(row, b"of another version") == row
 
@@ -184,7 +184,7 @@ def test_an_index_made_anew_by_another_is_not_believed_halfway(hf, postgres_url,
     assert len(hf.list()) == 3
     with holdfast.open(postgres_url) as other:
         other.list()
-        index = other._catalog._lent
+        index = other._core.catalog._lent
         real = PostgresIndex.page
         seen = []
 
@@ -203,7 +203,7 @@ def test_writing_after_others_emptied_it_begins_again(hf):
     """What was read for the old index is not put into the new one."""
     say(hf, "a", "one")
     hf.list()
-    index = hf._catalog._lent
+    index = hf._core.catalog._lent
     PostgresIndex(hf.store.link).clear()
     with pytest.raises(IndexMoved):
         index.write([], mark="x")
@@ -211,7 +211,7 @@ def test_writing_after_others_emptied_it_begins_again(hf):
         index.check_unmoved()
     assert ids(hf.list()) == ["a"]
     PostgresIndex(hf.store.link).clear()
-    assert hf._catalog.feed(["a"])
+    assert hf._core.catalog.feed(["a"])
     assert found(hf.search("one"))
 
 
@@ -305,7 +305,7 @@ def test_a_tally_that_is_missing_is_noticed(hf):
     """Figures are right or made anew, never without a session."""
     say(hf, "a", "one")
     hf.stats()
-    index = hf._catalog._lent
+    index = hf._core.catalog._lent
     run(hf.url, "DELETE FROM catalog_folds")
     with pytest.raises(IndexDamaged):
         list(index.tallies())
@@ -354,8 +354,8 @@ def test_machines_share_the_time_of_a_comparison(hf, postgres_url):
     run(postgres_url, "UPDATE catalog_state SET audited = 0")
     with holdfast.open(postgres_url) as other:
         other.list()
-        assert hf._catalog._is_audit_due()
-        assert not other._catalog._is_audit_due()
+        assert hf._core.catalog._is_audit_due()
+        assert not other._core.catalog._is_audit_due()
 
 
 def test_hits_are_what_the_log_says(hf):
@@ -373,7 +373,7 @@ def test_a_session_that_left_the_index_amid_a_search_is_no_hit(hf):
     say(hf, "a", "truth")
     assert found(hf.search("truth"))
     run(hf.url, "DELETE FROM catalog_sessions")
-    index = hf._catalog._lent
+    index = hf._core.catalog._lent
     from holdfast.catalog import Asked
 
     assert index.search(hf.store, Asked(query="truth")) == []
@@ -392,7 +392,7 @@ def test_a_lost_connection_is_told_and_got_over(hf, monkeypatch):
     for ask in (hf.list, lambda: hf.search("one", limit=3), hf.stats, hf.reindex):
         with pytest.raises(Unavailable):
             ask()
-    assert hf._catalog.feed(["a"])
+    assert hf._core.catalog.feed(["a"])
     monkeypatch.setattr(link.Link, "run", real)
     assert ids(hf.list()) == ["a"]
 

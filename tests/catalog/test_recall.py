@@ -138,7 +138,7 @@ def test_a_search_asks_the_index_three_times(tmp_path):
     """What changed, which events, and of which sessions: no statement more, however many hits."""
     with many(tmp_path) as hf:
         statements = []
-        connection = hf._catalog._opened().connection
+        connection = hf._core.catalog._opened().connection
         connection.set_trace_callback(statements.append)
         assert len(hf.search("quokka in")) == 20
         connection.set_trace_callback(None)
@@ -160,7 +160,7 @@ def test_a_row_that_cannot_be(tmp_path, change):
     """A row that nobody can have written makes the index anew, and the answer is the same."""
     with many(tmp_path) as hf:
         hits = {(hit.session_id, hit.seq) for hit in hf.search("quokka in", limit=None)}
-        index = hf._catalog._opened()
+        index = hf._core.catalog._opened()
         index.connection.execute(f"UPDATE said SET {change}")
         found = hf.search("quokka in", limit=None)
         assert {(hit.session_id, hit.seq) for hit in found} == hits

@@ -239,7 +239,7 @@ def test_a_lying_index_shows_nothing(hf):
             connection.execute("INSERT INTO said_words (rowid, text) VALUES (?, 'lie')", (id,))
         return search_index(connection, hf.store, Asked(query="lie"))
 
-    assert hf._catalog.ask(lie) == []
+    assert hf._core.catalog.ask(lie) == []
     assert [hit.seq for hit in hf.search("truth")] == [2]
 
 
@@ -253,7 +253,7 @@ def test_a_wrong_place_is_gone_round(hf):
         connection.execute("UPDATE said SET place = place + 100000")
         return search_index(connection, hf.store, Asked(query='"number 7"'))
 
-    assert [hit.snippet.text for hit in hf._catalog.ask(displace)] == ["number 7"]
+    assert [hit.snippet.text for hit in hf._core.catalog.ask(displace)] == ["number 7"]
 
 
 def test_a_damaged_line_is_not_shown(hf):
@@ -269,7 +269,7 @@ def test_a_damaged_line_is_not_shown(hf):
         found = Found(1, 1, 2, None, 0, 0, "user", None)
         return Recaller(hf.store, lambda _: "sessions/s").recall(found)
 
-    assert hf._catalog.ask(stale) is None
+    assert hf._core.catalog.ask(stale) is None
     assert hf.search("honest") == hf.search("h0nest") == []
     assert [hit.seq for hit in hf.search("another")] == [3]
 
@@ -291,7 +291,7 @@ def test_a_broken_table_is_made_anew(hf, damage):
     with hf.session("s") as s:
         s.user("something rare")
     assert len(hf.search("rare")) == 1
-    hf._catalog.ask(lambda connection: connection.execute(f"DROP TABLE {damage}"))
+    hf._core.catalog.ask(lambda connection: connection.execute(f"DROP TABLE {damage}"))
     assert len(hf.search("rare")) == 1
 
 

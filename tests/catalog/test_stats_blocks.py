@@ -61,7 +61,7 @@ def _rounded(value):
 
 def both(hf, tz="Europe/Zurich"):
     """Each question answered by sums and by a count."""
-    catalog, prices = hf._catalog, Prices()
+    catalog, prices = hf._core.catalog, Prices()
     for wanted in (Wanted(**one) for one in WANTED):
         for auto_tags in (True, False):
 
@@ -171,7 +171,7 @@ def test_sums_nobody_asks_for_are_let_go(store_root):
         for hours in range(-12, 12):
             hf.stats(tz=f"Etc/GMT{hours:+d}")
         query = "SELECT count(DISTINCT variant) FROM figures"
-        assert hf._catalog.ask(lambda connection: connection.execute(query).fetchone()[0]) <= 6
+        assert hf._core.catalog.ask(lambda connection: connection.execute(query).fetchone()[0]) <= 6
 
 
 def test_a_write_while_sums_are_read_is_not_mixed_in(store_root):
@@ -190,6 +190,6 @@ def test_a_write_while_sums_are_read_is_not_mixed_in(store_root):
                 assert index.count() == count
                 return [data for _, data in blocks]
 
-        assert set(hf._catalog.answer(ask)) == {b"made"}
+        assert set(hf._core.catalog.answer(ask)) == {b"made"}
         assert hf.stats().sessions == 9
         assert hf.catalog_health().mended == 0

@@ -13,7 +13,7 @@ def test_a_missing_key_file_is_told_once_with_what_to_do(run, trip, library, tmp
     assert (outcome.code, outcome.out) == (4, "")
     assert outcome.err.count("there is no key file") == 1
     assert f"holdfast keys new file:{path}" in outcome.err
-    assert not library.is_sealed(trip)
+    assert not library.keys.is_sealed(trip)
 
 
 def test_what_is_no_key_file_is_told_with_what_to_do(run, trip, tmp_path):

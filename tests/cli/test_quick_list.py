@@ -75,7 +75,7 @@ def varied(tmp_path_factory):
         with hf.session("kept", title="x" * 300) as s:
             s.user("x")
         hf.fork("kept", new_id="a-fork")
-        hf.pin("kept")
+        hf.policies.pin("kept")
         hf.archive("cost-1")
         log = Path(hf.location("cost-2")) / "events.jsonl"
         log.write_bytes(log.read_bytes().replace(b"gpt-4o", b"gpt-5o"))

@@ -33,7 +33,7 @@ def test_sealing_and_unsealing(run, trip, library):
     assert run("encrypt", trip).out == "nothing to do\n"
     assert "Lisbon" in run("show", trip).out
     assert json.loads(run("list", "--json").out)["sessions"][0]["state"] == "ok"
-    assert library.is_sealed(trip)
+    assert library.keys.is_sealed(trip)
     assert document(run("decrypt", "--all", "--json"), "encrypt")["changed"] == [f"sessions/{trip}"]
     assert run("encrypt").code == run("encrypt", trip, "--all").code == 2
 
@@ -173,7 +173,7 @@ def test_on_a_terminal_it_is_asked_for_what_it_needs(tty, trip, library):
     shown = tty("encrypt", trip, keys=b"Q\n", HOLDFAST_KEY="passphrase")
     assert "Passphrase" in shown.out
     assert "Q" not in shown.out
-    assert library.is_sealed(trip)
+    assert library.keys.is_sealed(trip)
     shown = tty("erase", "second", keys=b"n\n")
     assert "for good?" in shown.out
     assert library.exists("second")

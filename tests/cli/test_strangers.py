@@ -105,7 +105,7 @@ def test_an_empty_folder_and_a_store_of_ours_are_nobody_elses(run, tmp_path, hom
     assert "There are no sessions" in run("list", "--store", str(tmp_path / "empty")).err
     assert "holds sessions" not in run("doctor").out
     with holdfast.open(tmp_path / "empty") as hf:
-        assert hf.strangers() is None
+        assert hf.foreign.strangers() is None
 
 
 def test_a_session_in_such_a_folder_by_its_own_id(run, tmp_path, home):
@@ -147,7 +147,7 @@ def test_an_id_that_two_tools_know(run, home, library):
     outcome = run("show", UUID)
     assert outcome.code == 2
     assert outcome.err.count(UUID) >= 2
-    assert len(library.imported(UUID)) == 2
+    assert len(library.foreign.imported(UUID)) == 2
 
 
 def test_an_id_that_nobody_knows(run, home, trip):

@@ -170,7 +170,7 @@ class Run:
     def kill(self):
         """End the process; another one begins."""
         self.disk.kill()
-        library._holdfast._live.clear()
+        library._core.live.sessions.clear()
         self.world = World(self.disk, self.heard)
 
     def do(self, name):

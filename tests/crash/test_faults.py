@@ -69,7 +69,7 @@ class FaultyRun(Run):
 
     def kill(self):
         self.disk.kill()
-        library._holdfast._live.clear()
+        library._core.live.sessions.clear()
         self.world = None
         self.world = World(self.faulty, self.heard)
 
@@ -83,7 +83,7 @@ class FaultyRun(Run):
                 if self.world is not None:
                     self.give_up_dead_sessions(expected)
         self.disk.kill()
-        library._holdfast._live.clear()
+        library._core.live.sessions.clear()
 
     def give_up_dead_sessions(self, expected):
         """What a user does when a session says that it can no longer write."""

@@ -74,7 +74,7 @@ def contents(library, id="s"):
 
 def test_bit_for_bit(library, other, bundle):
     """Log, snapshots and blobs are the same bytes, and so is the next bundle."""
-    assert [row[:2] for row in unpack(other, bundle)] == [("s", "imported")]
+    assert [row[:2] for row in unpack(other._core, bundle)] == [("s", "imported")]
     log, documents = contents(other)
     assert (log, documents) == contents(library)
     assert len([name for name in documents if name.startswith("snapshots/")]) == 2
@@ -95,41 +95,41 @@ def test_it_is_a_plain_archive(bundle):
 
 def test_again(other, bundle):
     """A second import changes nothing."""
-    unpack(other, bundle)
+    unpack(other._core, bundle)
     before = contents(other)
-    assert unpack(other, bundle)[0].outcome == "unchanged"
+    assert unpack(other._core, bundle)[0].outcome == "unchanged"
     assert contents(other) == before
 
 
 def test_only_what_is_new(library, other, bundle):
     """A newer bundle of the same session adds its new events; an older one nothing."""
-    unpack(other, bundle)
+    unpack(other._core, bundle)
     with library.session("s") as session:
         session.user("more")
     newer = library.export("s", "bundle")
-    assert unpack(other, newer)[0][:2] == ("s", "updated")
+    assert unpack(other._core, newer)[0][:2] == ("s", "updated")
     assert contents(other)[0] == contents(library)[0]
-    assert unpack(other, bundle)[0].outcome == "unchanged"
+    assert unpack(other._core, bundle)[0].outcome == "unchanged"
 
 
 def test_another_way(library, other, bundle):
     """A session that went on in two ways is kept in both."""
-    unpack(other, bundle)
+    unpack(other._core, bundle)
     with other.session("s") as session:
         session.user("here")
     with library.session("s") as session:
         session.user("there")
     newer = library.export("s", "bundle")
-    (row,) = unpack(other, newer)
+    (row,) = unpack(other._core, newer)
     assert row.outcome == "imported"
     assert row.session_id != "s"
     assert contents(other, row.session_id)[0] == contents(library)[0]
-    assert unpack(other, newer)[0][:2] == (row.session_id, "unchanged")
+    assert unpack(other._core, newer)[0][:2] == (row.session_id, "unchanged")
 
 
 def test_dry_run(other, bundle):
     """A trial says what would come and writes nothing."""
-    assert unpack(other, bundle, dry_run=True)[0].outcome == "imported"
+    assert unpack(other._core, bundle, dry_run=True)[0].outcome == "imported"
     assert not other.exists("s")
 
 
@@ -139,7 +139,7 @@ def test_at(library, other):
         early = session.assistant("a" * 300_000)
         session.assistant("b" * 300_000)
         session.snapshot()
-    unpack(other, library.export("s", "bundle", at=early.seq))
+    unpack(other._core, library.export("s", "bundle", at=early.seq))
     assert [event.seq for event in other.events("s")][-1] == early.seq
     assert len(contents(other)[1]) == 1
 
@@ -156,7 +156,7 @@ def test_forks_and_archives(store_root, other):
         library.archive("s")
         for id in ("s", child):
             bundle = library.export(id, "bundle")
-            assert unpack(other, bundle)[0][:2] == (id, "imported")
+            assert unpack(other._core, bundle)[0][:2] == (id, "imported")
             assert contents(other, id) == contents(library, id)
             assert other.export(id, "bundle") == bundle
 
@@ -174,7 +174,7 @@ def test_what_was_set_aside_stays_home(store_root, other):
         assert (store_root / KEY / "quarantine").exists()
         names = zipfile.ZipFile(io.BytesIO(library.export("s", "bundle"))).namelist()
     assert not [name for name in names if "quarantine" in name]
-    unpack(other, whole)
+    unpack(other._core, whole)
     assert other.verify("s").torn_bytes == 0
 
 
@@ -185,7 +185,7 @@ def test_permissions_do_not_come_along(library, other):
             Event.make("permission", {"tool": "Bash", "decision": "allow", "scope": "session"})
         )
     assert library.state("s").permissions.approvals
-    unpack(other, library.export("s", "bundle"))
+    unpack(other._core, library.export("s", "bundle"))
     assert not other.state("s").permissions.approvals
     assert contents(other)[0].startswith(contents(library)[0])
 
@@ -224,7 +224,7 @@ def test_a_forged_snapshot_is_left_out(other, bundle):
     def forge(name, data):
         return data.replace(b'"Trip"', b'"Trap"') if name.startswith("snapshots/") else data
 
-    (row,) = unpack(other, resealed(bundle, forge))
+    (row,) = unpack(other._core, resealed(bundle, forge))
     assert len(row.problems) == 2
     assert other.state("s").title == "Trip"
     assert other.snapshots("s") == []
@@ -234,7 +234,7 @@ def test_checksums(other, bundle):
     """A member that was changed is named, and nothing is kept."""
     changed = rebuilt(bundle, lambda name, data: data.swapcase() if "blobs" in name else data)
     with pytest.raises(Damaged, match="blobs/"):
-        unpack(other, changed)
+        unpack(other._core, changed)
     assert not other.exists("s")
 
 
@@ -338,7 +338,7 @@ def test_an_id_that_differs_by_case(library, other, bundle):
     """Where a session's id is taken in another case, the bundle's gets one of its own."""
     with other.session("S") as session:
         session.user("mine")
-    (row,) = unpack(other, bundle)
+    (row,) = unpack(other._core, bundle)
     assert row.session_id.startswith("s-")
     assert contents(other, row.session_id) == contents(library)
 
@@ -362,7 +362,7 @@ def test_a_size_that_lies(other, bundle):
     size = struct.unpack_from("<I", data, entry + 24)[0]
     struct.pack_into("<I", data, entry + 24, size - 10)
     with pytest.raises(Damaged):
-        unpack(other, bytes(data))
+        unpack(other._core, bytes(data))
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"PK\x03\x04", b"PK\x05\x06" + b"\0" * 18, b"x" * 99])
@@ -376,7 +376,7 @@ def test_cut_short(other, bundle):
     """A bundle that ends too early is refused, wherever it ends."""
     for size in range(0, len(bundle), max(1, len(bundle) // 60)):
         with pytest.raises(HoldfastError):
-            unpack(other, bundle[:size])
+            unpack(other._core, bundle[:size])
     assert not other.exists("s")
 
 
@@ -391,7 +391,7 @@ def test_bytes_flipped(data):
         place = int(data.draw(st.floats(0, 1, exclude_max=True)) * len(bundle))
         bundle[place] ^= data.draw(st.integers(1, 255))
         try:
-            unpack(other, bytes(bundle))
+            unpack(other._core, bytes(bundle))
         except HoldfastError:
             return
         assert contents(other)[0] == contents(library)[0]
@@ -401,7 +401,7 @@ def test_too_new_a_log(other):
     """A log of a newer format is refused untouched."""
     line = b'{"type":"session_start","timestamp":1,"data":{"format":99}}\n'
     with pytest.raises(TooNew):
-        unpack(other, b"".join(write_bundle("s", lambda: iter([line]), {})))
+        unpack(other._core, b"".join(write_bundle("s", lambda: iter([line]), {})))
     assert not other.exists("s")
 
 
@@ -409,14 +409,14 @@ def test_no_log_at_all(other):
     """A bundle without an event is refused."""
     data = b"".join(write_bundle("s", lambda: iter([b"nothing\n"]), {}))
     with pytest.raises(InvalidData, match="no event"):
-        unpack(other, data)
+        unpack(other._core, data)
 
 
 def test_what_compresses_too_well_comes_back(other, library):
     """A session of one letter looks like a bomb when compressed; it is stored as it is."""
     with library.session("s") as session:
         session.append("tool_result", {"toolCallId": "c", "result": "a" * 5_000_000})
-    unpack(other, library.export("s", "bundle"))
+    unpack(other._core, library.export("s", "bundle"))
     assert contents(other) == contents(library)
 
 
@@ -427,10 +427,10 @@ def test_sealed(other, library, bundle):
     assert not is_bundle(sealed)
     assert b"events.jsonl" not in sealed
     with pytest.raises(KeyMissing):
-        unpack(other, sealed)
+        unpack(other._core, sealed)
     with pytest.raises(Tampered):
-        unpack(other, sealed, passphrase="close sesame")
-    unpack(other, sealed, passphrase="open sesame")
+        unpack(other._core, sealed, passphrase="close sesame")
+    unpack(other._core, sealed, passphrase="open sesame")
     assert contents(other) == contents(library)
 
 

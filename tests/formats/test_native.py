@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.formats import FORMATS
 from holdfast.formats.writers import claude_code, codex
+from holdfast.library._export import recorded
 from holdfast.replay import Conversation, validate
 
 TOOLS = ("claude-code", "codex", "gemini-cli", "opencode")
@@ -319,10 +320,10 @@ def test_calls_of_another_model():
 
 def test_codex_file_name(library, moved):
     """The rollout lies in the folder of its day."""
-    recorded = library._recorded(moved, None)
-    path = codex.session_file(recorded, _options())
+    found = recorded(library._core, moved, None)
+    path = codex.session_file(found, _options())
     assert path.startswith(".codex/sessions/20")
-    assert path.endswith(f"{codex.session_id(recorded)}.jsonl")
+    assert path.endswith(f"{codex.session_id(found)}.jsonl")
 
 
 def _options():

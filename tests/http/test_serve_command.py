@@ -71,7 +71,7 @@ def test_spaces_are_listed_and_removed(run, store_root):
             for id in ids:
                 with library.session(id) as session:
                     session.user("hello")
-        alice.hold("kept", "case 7")
+        alice.policies.hold("kept", "case 7")
     listed = json.loads(run("serve", "space", "list", "--json").stdout)["spaces"]
     assert listed == [
         {"space": "alice", "sessions": 3, "tokens": 2},
@@ -82,7 +82,7 @@ def test_spaces_are_listed_and_removed(run, store_root):
     assert "kept stays: " in gone.stderr
     assert run("serve", "space", "list").stdout.split()[3:] == ["alice", "1", "0", "bob", "1", "1"]
     with holdfast.open(store_root) as hf, hf.space("alice") as alice, hf.space("bob") as bob:
-        assert {row.session_id for row in alice.trash()} == {"one", "two"}
+        assert {row.session_id for row in alice.trash.list()} == {"one", "two"}
         assert [row.session_id for row in bob.list()] == ["his"]
     assert run("serve", "space", "remove", "bob").exit_code == 0
 

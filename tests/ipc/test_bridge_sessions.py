@@ -151,7 +151,7 @@ def test_deleting_says_yes_or_no(hf, talk):
         "not_found",
     )
     assert (never["success"], never["error"]["code"]) == (False, "invalid_id")
-    assert [found.session_id for found in hf.trash()] == ["trip"]
+    assert [found.session_id for found in hf.trash.list()] == ["trip"]
 
 
 @pytest.mark.req("S2-47")

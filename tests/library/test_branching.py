@@ -310,7 +310,7 @@ def test_a_new_id_is_not_looked_for_among_all_others(hf, trip, monkeypatch):
     def clash(key):
         raise AssertionError(key)
 
-    monkeypatch.setattr(hf._store, "clash", clash)
+    monkeypatch.setattr(hf._core.store, "clash", clash)
     assert hf.exists(hf.fork("trip"))
 
 

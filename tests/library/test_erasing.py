@@ -71,7 +71,7 @@ def test_after_erasing_nothing_is_left_in_the_store(folder, sealed):
             for path in Path(folder).rglob("seal.json")
             if "other" not in str(path)
         ]
-        assert set(hf.family("a")) == {"sessions/b", "sessions/old", "trash/0.c"}
+        assert set(hf.trash.family("a")) == {"sessions/b", "sessions/old", "trash/0.c"}
         found = hf.erase("a")
         assert set(found.erased) == {"sessions/a", "sessions/b", "sessions/old", "trash/0.c"}
         assert found.keys_destroyed == (4 if sealed else 0)
@@ -123,14 +123,14 @@ def test_erasing_waits_for_nobody_and_forgets_no_hold(folder):
         with pytest.raises(Locked):
             hf.erase("a")
         held.close()
-        hf.hold("b", "a case")
+        hf.policies.hold("b", "a case")
         with pytest.raises(Forbidden):
             hf.erase("a")
         assert len(told(hf, "a")) > 5
-        hf.release("b")
+        hf.policies.release("b")
         hf.delete("a")
         assert set(hf.erase("a").erased) == {"trash/0.a", "sessions/b"}
-        assert hf.trash() == []
+        assert hf.trash.list() == []
 
 
 def test_what_cannot_be_read_is_told(hf, folder):

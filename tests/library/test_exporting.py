@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.errors import NotFound, StoreError, StoreFull, TooNew, UsageError
 from holdfast.formats import FORMATS
+from holdfast.library._export import recorded
 from holdfast.replay import PROVIDERS, validate
 from holdfast.storage import Disk, place_file
 
@@ -316,14 +317,14 @@ def test_while_it_goes_on(library):
     with library.session("s") as session:
         for number in range(100):
             session.user(f"message {number}")
-        recorded = library._recorded("s", None)
+        found = recorded(library._core, "s", None)
         session.user("later")
         session.snapshot()
-        text = b"".join(FORMATS["text"].write(recorded, _options()))
+        text = b"".join(FORMATS["text"].write(found, _options()))
         assert b"message 99" in text
         assert b"later" not in text
-        assert b"later" not in b"".join(recorded.lines())
-        assert not [name for name in recorded.documents if name.startswith("snapshots/")]
+        assert b"later" not in b"".join(found.lines())
+        assert not [name for name in found.documents if name.startswith("snapshots/")]
 
 
 def _options():

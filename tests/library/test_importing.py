@@ -502,13 +502,13 @@ def test_places_of_tools(tmp_path, monkeypatch, hf):
     mesh.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("ORBITMESH_BASE_DIR", str(mesh))
-    assert hf.places() == [
+    assert hf.foreign.places() == [
         Place("orbitmesh", str(mesh)),
         Place("openagent-terminal", str(home / ".config/openagent-terminal/sessions")),
     ]
-    assert hf.places("orbitmesh") == [Place("orbitmesh", str(mesh))]
+    assert hf.foreign.places("orbitmesh") == [Place("orbitmesh", str(mesh))]
     with pytest.raises(UsageError):
-        hf.places("notepad")
+        hf.foreign.places("notepad")
 
 
 def test_signs_of_change(log):

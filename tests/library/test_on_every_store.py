@@ -108,7 +108,7 @@ def test_labels_are_set_found_and_taken_away(hf):
     """Tags, titles and pins, each recorded and in the list at once."""
     hf.tag("trip", "abroad", "ünï")
     hf.title("trip", "To Kyoto")
-    hf.pin("old")
+    hf.policies.pin("old")
     assert ids(hf.list(tags=["abroad", "ünï"])) == ["trip"]
     assert hf.info("trip").title == "To Kyoto"
     assert hf.info("old").pinned
@@ -140,7 +140,7 @@ def test_a_prune_says_what_it_would_do_and_does_it(hf):
     assert ids(hf.list()) == ["trip", "tools", "old"]
     assert hits(hf, "ancient") == {("old", "user")}
     hf.delete("old")
-    assert [one.session_id for one in hf.trash()] == ["old"]
+    assert [one.session_id for one in hf.trash.list()] == ["old"]
     with pytest.raises(NotFound):
         hf.undelete("never")
 

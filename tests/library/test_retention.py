@@ -134,7 +134,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(hf):
     assert [(one.session_id, one.action) for one in plan.decisions] == [("old", "delete")]
     assert "last used 100 days ago" in plan.decisions[0].why
     assert ids(hf) == ["new", "old"]
-    assert hf.trash() == []
+    assert hf.trash.list() == []
 
 
 def test_a_store_that_cannot_archive_still_lets_go():
@@ -145,7 +145,7 @@ def test_a_store_that_cannot_archive_still_lets_go():
         fill(library, "old", days=100)
         done = library.prune(policies=[Policy(keep=0, action="delete")])
         assert ([one.session_id for one in done.decisions], done.failed) == (["old"], {})
-        assert [one.session_id for one in library.trash()] == ["old"]
+        assert [one.session_id for one in library.trash.list()] == ["old"]
         library.undelete("old")
         assert ids(library) == ["old"]
 
@@ -170,7 +170,7 @@ def test_what_a_policy_deletes_can_be_brought_back(hf):
     messages = hf.recover("old").messages
     hf.prune(policies=[Policy(keep=0, action="delete")])
     assert ids(hf) == []
-    assert [one.session_id for one in hf.trash()] == ["old"]
+    assert [one.session_id for one in hf.trash.list()] == ["old"]
     hf.undelete("old")
     assert hf.recover("old").messages == messages
 
@@ -225,13 +225,13 @@ def test_the_trash_is_emptied_of_what_is_older_than_thirty_days(hf):
     for name in ("a", "b"):
         fill(hf, name)
         hf.delete(name)
-    key = next(one.key for one in hf.trash() if one.session_id == "a")
+    key = next(one.key for one in hf.trash.list() if one.session_id == "a")
     backdate(hf, key, 31)
     planned = hf.prune(dry_run=True)
     assert [one.session_id for one in planned.emptied] == ["a"]
-    assert len(hf.trash()) == 2
+    assert len(hf.trash.list()) == 2
     hf.prune()
-    assert [one.session_id for one in hf.trash()] == ["b"]
+    assert [one.session_id for one in hf.trash.list()] == ["b"]
     assert not os.path.exists(hf.store.location(key))
     with pytest.raises(NotFound):
         hf.undelete("a")
@@ -241,8 +241,8 @@ def test_what_lies_in_the_trash_since_nobody_knows_when_stays(hf):
     """Without a note of when it was deleted, nothing leaves the trash for good."""
     fill(hf, "a", days=400)
     hf.delete("a")
-    hf.store.documents(hf.trash()[0].key).delete("deleted.json")
-    assert hf.trash()[0].deleted_at == 0
+    hf.store.documents(hf.trash.list()[0].key).delete("deleted.json")
+    assert hf.trash.list()[0].deleted_at == 0
     assert hf.prune().emptied == []
     hf.undelete("a")
     assert ids(hf) == ["a"]
@@ -254,7 +254,7 @@ def test_the_trash_can_be_kept_for_ever(store_root):
     with holdfast.open(store_root, config=config) as hf:
         fill(hf, "a")
         hf.delete("a")
-        backdate(hf, hf.trash()[0].key, 10_000)
+        backdate(hf, hf.trash.list()[0].key, 10_000)
         assert hf.prune().emptied == []
 
 
@@ -266,9 +266,9 @@ def test_a_fork_survives_its_parent_and_keeps_none_of_its_later_words(hf):
         s.user("a secret said later")
     before = hf.recover(child).messages
     hf.delete("parent")
-    backdate(hf, hf.trash()[0].key, 31)
+    backdate(hf, hf.trash.list()[0].key, 31)
     hf.prune()
-    assert hf.trash() == []
+    assert hf.trash.list() == []
     assert hf.recover(child).messages == before
     files = [
         os.path.join(folder, name)
@@ -334,9 +334,9 @@ def test_the_trash_tells_titles(hf):
     with hf.session("a", title="The trip to Lisbon") as session:
         session.user("hello")
     hf.delete("a")
-    [one] = hf.trash()
+    [one] = hf.trash.list()
     assert (one.session_id, one.title) == ("a", "The trip to Lisbon")
     assert one.size_bytes > 0
     note = hf.store.documents(one.key)
     note.put("deleted.json", b'{"id":"a","at":5}')  # as earlier versions wrote it
-    assert [(one.title, one.deleted_at) for one in hf.trash()] == [(None, 5)]
+    assert [(one.title, one.deleted_at) for one in hf.trash.list()] == [(None, 5)]

@@ -72,7 +72,7 @@ def test_a_sealed_session_goes_on_as_any_other(hf):
         s.user("more")
     assert hf.verify("a").ok
     assert hf.verify("a").sealed
-    assert hf.is_sealed("a")
+    assert hf.keys.is_sealed("a")
     assert hf.recover("a").messages[-1]["content"] == "more"
     assert hf.state("a", at=3).event_count == 4
     assert [event.type for event in hf.events("a", reverse=True, limit=1)] == ["closed"]
@@ -92,12 +92,12 @@ def test_sealed_sessions_on_every_store(request, kind, tmp_path):
             assert {row.state for row in closed.list()} == {"sealed"}
             with pytest.raises(KeyMissing):
                 list(closed.events("a"))
-        hf.rotate(data=True)
+        hf.keys.rotate(data=True)
         assert told(hf, "a") == before
         assert hf.verify("a").ok
-        assert len(hf.decrypt(["a"]).changed) == 1
+        assert len(hf.keys.decrypt(["a"]).changed) == 1
         assert told(hf, "a") == before
-        assert not hf.is_sealed("a")
+        assert not hf.keys.is_sealed("a")
         assert hf.erase("a").erased == ("sessions/a", "sessions/b")
         assert hf.list() == []
 
@@ -169,11 +169,11 @@ def test_one_session_may_be_sealed_and_another_not(folder):
     with holdfast.open(folder, key=KEY) as hf:
         brief(hf, "plain", SECRET)
         brief(hf, "sealed", SECRET, seal=True)
-        assert [hf.is_sealed(id) for id in ("plain", "sealed")] == [False, True]
+        assert [hf.keys.is_sealed(id) for id in ("plain", "sealed")] == [False, True]
     with holdfast.open(folder, key=KEY, seal=True) as hf:
         with hf.session("plain", **QUICK) as s:
             s.user("more")
-        assert not hf.is_sealed("plain")
+        assert not hf.keys.is_sealed("plain")
         for id, seal, verb in (("plain", True, "encrypt"), ("sealed", False, "decrypt")):
             with pytest.raises(UsageError) as caught:
                 hf.session(id, seal=seal)
@@ -189,7 +189,7 @@ def test_settings_name_the_key(folder, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY.hex())
     with holdfast.open(folder) as hf:
         hf.session("a", **QUICK).user(SECRET)
-        assert hf.is_sealed("a")
+        assert hf.keys.is_sealed("a")
     monkeypatch.delenv("HOLDFAST_KEY")
     with pytest.raises(UsageError, match="no key is set"):
         holdfast.open(folder)
@@ -218,9 +218,9 @@ def test_another_key_opens_nothing_and_says_which_would(hf, folder):
         [row] = other.list()
         assert (row.state, row.title, row.tags) == ("sealed", None, ())
         assert other.search(SECRET) == []
-        [foreign] = other.keys()
+        [foreign] = other.keys.list()
         assert not foreign.available
-        assert other.check_keys() != {}
+        assert other.keys.check() != {}
 
 
 def test_lists_and_searches_have_sealed_sessions_in_their_places(hf):
@@ -263,7 +263,7 @@ def test_a_follower_goes_on_when_a_session_is_sealed_under_it(folder):
             s.user("one")
         follower = hf.follow("a")
         assert len(follower.poll()) == 4
-        hf.encrypt(["a"])
+        hf.keys.encrypt(["a"])
         with hf.session("a", **QUICK) as s:
             s.user("two")
         assert [event.data.get("content") for event in follower.poll()][:2] == [None, "two"]
@@ -273,7 +273,7 @@ def test_spaces_are_sealed_too(hf, folder):
     """A space of a sealed store has the same keys."""
     inside = hf.space("anna")
     inside.session("a", **QUICK).user(SECRET)
-    assert inside.is_sealed("a")
+    assert inside.keys.is_sealed("a")
     inside.close()
     assert files_with(folder, SECRET) == []
 
@@ -304,7 +304,7 @@ def test_documents_of_an_agent_that_were_there_stay_as_they_are(folder):
         documents = hf.store.documents("agents/bot")
         documents.put("memory.json", b"{}")
         assert within(hf.store).documents("agents/bot").get("memory.json")[0] == b"{}"
-        assert "agents/bot" in hf.encrypt().changed
+        assert "agents/bot" in hf.keys.encrypt().changed
         assert hf.store.documents("agents/bot").get("custom_instructions.md")[0] == b"be kind"
         assert within(hf.store).documents("agents/bot").get("memory.json")[0] != b"{}"
 
@@ -312,7 +312,7 @@ def test_documents_of_an_agent_that_were_there_stay_as_they_are(folder):
 def test_a_store_with_keys_is_a_store_in_everything_else():
     """Whatever a store can do is passed on, also what is added one day."""
     inner = MemoryStore()
-    store = SealingStore(inner, holdfast.open(inner, key=KEY)._keychain)
+    store = SealingStore(inner, holdfast.open(inner, key=KEY)._core.keychain)
     own = {"log", "documents", "ring", "new_ring", "put_ring", "forget_keys", "may_seal"}
     for name in dir(Store):
         if callable(getattr(Store, name)) and name[0] != "_" and name not in own:
@@ -371,7 +371,7 @@ def test_a_fork_has_a_key_of_its_own(hf):
     assert ours.keys[0].stop == ours.current.first
     assert hf.verify("b").ok
     hf.merge("a", "b", new_id="c")
-    assert hf.is_sealed("c")
+    assert hf.keys.is_sealed("c")
     assert hf.compare("a", "b") is not None
 
 
@@ -443,6 +443,6 @@ def test_the_trash_tells_no_title_of_a_sealed_session(hf, folder):
     with hf.session("a", title=f"about {SECRET}", **QUICK) as session:
         session.user("hello")
     hf.delete("a")
-    assert [(one.session_id, one.title) for one in hf.trash()] == [("a", None)]
+    assert [(one.session_id, one.title) for one in hf.trash.list()] == [("a", None)]
     hf.close()
     assert files_with(folder, SECRET) == []

@@ -48,18 +48,18 @@ def test_a_session_is_sealed_and_unsealed_with_all_it_has(folder):
         hf.fork("a", new_id="b")
         hf.list()
         before = told(hf, "a"), told(hf, "b")
-        found = hf.encrypt(["a"])
+        found = hf.keys.encrypt(["a"])
         assert (found.changed, found.relatives) == (["sessions/a"], ["sessions/b"])
-        found = hf.encrypt()
+        found = hf.keys.encrypt()
         assert found.changed == ["sessions/b", "agents/bot"]
         assert files_with(folder, SECRET, SECRET.lower()) == []
         assert (told(hf, "a"), told(hf, "b")) == before
         assert hf.verify("a").ok
-        assert hf.encrypt(["a"]).unchanged == ["sessions/a"]
-        assert set(hf.decrypt().changed) == {"sessions/a", "sessions/b", "agents/bot"}
+        assert hf.keys.encrypt(["a"]).unchanged == ["sessions/a"]
+        assert set(hf.keys.decrypt().changed) == {"sessions/a", "sessions/b", "agents/bot"}
         assert (told(hf, "a"), told(hf, "b")) == before
         assert hf.verify("a").ok
-        assert not hf.is_sealed("a")
+        assert not hf.keys.is_sealed("a")
         with hf.session("a", **QUICK) as s:
             assert s.memory.get("word") == SECRET
     with holdfast.open(folder) as plain:
@@ -84,7 +84,7 @@ def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
 
         monkeypatch.setattr(_reseal, "gather", overtaken)
         monkeypatch.setattr(type(documents), "names", listed)
-        assert "sessions/a" in hf.encrypt().changed
+        assert "sessions/a" in hf.keys.encrypt().changed
         assert not snapshot.exists()
         assert files_with(folder, SECRET) == []
 
@@ -98,7 +98,7 @@ def test_plain_logs_of_other_hands_are_sealed_too(folder):
         (other / "events.jsonl").write_bytes(PLAIN + b"\n" + PLAIN + b"\n")
         (other / "events.jsonl").chmod(0o600)
         before = told(hf, "plain")
-        assert hf.encrypt(["plain"]).changed == ["sessions/plain"]
+        assert hf.keys.encrypt(["plain"]).changed == ["sessions/plain"]
         assert told(hf, "plain") == before
         assert files_with(folder, "attacker") == []
 
@@ -112,16 +112,16 @@ def test_what_cannot_be_sealed_is_told_and_left(folder):
         held.user(SECRET)
         lines = log_of(folder, "bad").read_bytes().splitlines(keepends=True)
         log_of(folder, "bad").write_bytes(b"".join([*lines[:3], b"rubbish\n", *lines[4:]]))
-        found = hf.encrypt()
+        found = hf.keys.encrypt()
         assert "sessions/good" in found.changed
         assert set(found.failed) == {"sessions/bad", "sessions/held"}
         steps = []
         with pytest.raises(NotFound):
-            hf.encrypt(["nobody"])
-        hf.encrypt(["good"], progress=lambda done, total: steps.append((done, total)))
+            hf.keys.encrypt(["nobody"])
+        hf.keys.encrypt(["good"], progress=lambda done, total: steps.append((done, total)))
         assert steps == [(1, 1)]
     with holdfast.open(folder) as plain, pytest.raises(KeyMissing):
-        plain.encrypt()
+        plain.keys.encrypt()
 
 
 def test_rotation_lets_the_new_key_open_and_the_old_one_not(hf, folder):
@@ -131,19 +131,19 @@ def test_rotation_lets_the_new_key_open_and_the_old_one_not(hf, folder):
     hf.delete("gone")
     before = told(hf, "a")
     with pytest.raises(UsageError):
-        hf.rotate()
+        hf.keys.rotate()
     with pytest.raises(KeyMissing):
-        hf.rotate("env:NO_SUCH_KEY")
-    found = hf.rotate(OTHER)
+        hf.keys.rotate("env:NO_SUCH_KEY")
+    found = hf.keys.rotate(OTHER)
     assert len(found.changed) == 3
-    assert hf.rotate(OTHER).changed == []
+    assert hf.keys.rotate(OTHER).changed == []
     hf.close()
     with holdfast.open(folder, key=KEY) as old, pytest.raises(KeyMissing):
         list(old.events("a"))
     with holdfast.open(folder, key=OTHER) as new:
         assert told(new, "a") == before
         new.undelete("gone")
-        assert new.check_keys() == {}
+        assert new.keys.check() == {}
         with new.session("a", **QUICK) as s:
             assert s.memory.get("word") == SECRET
 
@@ -154,7 +154,7 @@ def test_rotation_of_data_changes_every_sealed_byte(hf, folder):
     before = told(hf, "a")
     old_key = hf.store.ring("sessions/a").current
     old = {path.read_bytes() for path in Path(folder).rglob("sessions/a/**/*") if path.is_file()}
-    hf.rotate(OTHER, data=True)
+    hf.keys.rotate(OTHER, data=True)
     new = {path.read_bytes() for path in Path(folder).rglob("sessions/a/**/*") if path.is_file()}
     assert {data for data in old & new if data and b'"pid"' not in data} == set()
     with holdfast.open(folder, key=OTHER) as again:
@@ -167,18 +167,18 @@ def test_rotation_of_data_changes_every_sealed_byte(hf, folder):
 def test_more_keys_may_open_the_same(hf, folder):
     """Added, told, removed; the last one stays."""
     say(hf, "a")
-    [only] = hf.keys()
+    [only] = hf.keys.list()
     assert (only.sealed, only.alone, only.available) == (2, 2, True)
     with pytest.raises(UsageError, match="no other key"):
-        hf.remove_key(only.id)
+        hf.keys.remove(only.id)
     with pytest.raises(NotFound):
-        hf.remove_key("0" * 16)
-    assert len(hf.add_key(OTHER).changed) == 2
-    assert hf.add_key(OTHER).changed == []
+        hf.keys.remove("0" * 16)
+    assert len(hf.keys.add(OTHER).changed) == 2
+    assert hf.keys.add(OTHER).changed == []
     with holdfast.open(folder, key=OTHER) as other:
         assert len(told(other, "a")) > 5
-        other.remove_key(only.id)
-        [left] = other.keys()
+        other.keys.remove(only.id)
+        [left] = other.keys.list()
         assert left.id != only.id
     hf.store.forget_keys()
     with pytest.raises(KeyMissing):
@@ -190,10 +190,10 @@ def test_keys_that_were_spoilt_hide_no_others(hf, folder):
     for id in ("a", "b"):
         brief(hf, id, "hello")
     log_of(folder).with_name("seal.json").write_bytes(b"[]")
-    [only] = hf.keys()
+    [only] = hf.keys.list()
     assert only.sealed == 1
-    assert set(hf.check_keys()) == {"sessions/a"}
-    found = hf.rotate(OTHER)
+    assert set(hf.keys.check()) == {"sessions/a"}
+    found = hf.keys.rotate(OTHER)
     assert (found.changed, set(found.failed)) == (["sessions/b"], {"sessions/a"})
     with holdfast.open(folder, key=OTHER) as again:
         assert told(again, "b")
@@ -202,10 +202,10 @@ def test_keys_that_were_spoilt_hide_no_others(hf, folder):
 def test_without_any_key_there_is_nothing_to_check(folder):
     """KeyMissing says so; keys can still be told."""
     with holdfast.open(folder) as hf:
-        assert hf.keys() == []
-        hf.ask_passphrase(str)
+        assert hf.keys.list() == []
+        hf.keys.ask_passphrase(str)
         with pytest.raises(KeyMissing):
-            hf.check_keys()
+            hf.keys.check()
 
 
 def test_redaction_of_a_sealed_session_keeps_it_sealed(hf, folder):
@@ -215,7 +215,7 @@ def test_redaction_of_a_sealed_session_keeps_it_sealed(hf, folder):
         s.tool_result("two", {"content": SECRET * 40_000})
         s.snapshot()
     hf.redact("a", find=[SECRET])
-    assert hf.is_sealed("a")
+    assert hf.keys.is_sealed("a")
     assert hf.verify("a").ok
     events = resolve_blobs(hf.events("a"), hf.store.documents("sessions/a"))
     texts = str([event.data for event in events])
@@ -239,10 +239,10 @@ def test_keys_that_change_under_a_change_are_tried_again(hf, monkeypatch):
         return real(self, name, data, **options)
 
     monkeypatch.setattr(documents, "put", put)
-    assert len(hf.add_key(OTHER).changed) == 2
+    assert len(hf.keys.add(OTHER).changed) == 2
     refused.clear()
-    monkeypatch.setattr("holdfast.library._seals._TRIES_MAX", 2)
-    assert list(hf.rotate(OTHER).failed) == ["sessions/a"]
+    monkeypatch.setattr("holdfast.library._keys._TRIES_MAX", 2)
+    assert list(hf.keys.rotate(OTHER).failed) == ["sessions/a"]
     assert len(told(hf, "a")) > 5
 
 
@@ -254,9 +254,9 @@ def test_what_nobody_opened_before_is_forgotten(hf, monkeypatch):
         with hf.session(id, **QUICK) as s:
             s.user("hello")
     assert len(hf.list()) == len(hf.list()) == 3
-    assert hf.decrypt(["a"]).changed == ["sessions/a"]
-    assert hf.decrypt(["a"]).unchanged == ["sessions/a"]
-    assert hf.rotate(data=True).unchanged == ["sessions/a"]
+    assert hf.keys.decrypt(["a"]).changed == ["sessions/a"]
+    assert hf.keys.decrypt(["a"]).unchanged == ["sessions/a"]
+    assert hf.keys.rotate(data=True).unchanged == ["sessions/a"]
 
 
 @pytest.mark.parametrize("to", [None, OTHER])
@@ -274,16 +274,16 @@ def test_a_rotation_that_was_broken_off_does_nothing_twice(tmp_path, to):
         for id in "abcd":
             brief(hf, id, "hello")
         with pytest.raises(Stopped):
-            hf.rotate(to, data=True, progress=stop)
+            hf.keys.rotate(to, data=True, progress=stop)
     keys = [KEY] if to is None else [KEY, OTHER]
     with holdfast.open(tmp_path / "store", key=keys) as hf:
         before = {id: hf.store.ring(f"sessions/{id}").keys for id in "abcd"}
-        found = hf.rotate(to, data=True)
+        found = hf.keys.rotate(to, data=True)
         assert found.changed == ["sessions/c", "sessions/d"]
         assert found.unchanged == ["sessions/a", "sessions/b"]
         after = {id: hf.store.ring(f"sessions/{id}").keys for id in "abcd"}
         assert [id for id in "abcd" if before[id] != after[id]] == ["c", "d"]
-        assert len(hf.rotate(to, data=True).changed) == 4
+        assert len(hf.keys.rotate(to, data=True).changed) == 4
         assert [event.data["content"] for event in hf.events("a", types=("user",))] == ["hello"]
 
 
@@ -291,9 +291,9 @@ def test_a_rotation_of_long_ago_is_not_gone_on_with(tmp_path):
     """What may have been seen since then gets new keys too."""
     with holdfast.open(tmp_path / "store", key=KEY, seal=True) as hf:
         brief(hf, "a", "hello")
-        hf.rotate(data=True)
+        hf.keys.rotate(data=True)
         done = hf.store.ring("sessions/a").rotation
         place = hf.store.inner.documents("shared/rotation")
         place.put("current.txt", f"{done} 1000".encode())
-        assert hf.rotate(data=True).changed == ["sessions/a"]
+        assert hf.keys.rotate(data=True).changed == ["sessions/a"]
         assert place.names() == []

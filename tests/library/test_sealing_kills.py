@@ -38,7 +38,7 @@ def base(*, sealed):
             s.assistant("yes")
         hf.fork("a", new_id="b")
         if sealed:
-            hf.encrypt()
+            hf.keys.encrypt()
         known = {id: told(hf, id) for id in ("a", "b")}
     return SimDisk(disk.image()), known
 
@@ -56,11 +56,11 @@ def readable(data, *secrets):
 
 
 WORKS = {
-    "encrypt": (False, lambda hf: hf.encrypt(), (KEY,)),
-    "decrypt": (True, lambda hf: hf.decrypt(), (KEY,)),
-    "rotate": (True, lambda hf: hf.rotate(OTHER), (KEY, OTHER)),
-    "rotate data": (True, lambda hf: hf.rotate(data=True), (KEY,)),
-    "rotate both": (True, lambda hf: hf.rotate(OTHER, data=True), (KEY, OTHER)),
+    "encrypt": (False, lambda hf: hf.keys.encrypt(), (KEY,)),
+    "decrypt": (True, lambda hf: hf.keys.decrypt(), (KEY,)),
+    "rotate": (True, lambda hf: hf.keys.rotate(OTHER), (KEY, OTHER)),
+    "rotate data": (True, lambda hf: hf.keys.rotate(data=True), (KEY,)),
+    "rotate both": (True, lambda hf: hf.keys.rotate(OTHER, data=True), (KEY, OTHER)),
 }
 
 
@@ -87,7 +87,7 @@ def test_killed_at_every_step_everything_opens_and_it_goes_on(name, mode):
             for id, events in known.items():
                 assert told(hf, id) == events, (state, id)
                 assert hf.verify(id).ok, (state, hf.verify(id).explain())
-                assert hf.is_sealed(id) is (name != "decrypt"), state
+                assert hf.keys.is_sealed(id) is (name != "decrypt"), state
             with hf.session("a", **QUICK) as s:
                 s.user("on")
                 assert s.memory.get("word") == SECRET
@@ -139,7 +139,7 @@ def test_a_fork_killed_at_every_step_is_whole_and_opens_or_is_not_there(mode):
             met.add(len(events))
             assert events[:shared] == known["a"], state
             assert events == whole[: len(events)], state
-            assert hf.is_sealed("c"), state
+            assert hf.keys.is_sealed("c"), state
             with hf.session("c", **QUICK) as s:
                 s.user("on")
             found = hf.verify("c")  # a snapshot that was lost on the way is passed over

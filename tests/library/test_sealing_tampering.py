@@ -92,8 +92,8 @@ def test_keys_of_long_ago_let_nothing_plain_into_a_sealed_log(hf, folder, state)
             with pytest.raises(Tampered):
                 list(look("a"))
         assert not hf.verify("a").ok, name
-        assert set(hf.encrypt(["a"]).failed) == {"sessions/a"}
-    found = hf.rotate(data=True)
+        assert set(hf.keys.encrypt(["a"]).failed) == {"sessions/a"}
+    found = hf.keys.rotate(data=True)
     assert set(found.failed) == {"sessions/a"}
     assert found.changed == ["sessions/b"]
 
@@ -121,19 +121,19 @@ def test_a_session_whose_sealing_was_broken_off_is_not_called_sealed(folder):
             for number in range(5):
                 s.user(f"message {number}")
         hf.store.put_ring("sessions/a", Ring((new_data_key(1),), "encrypting"))
-        assert (hf.is_sealed("a"), hf.verify("a").sealed) == (False, False)
+        assert (hf.keys.is_sealed("a"), hf.verify("a").sealed) == (False, False)
         with pytest.raises(UsageError, match="not sealed"):
             hf.session("a", seal=True)
         lines = log_of(folder).read_bytes().splitlines(keepends=True)
         log_of(folder).write_bytes(b"".join([*lines[:4], b"rubbish\n", *lines[5:]]))
-        assert "damaged" in hf.encrypt(["a"]).failed["sessions/a"]
+        assert "damaged" in hf.keys.encrypt(["a"]).failed["sessions/a"]
         assert [gap.first_seq for gap in hf.repair("a")] == [4]
         events = told(hf, "a")
         assert events[2][2]["content"] == "message 0"
-        assert hf.encrypt(["a"]).failed == {}
-        assert (hf.is_sealed("a"), told(hf, "a")) == (True, events)
+        assert hf.keys.encrypt(["a"]).failed == {}
+        assert (hf.keys.is_sealed("a"), told(hf, "a")) == (True, events)
     with holdfast.open(folder, key=bytes(range(1, 33))) as other:
-        assert other.is_sealed("a")
+        assert other.keys.is_sealed("a")
 
 
 def test_a_line_of_another_session_is_noticed(hf, folder):
@@ -248,7 +248,7 @@ def test_a_fork_of_a_session_that_is_being_sealed_is_sealed_whole(folder):
         hf.store.put_ring("sessions/a", Ring((new_data_key(1),), "encrypting"))
         hf.fork("a", new_id="b")
         events = told(hf, "b")
-        assert hf.encrypt().failed == {}
+        assert hf.keys.encrypt().failed == {}
         assert told(hf, "b") == events
         assert told(hf, "a") == events[: len(told(hf, "a"))]
         assert hf.verify("b").ok

@@ -190,7 +190,7 @@ def test_without_sqlite_the_logs_are_read(two, monkeypatch):
 
     expected = {query: found(two.search(query)) for query in ("train", "src/train", "intra", "")}
     plain = PlainIndex()
-    monkeypatch.setattr(type(two._catalog), "_opened", lambda _: plain)
+    monkeypatch.setattr(type(two._core.catalog), "_opened", lambda _: plain)
     assert {query: found(two.search(query)) for query in expected} == expected
     assert found(two.search("train", "work", limit=1)) == [("work", "user")]
 

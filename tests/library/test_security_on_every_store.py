@@ -106,7 +106,8 @@ def test_a_database_in_one_file_keeps_no_old_page(tmp_path, kind):
     with holdfast.open(url, key=KEY, limits=SMALL) as hf:
         fill(hf)
         assert GIVEN.encode() in all_bytes(hf, url)
-        assert (hf.redact("a", find=[GIVEN]) if kind == "redact" else hf.encrypt()).left in ((), [])
+        done = hf.redact("a", find=[GIVEN]) if kind == "redact" else hf.keys.encrypt()
+        assert done.left in ((), [])
         assert GIVEN.encode() not in all_bytes(hf, url)
 
 
@@ -118,12 +119,12 @@ def test_a_session_is_sealed_forked_rotated_and_opened_again(url):
         fill(hf)
         events = told(hf, "b")
         assert GIVEN.encode() not in stored(hf, "a") + stored(hf, "b")
-        hf.rotate(OTHER, data=True)
+        hf.keys.rotate(OTHER, data=True)
     with holdfast.open(url, key=OTHER) as hf:
         assert told(hf, "b") == events
-        assert hf.decrypt().failed == {}
+        assert hf.keys.decrypt().failed == {}
         assert told(hf, "b") == events
-        hf.encrypt()
+        hf.keys.encrypt()
         assert GIVEN.encode() not in stored(hf, "a") + stored(hf, "b")
     with holdfast.open(url, key=KEY) as hf, pytest.raises(KeyMissing):
         list(hf.events("b"))
@@ -163,7 +164,7 @@ def test_a_key_that_was_removed_opens_no_copy_that_the_store_still_holds(url):
         [gone] = [one for one in wraps if one.key == fingerprint(OTHER)]
         wrapped = b64encode(gone.wrapped)
         assert wrapped in all_bytes(hf, url)
-        left = hf.remove_key(gone.key).left
+        left = hf.keys.remove(gone.key).left
         assert wrapped not in all_bytes(hf, url)
         assert bool(left) is url.startswith(("postgres", "s3"))
     with holdfast.open(url, key=KEY) as hf:

@@ -87,12 +87,12 @@ def test_nothing_of_another_space_is_seen(hf):
         fill(alice, SECRET)
         fork = alice.fork("diary")
         alice.delete(fork)
-        assert alice.trash()
+        assert alice.trash.list()
         for library in (bob, hf):
             assert not library.list(None)
             assert library.search(SECRET) == []
             assert library.session_ids() == []
-            assert library.trash() == []
+            assert library.trash.list() == []
             assert library.stats().sessions == 0
             assert not library.exists("diary")
             with pytest.raises(NotFound):

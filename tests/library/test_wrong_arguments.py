@@ -34,7 +34,7 @@ def hf():
         (lambda hf: hf.topics("a", n=1.5), "n is a whole number"),
         (lambda hf: hf.verify("a", head=5), "head is a text"),
         (lambda hf: hf.reindex(progress=5), "progress is a function"),
-        (lambda hf: hf.remove_key(5), "a key is a text"),
+        (lambda hf: hf.keys.remove(5), "a key is a text"),
     ],
 )
 def test_the_refusal_names_the_argument(hf, ask, words):
@@ -46,4 +46,4 @@ def test_the_refusal_names_the_argument(hf, ask, words):
 def test_a_key_that_is_none_opens_nothing(hf):
     """It is not found, whatever was given for it."""
     with pytest.raises(NotFound, match="no session is sealed"):
-        hf.remove_key(None)
+        hf.keys.remove(None)

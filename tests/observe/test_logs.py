@@ -71,13 +71,13 @@ def test_notices_lose_what_may_be_words(hf, logged):
     """Messages of exceptions and names of variables are left out; codes stay."""
     lines = logged(level=logging.INFO)
     detail = {"code": "SNAPSHOT_ERROR", "message": SECRET, "name": SECRET}
-    hf._hub.publish("a", Notice("snapshot_failed", "a", detail))
+    hf._core.hub.publish("a", Notice("snapshot_failed", "a", detail))
     told = json.loads(lines[0])
     assert (told["event"], told["level"], told["code"]) == (
         "snapshot_failed", "error", "SNAPSHOT_ERROR",
     )  # fmt: skip
     assert SECRET not in lines[0]
-    hf._hub.publish("a", Notice("torn_tail", "a", {"bytes": 3}))
+    hf._core.hub.publish("a", Notice("torn_tail", "a", {"bytes": 3}))
     assert json.loads(lines[1])["level"] == "warning"
 
 

@@ -24,7 +24,7 @@ def notices_in_code():
     for path in (ROOT / "src" / "holdfast").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         found |= set(MADE.findall(text))
-        if path.name == "_seals.py":
+        if path.name == "_keys.py":
             found |= set(RESEALED.findall(text))
     return found
 

@@ -74,7 +74,7 @@ def test_a_screen_stays_as_it_is(hf, capsys, monkeypatch):
     watch(hf, level="debug", has_screen=True)
     record(hf)
     assert capsys.readouterr().err == ""
-    assert hf._observers is None
+    assert hf._core.observers is None
 
 
 @pytest.mark.parametrize("has_screen", [False, True])
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_is_told_at_once(hf, tmp_path):
         log_to(str(tmp_path / "none" / "told.log"), "info")
     with pytest.raises(UsageError, match="no file"):
         log_to(f"{tmp_path}/\0", "info")
-    assert hf._observers is None
+    assert hf._core.observers is None
 
 
 def test_a_strangers_project_names_no_file_of_mine(tmp_path, monkeypatch):
@@ -133,10 +133,10 @@ def test_a_strangers_project_names_no_file_of_mine(tmp_path, monkeypatch):
 def test_by_open_telemetry_if_it_is_set(hf, monkeypatch):
     """With the setting sessions are observed by it; without it nobody asks for it."""
     watch(hf)
-    assert hf._observers is None
+    assert hf._core.observers is None
     monkeypatch.setenv("HOLDFAST_OTEL", "true")
     watch(hf, has_screen=True)
-    assert [type(one).__name__ for one in hf._observers.all] == ["OtelObserver"]
+    assert [type(one).__name__ for one in hf._core.observers.all] == ["OtelObserver"]
     monkeypatch.delattr("holdfast.observe.observe")  # as in a program that has not asked for it
     monkeypatch.setitem(sys.modules, "holdfast.observe._otel", None)
     with pytest.raises(UsageError, match="needs the package") as refused:

@@ -155,7 +155,7 @@ async def test_observers_hear_what_fits_their_pattern(runtime, hf):
     stop = runtime.observe("turn_*", lambda where, what: turns.append((where, what.type)))
     runtime.observe("*", lambda where, what: everything.append(what))
     runtime.observe("user", lambda where, what: other.append(what), session_id="other")
-    assert len(hf._hub.listeners) == 3
+    assert len(hf._core.hub.listeners) == 3
     await runtime.process_user_input("hi", "cli", "s")
     assert turns == [("s", "turn_start"), ("s", "turn_end")]
     assert {"user", "assistant"} <= {what.type for what in everything if isinstance(what, Event)}
@@ -167,7 +167,7 @@ async def test_observers_hear_what_fits_their_pattern(runtime, hf):
     with hf.session("s"):
         pass
     assert not any(isinstance(what, Notice) for what in turns)
-    assert hf._hub.listeners == ()
+    assert hf._core.hub.listeners == ()
 
 
 @pytest.mark.req("S1-34", "S2-87")

@@ -493,7 +493,7 @@ def test_redact_a_sealed_session(store_root):
         with hf.session("a") as session:
             session.user(f"use {TOKEN}")
         assert hf.redact("a").found == {"github_pat": 1}
-        assert hf.is_sealed("a")
+        assert hf.keys.is_sealed("a")
         assert hf.verify("a").ok
         assert "[secret:github_pat:" in str([event.data for event in hf.events("a")])
     assert b"[secret:" not in _bytes_of(store_root)

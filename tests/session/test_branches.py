@@ -258,12 +258,12 @@ def test_a_parent_that_is_made_anew_meanwhile_is_not_forked(said):
                 session.user(text)
 
         record("before")
-        place = hf._branches.find("a")
+        place = hf._core.branches.find("a")
         hf.erase("a")
         if said is not None:
             record(said)
         with pytest.raises((Conflict, NotFound)):
-            hf._branches.make("a", "b", place)
+            hf._core.branches.make("a", "b", place)
         assert not hf.exists("b")
 
 

@@ -327,7 +327,7 @@ def simulated(world) -> Iterator[None]:
             ("holdfast.session._lock.is_at_work", lambda pid, _host: _runs(world, pid)),
         ):
             stack.enter_context(patch(target, version))
-        stack.enter_context(patch.object(library._holdfast, "_live", WeakValueDictionary()))
+        stack.enter_context(patch.object(library._core.live, "sessions", WeakValueDictionary()))
         stack.enter_context(patch.object(Worker, "_start", lambda _: False))
         stack.enter_context(patch("holdfast.session._clock._call_ids", []))
         try:

@@ -225,7 +225,7 @@ async def test_a_failure_is_told_and_changes_nothing(sit, hf, trip, store_root):
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
         with holdfast.open(store_root) as other:
-            other.hold(trip, "a case")
+            other.policies.hold(trip, "a case")
         await seat.press("d")
         await seat.sees("into the trash?")
         await seat.press("y")

@@ -16,7 +16,9 @@ def gate(hf, monkeypatch):
     asked = threading.Event()
 
     def hold(name, answer=None):
-        known = getattr(hf, name)
+        group, _, name = name.rpartition(".")
+        owner = type(getattr(hf, group)) if group else hf
+        known = getattr(owner, name)
 
         def slow(*values, **options):
             asked.set()
@@ -25,7 +27,7 @@ def gate(hf, monkeypatch):
                 raise answer
             return known(*values, **options)
 
-        monkeypatch.setattr(hf, name, slow)
+        monkeypatch.setattr(owner, name, slow)
 
     gate = type("Gate", (), {"hold": staticmethod(hold), "open": opened.set, "asked": asked})
     yield gate
@@ -39,7 +41,7 @@ SCREENS = {
     "time": (("v",), "state"),
 }
 ACTIONS = {
-    "pin": (("p",), "pin"),
+    "pin": (("p",), "policies.pin"),
     "delete": (("d", "y"), "delete"),
     "fork": (("F", "enter"), "fork"),
     "read": (("enter",), "events"),
@@ -87,7 +89,7 @@ async def test_a_slow_action_is_told(sit, trip, gate):
     """What takes long says so, and keys count meanwhile."""
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
-        gate.hold("pin")
+        gate.hold("policies.pin")
         await seat.press("p")
         await seat.sees("working …")
         await seat.press("enter")

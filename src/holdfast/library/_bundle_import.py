@@ -6,9 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Damaged, InvalidData, KeyMissing
-from holdfast.library._base import LEASE_MS, session_key
+from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.library._imports import Outcome
 from holdfast.library._redaction import referenced
+from holdfast.library._sessions import open_session
+from holdfast.library._trash import state_of
 from holdfast.model import Event, LineReader, Unseal, blob_name, is_id, running_checksum
 from holdfast.replay import Fold, check_format
 from holdfast.session import Snapshots, resolve_blobs, within
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.formats import Bounds, BundledSession, OwnSession
-    from holdfast.library._holdfast import Holdfast
     from holdfast.security import Redactor
 
 _ID_CHARS_MAX = 100
@@ -39,7 +40,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(
-    library: Holdfast,
+    core: Core,
     data: bytes,
     *,
     passphrase: str | None = None,
@@ -59,16 +60,16 @@ def unpack(
 
     if is_sealed_file(data[:64]):
         data = open_with_passphrase(data, passphrase)
-    return bring_whole(library, read_bundle(data, bounds).sessions, dry_run=dry_run)
+    return bring_whole(core, read_bundle(data, bounds).sessions, dry_run=dry_run)
 
 
 def bring_whole(
-    library: Holdfast, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool = False
+    core: Core, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool = False
 ) -> list[Unpacked]:
-    """The same for sessions of ours wherever their bytes come from."""
-    redactor = library._redactor()  # noqa: SLF001 - a part of the same facade
-    checked = [_Checked(session, _opener(library, session), redactor) for session in sessions]
-    return [_bring(library, one, dry_run=dry_run) for one in checked]
+    """Bring in sessions of ours, wherever their bytes come from."""
+    redactor = core.redactor()
+    checked = [_Checked(session, _opener(core, session), redactor) for session in sessions]
+    return [_bring(core, one, dry_run=dry_run) for one in checked]
 
 
 class _Checked:
@@ -172,29 +173,29 @@ class _Checked:
         )
 
 
-def _opener(library: Holdfast, session: BundledSession | OwnSession) -> Unseal | None:
+def _opener(core: Core, session: BundledSession | OwnSession) -> Unseal | None:
     """What opens a session that comes sealed. Raises KeyMissing, Tampered."""
     from holdfast.security import KEY_DOCUMENT, read_key_document
     from holdfast.session import opener_of, sealing
 
     if KEY_DOCUMENT not in session.documents:
         return None
-    store = sealing(library.store)
+    store = sealing(core.store)
     if store is None:
         raise KeyMissing(f"session {session.id} is sealed", session_id=session.id)
     return opener_of(store.keys.unwrap(read_key_document(session.document(KEY_DOCUMENT))))
 
 
-def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
-    store = within(library.store)
-    id, begun = _place(library, store, session)
+def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
+    store = within(core.store)
+    id, begun = _place(core, store, session)
     if begun == len(session.log) or begun < 0:
         return Unpacked(id, "unchanged", 0, tuple(session.problems))
     outcome: Outcome = "updated" if begun else "imported"
     if not dry_run:
         _write(store, id, session, begun)
         if session.approves:
-            _revoke(library, id)
+            _revoke(core, id)
     problems = (*session.problems, *_missing(store, id, session))
     return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
 
@@ -207,16 +208,16 @@ def _missing(store: Store, id: str, session: _Checked) -> list[str]:
     return [f"{count:,} large payloads of it are not in the source"] if count else []
 
 
-def _place(library: Holdfast, store: Store, session: _Checked) -> tuple[str, int]:
+def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
     """The id for the session, and how many bytes of it are there; -1 for more than it has.
 
     A session that is here under another id is that session: a file may have any name.
     """
     digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
     own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
-    for id in (*own, *_created_with(library, session)):
+    for id in (*own, *_created_with(core, session)):
         key = session_key(id)
-        if not is_id(id) or not store.exists(key) or not _is_same(library, key, session):
+        if not is_id(id) or not store.exists(key) or not _is_same(core, key, session):
             continue
         there = b"".join(store.log(key).read())
         if there.startswith(session.log):
@@ -230,16 +231,16 @@ def _place(library: Holdfast, store: Store, session: _Checked) -> tuple[str, int
     raise InvalidData(f"session {session.id} is here already, in another form")
 
 
-def _is_same(library: Holdfast, key: str, session: _Checked) -> bool:
+def _is_same(core: Core, key: str, session: _Checked) -> bool:
     """Whether a log here may be the session's: a fork begins with the bytes of another one."""
-    state = library._state_of(key)  # noqa: SLF001 - a part of the same facade
+    state = state_of(core, key)
     return state is None or state.log in (None, session.log_id)
 
 
-def _created_with(library: Holdfast, session: _Checked) -> Iterator[str]:
+def _created_with(core: Core, session: _Checked) -> Iterator[str]:
     """The sessions here that began in the same millisecond; the catalogue is asked last."""
     if session.created_at > 0:
-        yield from library._catalog.created_at(session.created_at)  # noqa: SLF001 - the same facade
+        yield from core.catalog.created_at(session.created_at)
 
 
 def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
@@ -265,8 +266,8 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
         lease.release()
 
 
-def _revoke(library: Holdfast, id: str) -> None:
+def _revoke(core: Core, id: str) -> None:
     """What a file allows is not allowed here."""
     # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
-    with library.session(id, resume="always", repair="auto") as session:
+    with open_session(core, id, resume="always", repair="auto") as session:
         session.append(Event.make("permission", {"approvals": {}, "allowlist": []}))

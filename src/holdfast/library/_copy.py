@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
-from holdfast.library._base import LEASE_MS, Ground
+from holdfast.library._core import LEASE_MS, Core
 from holdfast.model import named_blobs, running_checksum
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
@@ -35,82 +35,75 @@ class Copied(msgspec.Struct, kw_only=True):
     """Those that could not be copied, and why; what is in the other store was left as it was."""
 
 
-class Copying(Ground):
-    """From one store to another."""
-
-    def copy_to(
-        self,
-        other: str | os.PathLike[str] | Store | Ground,
-        ids: Collection[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> Copied:
-        """Copy sessions with all they have, and agents with their lasting documents.
-
-        ``ids`` names the sessions; all of them, and every agent, if None. A copy that was broken
-        off goes on where it stopped when it is made again: what is there already is compared and
-        not sent twice, and a session that went on since gets only what is new. One that differs in
-        the other store is told as failed and left alone, and so are documents of an agent that
-        were changed there. ``progress(done, total)`` counts bytes.
-        """
-        self._check_open()
-        target, mine = _opened(other)
-        if target.identity == self._inner.identity:
-            raise UsageError("the other store is this one")
-        try:
-            return self._copy_all(target, ids, progress)
-        finally:
-            if mine:
-                target.close()
-
-    def _copy_all(
-        self, target: Store, ids: Collection[str] | None, progress: Progress | None
-    ) -> Copied:
-        result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
-        if ids is None:
-            entries = builtins.list(self._inner.entries())
-            keys = sorted(entry.key for entry in entries)
-            total = sum(entry.size for entry in entries)
-        else:
-            keys = [self._stored(id) for id in dict.fromkeys(ids)]
-            total = sum(self._inner.log(key).size() for key in keys)
-        done = 0
-        for key in keys:
-            before = done
-            size = self._inner.log(key).size()
-            self._copy_session(key, target, result)
-            done = before + size
-            if progress is not None:
-                progress(done, max(total, done))
-        if ids is None:
-            for key in sorted(self._inner.folders("agents/")):
-                self._copy_agent(key, target, result)
-        return result
-
-    def _copy_session(self, key: str, target: Store, result: Copied) -> None:
-        id = key.rpartition("/")[2]
-        try:
-            size = _copy_key(self._inner, target, key)
-        except HoldfastError as error:
-            result.failed[id] = error.message
-            return
-        (result.sessions if size else result.unchanged).append(id)
-        result.size_bytes += size
-
-    def _copy_agent(self, key: str, target: Store, result: Copied) -> None:
-        id = key.rpartition("/")[2]
-        try:
-            result.size_bytes += _copy_lasting(self._inner.documents(key), target.documents(key))
-        except HoldfastError as error:
-            result.failed[f"agent {id}"] = error.message
-            return
-        result.agents.append(id)
+def copy_to(
+    core: Core,
+    other: str | os.PathLike[str] | Store | Core,
+    ids: Collection[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Copied:
+    """Copy sessions with all they have, and agents with their lasting documents."""
+    core.check_open()
+    target, mine = _opened(other)
+    if target.identity == core.inner.identity:
+        raise UsageError("the other store is this one")
+    try:
+        return _copy_all(core, target, ids, progress)
+    finally:
+        if mine:
+            target.close()
 
 
-def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool]:
+def _copy_all(
+    core: Core, target: Store, ids: Collection[str] | None, progress: Progress | None
+) -> Copied:
+    result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
+    if ids is None:
+        entries = builtins.list(core.inner.entries())
+        keys = sorted(entry.key for entry in entries)
+        total = sum(entry.size for entry in entries)
+    else:
+        keys = [core.stored(id) for id in dict.fromkeys(ids)]
+        total = sum(core.inner.log(key).size() for key in keys)
+    done = 0
+    for key in keys:
+        before = done
+        size = core.inner.log(key).size()
+        _copy_session(core, key, target, result)
+        done = before + size
+        if progress is not None:
+            progress(done, max(total, done))
+    if ids is None:
+        for key in sorted(core.inner.folders("agents/")):
+            _copy_agent(core, key, target, result)
+    return result
+
+
+def _copy_session(core: Core, key: str, target: Store, result: Copied) -> None:
+    id = key.rpartition("/")[2]
+    try:
+        size = _copy_key(core.inner, target, key)
+    except HoldfastError as error:
+        result.failed[id] = error.message
+        return
+    (result.sessions if size else result.unchanged).append(id)
+    result.size_bytes += size
+
+
+def _copy_agent(core: Core, key: str, target: Store, result: Copied) -> None:
+    id = key.rpartition("/")[2]
+    try:
+        result.size_bytes += _copy_lasting(core.inner.documents(key), target.documents(key))
+    except HoldfastError as error:
+        result.failed[f"agent {id}"] = error.message
+        return
+    result.agents.append(id)
+
+
+def _opened(other: str | os.PathLike[str] | Store | Core) -> tuple[Store, bool]:
     """The other store, and whether it was opened here."""
-    if isinstance(other, Ground):
-        return other._inner, False  # noqa: SLF001 - what is sealed stays so
+    if isinstance(other, Core):
+        return other.inner, False  # what is sealed stays so
     if isinstance(other, Store):
         from holdfast.session import within
 

@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.library import _finder, _views
 from holdfast.library._arguments import check_function, check_path
-from holdfast.library._finder import Finding
+from holdfast.library._core import Core
 from holdfast.library._signed_files import write_signed
 from holdfast.library._views import of_known_format, reached
 from holdfast.model import Event
@@ -40,116 +41,97 @@ class Installed(msgspec.Struct, frozen=True):
     """What to run to go on there."""
 
 
-class Exporting(Finding):
-    """What a session can be turned into. Nothing here changes it."""
+class Asked(NamedTuple):
+    """The form that a session is wanted in."""
 
-    def export(
-        self,
-        id: str,
-        format: str = "markdown",
-        *,
-        to: Target | None = None,
-        at: int | None = None,
-        zone: tzinfo | str = "UTC",
-        cwd: str | os.PathLike[str] | None = None,
-        passphrase: str | None = None,
-        model: str | None = None,
-        incomplete: str = "mark",
-        overwrite: bool = False,
-        sign: str | bytes | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Any:
-        """A session in another form: a str, or bytes for a bundle.
+    format: Format
+    options: ExportOptions
 
-        ``to`` is a path or a file that it is written to, piece by piece; then there is no result.
-        A path is written whole or not at all, for this user only, and never in the place of a file
-        unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
-        a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
-        a bundle; ``sign`` is the key of a signature in the format of minisign, which is written
-        beside a path that is given. ``progress`` is called now and then with how much is done, and
-        of how much. Raises NotFound, UsageError, and TooNew for a format that is not known here.
-        """
-        from holdfast.formats import format_of
 
-        chosen = format_of(format)
-        check_function("progress", progress)
-        if to is not None and not hasattr(to, "write"):
-            check_path("to", to)
-        options = _options(
-            chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
-        )
-        chunks = chosen.write(self._recorded(id, at, progress), options)
-        if sign is not None:
-            return write_signed(chunks, _signed_path(to, id, chosen), sign, overwrite=overwrite)
-        if to is None:
-            data = b"".join(chunks)
-            return data.decode("utf-8", "replace") if chosen.is_text else data
-        if isinstance(to, (str, os.PathLike)):
-            from holdfast.storage import place_file
-
-            place_file(_path(to, id, chosen), chunks, overwrite=overwrite)
-        else:
-            _write_to(to, chunks, is_text=chosen.is_text)
-        return None
-
-    def install(
-        self,
-        id: str,
-        tool: str,
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        at: int | None = None,
-        model: str | None = None,
-        overwrite: bool = False,
-    ) -> Installed:
-        """Put a session where a coding agent of this user finds it, and say how to go on there.
-
-        ``tool`` is claude-code or codex, which find the file in their own folder, or gemini-cli or
-        opencode, which are given a file in ``cwd``. Raises as :meth:`export` does.
-        """
-        from holdfast.formats import format_of
+def export(
+    core: Core,
+    id: str,
+    asked: Asked,
+    to: Target | None,
+    at: int | None,
+    overwrite: bool,
+    sign: str | bytes | None,
+    progress: Callable[[int, int], None] | None,
+) -> Any:
+    """Return a session in another form, or write it to a path or file."""
+    check_function("progress", progress)
+    if to is not None and not hasattr(to, "write"):
+        check_path("to", to)
+    chosen = asked.format
+    chunks = chosen.write(recorded(core, id, at, progress), asked.options)
+    if sign is not None:
+        return write_signed(chunks, _signed_path(to, id, chosen), sign, overwrite=overwrite)
+    if to is None:
+        data = b"".join(chunks)
+        return data.decode("utf-8", "replace") if chosen.is_text else data
+    if isinstance(to, (str, os.PathLike)):
         from holdfast.storage import place_file
 
-        chosen = format_of(tool)
-        if not chosen.is_native:
-            raise UsageError(f"{chosen.name} is not a tool that sessions can be put into")
-        options = _options(chosen, cwd=cwd, model=model)
-        recorded = self._recorded(id, at)
-        plan = installation(chosen, recorded, options)
-        chunks = chosen.write(recorded, options)
-        path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
-        return Installed(chosen.name, plan.session_id, path, plan.command)
+        place_file(_path(to, id, chosen), chunks, overwrite=overwrite)
+    else:
+        _write_to(to, chunks, is_text=chosen.is_text)
+    return None
 
-    def _recorded(
-        self, id: str, at: int | None, progress: Callable[[int, int], None] | None = None
-    ) -> Recorded:
-        """The session for a writer: as it is now, whatever is added meanwhile."""
-        from holdfast.formats import Recorded
-        from holdfast.library._copy import log_lines, own_documents
-        from holdfast.replay import describe
 
-        key = self._stored(id)
-        log, documents = self._store.log(key), self._store.documents(key)
-        end = _newest_seq(log) if at is None else reached(log, id, at)
-        until = None if end < 0 else end
-        size = log.size()
+def install(
+    core: Core,
+    id: str,
+    tool: str,
+    cwd: str | os.PathLike[str] | None,
+    at: int | None,
+    model: str | None,
+    overwrite: bool,
+) -> Installed:
+    """Put a session where a coding agent of this user finds it, and say how to go on there."""
+    from holdfast.storage import place_file
 
-        def events() -> Iterator[Event]:
-            found = of_known_format(read_range(log, stop=end + 1))
-            return _told(resolve_blobs(found, documents), end + 1, progress)
+    chosen, options = asked(tool, "UTC", cwd, None, model)
+    if not chosen.is_native:
+        raise UsageError(f"{chosen.name} is not a tool that sessions can be put into")
+    session = recorded(core, id, at)
+    plan = installation(chosen, session, options)
+    chunks = chosen.write(session, options)
+    path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
+    return Installed(chosen.name, plan.session_id, path, plan.command)
 
-        def recover(provider: str, incomplete: str) -> Recovery:
-            return self.recover(id, provider, incomplete, at=until)
 
-        return Recorded(
-            metadata=self.info(id) if at is None else describe(self.state(id, at=at), id, size),
-            state=lambda: self.state(id, at=until),
-            events=events,
-            lines=lambda: _told(log_lines(log, size, at), size, progress, len),
-            recover=recover,
-            # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
-            documents=own_documents(log, self._inner.documents(key), end, at, size),
-        )
+def recorded(
+    core: Core, id: str, at: int | None, progress: Callable[[int, int], None] | None = None
+) -> Recorded:
+    """The session for a writer: as it is now, whatever is added meanwhile."""
+    from holdfast.formats import Recorded
+    from holdfast.library._copy import log_lines, own_documents
+    from holdfast.replay import describe
+
+    key = core.stored(id)
+    log, documents = core.store.log(key), core.store.documents(key)
+    end = _newest_seq(log) if at is None else reached(log, id, at)
+    until = None if end < 0 else end
+    size = log.size()
+
+    def events() -> Iterator[Event]:
+        found = of_known_format(read_range(log, stop=end + 1))
+        return _told(resolve_blobs(found, documents), end + 1, progress)
+
+    def recover(provider: str, incomplete: str) -> Recovery:
+        return _views.recover(core, id, provider, incomplete, at=until)
+
+    return Recorded(
+        metadata=_finder.info(core, id)
+        if at is None
+        else describe(_views.state(core, id, at=at), id, size),
+        state=lambda: _views.state(core, id, at=until),
+        events=events,
+        lines=lambda: _told(log_lines(log, size, at), size, progress, len),
+        recover=recover,
+        # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
+        documents=own_documents(log, core.inner.documents(key), end, at, size),
+    )
 
 
 def _newest_seq(log: Log) -> int:
@@ -181,17 +163,18 @@ def _counted(
             progress(min(done, total), total)
 
 
-def _options(
-    format: Format,
-    *,
+def asked(
+    name: str,
+    zone: tzinfo | str,
     cwd: str | os.PathLike[str] | None,
+    passphrase: str | None,
     model: str | None,
-    zone: tzinfo | str = "UTC",
-    passphrase: str | None = None,
     incomplete: str = "mark",
-) -> ExportOptions:
-    from holdfast.formats import ExportOptions
+) -> Asked:
+    """Return the form that is asked for. Raises UsageError for what does not fit together."""
+    from holdfast.formats import ExportOptions, format_of
 
+    format = format_of(name)
     if passphrase is not None and format.name != "bundle":
         raise UsageError(
             f"a passphrase seals a bundle, not {format.name}", remedy="Export to format 'bundle'."
@@ -205,9 +188,10 @@ def _options(
         raise UsageError(
             "the project's path has bytes that are no text; the tool could not read it"
         )
-    return ExportOptions(
+    options = ExportOptions(
         zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
     )
+    return Asked(format, options)
 
 
 def _is_unicode(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -26,6 +26,8 @@ from holdfast.formats import (
     reader_of,
     session_id_of,
 )
+from holdfast.library import _finder, _sessions, _views
+from holdfast.library._core import Core
 from holdfast.library._import_session import Origin, bring
 from holdfast.library._imports import ImportedSession, ImportReport, Skipped
 from holdfast.library._signed_files import SignedFile
@@ -33,7 +35,7 @@ from holdfast.model import fit_id
 from holdfast.session import point_agent, read_agent
 
 if TYPE_CHECKING:
-    from holdfast.library._imports import Given, Importing
+    from holdfast.library._imports import Source as Given
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64
@@ -46,7 +48,7 @@ class ImportRun:
 
     def __init__(
         self,
-        library: Importing,
+        core: Core,
         format: str,
         *,
         dry_run: bool,
@@ -56,7 +58,7 @@ class ImportRun:
         if format not in ("auto", BUNDLE):
             reader_of(format)
         self.report = ImportReport()
-        self._library = library
+        self._core = core
         self._format = format
         self._dry_run = dry_run
         self._passphrase = passphrase
@@ -109,12 +111,12 @@ class ImportRun:
         """Bring in a bundle, or a session of ours by itself."""
         from holdfast.library._bundle_import import bring_whole, unpack
 
-        facade: Any = self._library
+        core = self._core
         if not self._is_bundle(source):
-            found = bring_whole(facade, [own_session(source)], dry_run=self._dry_run)
+            found = bring_whole(core, [own_session(source)], dry_run=self._dry_run)
         else:
             found = unpack(
-                facade,
+                core,
                 source.read(source.name, source.bounds.archive_bytes_max),
                 passphrase=self._passphrase,
                 bounds=source.bounds,
@@ -122,7 +124,7 @@ class ImportRun:
             )
         for one in found:
             if one.outcome != "unchanged" and not self._dry_run:
-                _disarm(facade, one.session_id, source.name)
+                _disarm(core, one.session_id, source.name)
             self.report.sessions.append(
                 ImportedSession(
                     session_id=one.session_id,
@@ -152,7 +154,7 @@ class ImportRun:
         try:
             if foreign.refusal is not None:
                 raise foreign.refusal
-            row = bring(self._library, foreign, origin, dry_run=self._dry_run)
+            row = bring(self._core, foreign, origin, dry_run=self._dry_run)
             if foreign.agent_id and row.outcome == "imported" and not self._dry_run:
                 self._homeless.setdefault(fit_id(foreign.agent_id), []).append(row.session_id)
         except HoldfastError as error:
@@ -175,13 +177,13 @@ class ImportRun:
         Of two sessions that an agent could go on with, the one that it has here is never left for
         one that came with a file; that is told.
         """
-        facade: Any = self._library
+        core = self._core
         for agent, ids in self._homeless.items():
-            newest = max(ids, key=lambda one: facade.info(one).updated_at)
+            newest = max(ids, key=lambda one: _finder.info(core, one).updated_at)
             try:
-                documents = facade.store.documents(f"agents/{agent}")
+                documents = core.store.documents(f"agents/{agent}")
                 current = read_agent(documents, agent)[0].current_session
-                if current is None or not facade.exists(current):
+                if current is None or not _views.exists(core, current):
                     point_agent(documents, agent, newest)
                     continue
                 text = f"the agent {agent} goes on with its session {current}, not with this one"
@@ -236,9 +238,9 @@ def is_bundle_file(source: Source) -> bool:
         return False
 
 
-def _disarm(facade: Any, id: str, name: str) -> None:
+def _disarm(core: Core, id: str, name: str) -> None:
     """Take back what a bundle would allow, switch on or set here, if it has any of that."""
-    state = facade.state(id)
+    state = _views.state(core, id)
     acting = (
         state.permissions.approvals,
         state.permissions.allowlist,
@@ -249,7 +251,7 @@ def _disarm(facade: Any, id: str, name: str) -> None:
         state.tools.priorities,
     )
     if any(acting):
-        with facade.session(id, resume="always", repair="auto") as session:
+        with _sessions.open_session(core, id, resume="always", repair="auto") as session:
             told = {"format": BUNDLE, "source": name, "trust": "imported"}
             session.append("imported", told)
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.errors import TooLarge
 from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
+from holdfast.library import _sessions, _views
+from holdfast.library._core import Core
 from holdfast.library._imports import ImportedSession, Outcome
 from holdfast.model import VERSION, fit_id, is_reference
 from holdfast.session import Draft as EventDraft
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
-    from holdfast.library._imports import Importing
     from holdfast.model import Event
     from holdfast.replay import State
     from holdfast.session import Session
@@ -60,28 +62,26 @@ class _Clock:
         self.stamp = self._latest
 
 
-def bring(
-    library: Importing, foreign: Foreign, origin: Origin, *, dry_run: bool
-) -> ImportedSession:
+def bring(core: Core, foreign: Foreign, origin: Origin, *, dry_run: bool) -> ImportedSession:
     """Record what a foreign session has and ours has not. Raises what recording raises.
 
     Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
     """
     id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
-    known = library.state(id) if library.exists(id) else None
+    known = _views.state(core, id) if _views.exists(core, id) else None
     if known is not None and foreign.other_scope and _is_other(foreign, known):
         id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
-        known = library.state(id) if library.exists(id) else None
+        known = _views.state(core, id) if _views.exists(core, id) else None
     drafts = list(_drafts(foreign, known))
     fresh = drafts
     if known is not None:
         fresh = [draft for draft in drafts if draft.key not in known.keys]
-        fresh = [*revisions(drafts, known, library.events, id), *fresh]
-        fresh += returns(drafts, known, library.events, id)
+        fresh = [*revisions(drafts, known, partial(_views.events, core), id), *fresh]
+        fresh += returns(drafts, known, partial(_views.events, core), id)
     outcome: Outcome = "imported" if known is None else "updated" if fresh else "unchanged"
     if fresh and not dry_run:
-        _fit_size(library, fresh, foreign)
-        _record(library, id, [_imported(foreign, origin), *fresh], foreign, origin)
+        _fit_size(core, fresh, foreign)
+        _record(core, id, [_imported(foreign, origin), *fresh], foreign, origin)
     return ImportedSession(
         session_id=id,
         tool=foreign.tool,
@@ -167,15 +167,15 @@ def _told(problems: list[str]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _fit_size(library: Importing, drafts: list[Draft], foreign: Foreign) -> None:
+def _fit_size(core: Core, drafts: list[Draft], foreign: Foreign) -> None:
     """Make the session fit, without the source lines if need be; TooLarge if it still does not."""
-    most = library.limits.session_bytes_max
-    if sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts) < most:
+    most = core.limits.session_bytes_max
+    if sum(_size(draft, core.limits.blob_bytes_min) for draft in drafts) < most:
         return
     for draft in drafts:
         draft.data.pop("raw", None)
     foreign.problems.append("the source lines were left out: with them the session is too large")
-    needed = sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts)
+    needed = sum(_size(draft, core.limits.blob_bytes_min) for draft in drafts)
     if needed >= most:
         raise TooLarge(
             f"the session would have {needed:,} bytes, at most {most:,} are allowed",
@@ -190,21 +190,16 @@ def _size(draft: Draft, blob_bytes_min: int) -> int:
     return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
 
 
-def _record(
-    library: Importing, id: str, drafts: list[Draft], foreign: Foreign, origin: Origin
-) -> None:
+def _record(core: Core, id: str, drafts: list[Draft], foreign: Foreign, origin: Origin) -> None:
     first = next((draft.timestamp for draft in drafts if draft.timestamp), None)
     clock = _Clock(foreign.created_at or first or origin.modified or now_ms())
-    limits = msgspec.structs.replace(
-        library.limits, message_bytes_max=library.limits.blob_bytes_max
-    )
-    facade: Any = library
+    limits = msgspec.structs.replace(core.limits, message_bytes_max=core.limits.blob_bytes_max)
     options: dict[str, Any] = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
     if foreign.agent_id:
         options["agent_id"] = fit_id(foreign.agent_id)
     if foreign.provider_type:
         options["provider_type"] = fit_value(foreign.provider_type[:_NAME_CHARS_MAX])
-    with facade.session(id, clock=clock, limits=limits, **options) as session:
+    with _sessions.open_session(core, id, clock=clock, limits=limits, **options) as session:
         # By itself: what is recorded at the opening has the time at which the source began.
         _extend(session, drafts[:1], clock)
         for batch in _batches(drafts[1:]):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import builtins
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
+from holdfast.library import _finder, _views
 from holdfast.library._arguments import check_text
-from holdfast.library._views import Reading
+from holdfast.library._core import Core
 
 if TYPE_CHECKING:
     from holdfast.library._signed_files import SignedFile
 
 
-_OURS = {"sessions", "spaces"}
-Given = str | os.PathLike[str] | bytes | BinaryIO
+Source = str | os.PathLike[str] | bytes | BinaryIO
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -34,106 +33,99 @@ class Place(msgspec.Struct, frozen=True):
         return signs(self.path)
 
 
-class Importing(Reading):
-    """What can be brought in."""
+def import_(
+    core: Core,
+    path: Source,
+    format: str,
+    passphrase: str | None,
+    verify_key: str | None,
+) -> list[str]:
+    """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time."""
+    if verify_key is not None:
+        path = _signed(path, verify_key)
+    report = import_all(core, [path], format, passphrase=passphrase)
+    if report.errors:
+        raise report.errors[0]
+    return report.ids
 
-    def import_(
-        self,
-        path: Given,
-        format: str = "auto",
-        *,
-        passphrase: str | None = None,
-        verify_key: str | None = None,
-    ) -> builtins.list[str]:
-        """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time.
 
-        What is here already stays as it is; only what is new in the source is added. Raises
-        InvalidData if no known tool wrote it, UsageError for an unknown format, and, after all
-        others were brought in, what stopped one of them, such as Locked. With ``verify_key``, a
-        public key in the format of minisign or the path of one, nothing is brought in unless the
-        file was signed with it: Tampered, or KeyMissing without a signature beside it.
-        """
-        if verify_key is not None:
-            path = _signed(path, verify_key)
-        report = self.import_all([path], format, passphrase=passphrase)
-        if report.errors:
-            raise report.errors[0]
-        return report.ids
+def import_all(
+    core: Core,
+    paths: Iterable[Source],
+    format: str = "auto",
+    dry_run: bool = False,
+    passphrase: str | None = None,
+    bounds: Bounds | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ImportReport:
+    """Bring in several sources, and report what became of each in place of raising errors."""
+    from holdfast.library._import_run import ImportRun
 
-    def import_all(
-        self,
-        paths: Iterable[Given],
-        format: str = "auto",
-        *,
-        dry_run: bool = False,
-        passphrase: str | None = None,
-        bounds: Bounds | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> ImportReport:
-        """The same for several, with a report in place of errors. ``dry_run`` records nothing.
+    core.check_open()
+    if not isinstance(paths, Iterable):
+        raise UsageError(f"paths are a list, not {type(paths).__name__}")
+    run = ImportRun(core, format, dry_run=dry_run, passphrase=passphrase, progress=progress)
+    for path in paths:
+        run.take(path, bounds)
+    return run.report
 
-        ``passphrase`` opens bundles that were sealed with one. ``bounds`` are the limits for what
-        is not trusted. ``progress(done, total)`` counts the files of a source that were read.
-        """
-        from holdfast.library._import_run import ImportRun
 
-        self._check_open()
-        if not isinstance(paths, Iterable):
-            raise UsageError(f"paths are a list, not {type(paths).__name__}")
-        run = ImportRun(self, format, dry_run=dry_run, passphrase=passphrase, progress=progress)
-        for path in paths:
-            run.take(path, bounds)
-        return run.report
+class ForeignSessions:
+    """The sessions of other tools on this machine, and what was imported of it: ``hf.foreign``."""
 
-    def imported(self, foreign_id: str) -> builtins.list[str]:
-        """The sessions here that another tool knows by that id, or by one that begins so."""
-        self._check_open()
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def imported(self, foreign_id: str) -> list[str]:
+        """Return the sessions here that another tool knows by an id, or the beginning of it."""
+        self._core.check_open()
         check_text("foreign_id", foreign_id)
-        return imported_as(self, foreign_id)
+        found = []
+        for tool in (name.replace("_", "-") for name in READERS):
+            start = session_id_of(tool, foreign_id).rpartition("-")[0]
+            for id in sorted(_finder.session_ids(self._core, start)) if start != tool else ():
+                links = _views.state(self._core, id).links.get(tool, [])
+                if any(link.lower().startswith(foreign_id.lower()) for link in links):
+                    found.append(id)
+        return found
 
     def strangers(self) -> Place | None:
-        """Whose sessions lie where this store is, if it has none of ours; None for nobody's.
+        """Return whose sessions lie where this store is, if it has none of ours; else None.
 
         A folder of another system is no store: what is in it has to be brought in.
         """
-        self._check_open()
-        path = getattr(self._inner, "path", None)
-        if path is None or next(iter(self._store.entries()), None) is not None:
+        self._core.check_open()
+        path = getattr(self._core.inner, "path", None)
+        if path is None or next(iter(self._core.store.entries()), None) is not None:
             return None
         return strangers_at(path)
 
-    def _warn_of_strangers(self) -> None:
-        path = getattr(self._inner, "path", None)
-        # A look at the folder itself is enough for every store of ours, and for an empty one:
-        # knowing the tools takes longer than everything else at an opening.
-        if path is None or not os.path.isdir(path):
-            return
-        names = os.listdir(path)
-        if not names or not _OURS.isdisjoint(names):
-            return
-        place = self.strangers()
-        if place is not None:
-            import logging
-
-            logging.getLogger("holdfast").warning(
-                "%s holds sessions of %s, which are not sessions of this store; bring them in with"
-                " `holdfast import`, or hf.import_, into a store of their own",
-                place.path,
-                place.tool,
-            )
-
     def importable(self, foreign_id: str) -> Place | None:
-        """Where a session of that id lies, by the name of its file, that could be brought in."""
+        """Return where a session of that id could be brought in from, by the name of its file."""
         check_text("foreign_id", foreign_id)
         near = self.strangers()
         return file_of(foreign_id, None if near is None else near.path)
 
-    def places(self, tool: str | None = None) -> builtins.list[Place]:
-        """Where tools of this user keep sessions, as far as they are here."""
+    def places(self, tool: str | None = None) -> list[Place]:
+        """Return where tools of this user keep sessions on this machine."""
         return find_places(tool)
 
 
-def _signed(path: Given, key: str) -> SignedFile:
+def warn_of_strangers(core: Core) -> None:
+    """Log a warning if the folder of the store holds sessions of another system."""
+    place = ForeignSessions(core).strangers()
+    if place is not None:
+        import logging
+
+        logging.getLogger("holdfast").warning(
+            "%s holds sessions of %s, which are not sessions of this store; bring them in with"
+            " `holdfast import`, or hf.import_, into a store of their own",
+            place.path,
+            place.tool,
+        )
+
+
+def _signed(path: Source, key: str) -> SignedFile:
     from holdfast.library._signed_files import read_signed
 
     if not isinstance(path, (str, os.PathLike)):
@@ -175,19 +167,6 @@ def strangers_at(path: str) -> Place | None:
     except HoldfastError:  # too much, or not to be read: nothing is said about it
         return None
     return None if tool is None else Place(tool, path)
-
-
-def imported_as(library: Importing, foreign_id: str) -> list[str]:
-    """The sessions here that were imported under that id, or one that begins with it."""
-    facade: Any = library
-    found = []
-    for tool in (name.replace("_", "-") for name in READERS):
-        start = session_id_of(tool, foreign_id).rpartition("-")[0]
-        for id in sorted(facade.session_ids(start)) if start != tool else ():
-            links = facade.state(id).links.get(tool, [])
-            if any(link.lower().startswith(foreign_id.lower()) for link in links):
-                found.append(id)
-    return found
 
 
 def file_of(foreign_id: str, folder: str | None = None) -> Place | None:

@@ -6,14 +6,14 @@ import builtins
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
-from holdfast.library._base import LEASE_MS
-from holdfast.library._trash import Trash
+from holdfast.library import _finder, _stats, _trash
+from holdfast.library._core import LEASE_MS, Core
 from holdfast.library._views import of_known_format
 from holdfast.model import (
     BEFORE_ALL,
@@ -66,190 +66,177 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
 
 
-class Redacting(Trash):
-    """Replacing secrets, before they are recorded and after."""
+def redact(
+    core: Core,
+    id: str,
+    *,
+    find: Sequence[str] = (),
+    relatives: bool = True,
+    dry_run: bool = False,
+) -> RedactionReport:
+    """Take secrets out of a session that is recorded already."""
+    keys = _to_redact(core, id, relatives=relatives)
+    redactor = make_redactor(core, _texts(find), mode="mark")
+    plans = [_plan(core, key, redactor) for key in keys]
+    unreached: builtins.list[str] = []
+    left: builtins.list[str] = []
+    if not dry_run:
+        plans = [_rewrite(core, key, redactor, unreached) for key in keys]
+        for agent in _agents_of(plans):
+            _redact_documents(core, f"agents/{agent}", redactor, unreached)
+        # The words of an index stay in its pages when rows go; only a new one is without them.
+        _stats.reindex(core)
+        left = core.inner.scrub()
+    found: Counter[str] = Counter()
+    for plan in plans:
+        found.update(plan.found)
+    if not dry_run:
+        core.hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
+    return RedactionReport(
+        session_id=id,
+        sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
+        found=dict(sorted(found.items())),
+        unscanned=sum(plan.unscanned for plan in plans),
+        unreached=tuple(unreached),
+        left=tuple(left),
+    )
 
-    @property
-    def redaction(self) -> str:
-        """How secrets are treated in what is recorded here: off, mark or block."""
-        mode: str = self._settings.configuration.get("redaction.mode", self._redaction)
-        return mode
 
-    def redact(
-        self,
-        id: str,
-        *,
-        find: Sequence[str] = (),
-        relatives: bool = True,
-        dry_run: bool = False,
-    ) -> RedactionReport:
-        """Take secrets out of a session that is recorded already.
+def make_redactor(core: Core, values: dict[str, str], *, mode: str) -> Redactor:
+    """Return what replaces secrets: those that the rules find, and the values that are given."""
+    from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
 
-        What the rules find, and every text in ``find``, is replaced by a mark: in the log, which is
-        written anew and the old one destroyed, in payloads, snapshots, quarantine, what its agent
-        remembers, and the catalogue; with ``relatives`` also in every session that was forked from
-        it or that it was forked from, and in the trash. ``dry_run`` only counts. Raises Locked
-        while one of them is open, Forbidden while one is under legal hold, Damaged for a log that
-        has to be repaired first; all of these before anything is changed.
-        """
-        keys = self._to_redact(id, relatives=relatives)
-        redactor = self._make_redactor(_texts(find), mode="mark")
-        plans = [self._plan(key, redactor) for key in keys]
-        unreached: builtins.list[str] = []
-        left: builtins.list[str] = []
-        if not dry_run:
-            plans = [self._rewrite(key, redactor, unreached) for key in keys]
-            for agent in _agents_of(plans):
-                self._redact_documents(f"agents/{agent}", redactor, unreached)
-            # The words of an index stay in its pages when rows go; only a new one is without them.
-            self.reindex()
-            left = self._inner.scrub()
-        found: Counter[str] = Counter()
-        for plan in plans:
-            found.update(plan.found)
-        if not dry_run:
-            self._hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
-        return RedactionReport(
-            session_id=id,
-            sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
-            found=dict(sorted(found.items())),
-            unscanned=sum(plan.unscanned for plan in plans),
-            unreached=tuple(unreached),
-            left=tuple(left),
-        )
+    settings = core.settings.configuration
+    if settings.get("redaction.environment", True):
+        values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
+    scanner = Scanner(more=read_user_rules(settings.get("redaction.rules", [])), values=values)
+    spares = not settings.get("redaction.model", False)
+    return Redactor(partial(_redaction_key, core), mode=mode, scanner=scanner, spares_model=spares)
 
-    def _redactor(self) -> Redactor | None:
-        """What replaces secrets in everything that sessions of this object record."""
-        return None if self.redaction == "off" else self._own_redactor
 
-    @cached_property
-    def _own_redactor(self) -> Redactor:
-        return self._make_redactor({}, mode=self.redaction)
-
-    def _make_redactor(self, values: dict[str, str], *, mode: str) -> Redactor:
-        from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
-
-        settings = self._settings.configuration
-        if settings.get("redaction.environment", True):
-            values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
-        scanner = Scanner(more=read_user_rules(settings.get("redaction.rules", [])), values=values)
-        spares = not settings.get("redaction.model", False)
-        return Redactor(self._redaction_key, mode=mode, scanner=scanner, spares_model=spares)
-
-    def _redaction_key(self) -> bytes:
-        """The key of the fingerprints of this store; made when the first is needed."""
-        documents = self._store.documents(_KEY_PLACE)
-        found = documents.get(_KEY_NAME)
+def _redaction_key(core: Core) -> bytes:
+    """The key of the fingerprints of this store; made when the first is needed."""
+    documents = core.store.documents(_KEY_PLACE)
+    found = documents.get(_KEY_NAME)
+    if found is None:
+        made = os.urandom(_KEY_BYTES)
+        try:
+            documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
+        except Conflict:
+            found = documents.get(_KEY_NAME)
         if found is None:
-            made = os.urandom(_KEY_BYTES)
-            try:
-                documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
-            except Conflict:
-                found = documents.get(_KEY_NAME)
-            if found is None:
-                return made
-        return found[0]
+            return made
+    return found[0]
 
-    def _to_redact(self, id: str, *, relatives: bool) -> builtins.list[str]:
-        """The keys of the session and its relatives, all of which can be rewritten now."""
-        keys = [self._stored(id)]
-        if relatives:
-            keys += [key for key in self._family(id) if key not in keys]
-        for key in keys:
-            name = key.rpartition("/")[2]
-            if key.startswith("sessions/") and self.info(name).held:
-                raise Forbidden(f"session {name} is under legal hold", session_id=name)
-            lease = self._store.lease(key)
-            lease.acquire("redact", LEASE_MS)
-            lease.release()
-        return keys
 
-    def _family(self, id: str) -> builtins.list[str]:
-        """The keys of all sessions that events are shared with, in use and in the trash."""
-        named = {entry.key: entry.key.rpartition("/")[2] for entry in self._store.entries()}
-        named |= {trashed.key: trashed.session_id for trashed in self.trash()}
-        parents = {key: (name, self._parent_at(key)) for key, name in named.items()}
-        return _connected(id, parents)
+def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
+    """The keys of the session and its relatives, all of which can be rewritten now."""
+    keys = [core.stored(id)]
+    if relatives:
+        keys += [key for key in _family(core, id) if key not in keys]
+    for key in keys:
+        name = key.rpartition("/")[2]
+        if key.startswith("sessions/") and _finder.info(core, name).held:
+            raise Forbidden(f"session {name} is under legal hold", session_id=name)
+        lease = core.store.lease(key)
+        lease.acquire("redact", LEASE_MS)
+        lease.release()
+    return keys
 
-    def _parent_at(self, key: str) -> str | None:
-        """The session from which the one at a key was forked, if that can be read."""
+
+def _family(core: Core, id: str) -> builtins.list[str]:
+    """The keys of all sessions that events are shared with, in use and in the trash."""
+    named = {entry.key: entry.key.rpartition("/")[2] for entry in core.store.entries()}
+    named |= {trashed.key: trashed.session_id for trashed in _trash.Trash(core).list()}
+    parents = {key: (name, _parent_at(core, key)) for key, name in named.items()}
+    return _connected(id, parents)
+
+
+def _parent_at(core: Core, key: str) -> str | None:
+    """The session from which the one at a key was forked, if that can be read."""
+    try:
+        log, documents = core.store.log(key), core.store.documents(key)
+        parent = load(log, documents, tolerant=True).fold.state.parent
+    except HoldfastError:
+        return None
+    return None if parent is None else parent.session
+
+
+def _plan(core: Core, key: str, redactor: Redactor) -> RedactedLog:
+    """What the log would be. Raises Damaged for one of which something is missing."""
+    log, documents = core.store.log(key), core.store.documents(key)
+    events = builtins.list(of_known_format(read_range(log)))
+    if not events or any(event.seq != seq for seq, event in enumerate(events)):
+        raise Damaged(
+            f"the log at {key} is damaged",
+            remedy="Repair it first: `holdfast repair`.",
+            key=key,
+        )
+    return without_secrets(events, resolve_blobs(events, documents), redactor)
+
+
+def _rewrite(
+    core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]
+) -> RedactedLog:
+    """Make a key what it would be without secrets, and destroy what it was."""
+    from holdfast.session import SealedDocuments, detach_children
+
+    detach_children(core.store, key)
+    core.store.detach(key)
+    lease = core.store.lease(key)
+    epoch = lease.acquire("redact", LEASE_MS)
+    log, documents = core.store.log(key), core.store.documents(key)
+    try:
+        plan = _plan(core, key, redactor)
+        # Before the log: a snapshot must never know more than the log it belongs to. Also where
+        # the log is clean: an earlier time may have been broken off.
+        _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
+        if plan.changed:
+            for name, payload in plan.blobs.items():
+                documents.put(f"{_BLOBS}{name}", payload)
+            plan.events.append(_note(plan))
+            log.replace(plan.lines(_sealer(core, key, log, epoch)), epoch)
+        kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
+        if isinstance(documents, SealedDocuments):
+            kept = documents.stored_names(kept)
+        stored = core.inner.documents(key)
+        gone = [name for name in stored.names(_BLOBS) if name not in kept]
+        _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
+    finally:
+        log.close()
+        lease.release()
+    _redact_documents(core, key, redactor, unreached)
+    return plan
+
+
+def _sealer(core: Core, key: str, log: Log, epoch: int) -> Sealer | None:
+    """What seals the new lines, if the old ones are sealed."""
+    if log.unseal is None:
+        return None
+    from holdfast.session import rewriter_for
+
+    return rewriter_for(core.store, key, log, epoch)
+
+
+def _redact_documents(
+    core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]
+) -> None:
+    """The small documents of a key, whose texts may repeat what was said."""
+    documents = core.store.documents(key)
+    for name in documents.names():
+        found = None if name.startswith((_BLOBS, _SNAPSHOTS)) else documents.get(name)
+        if found is None:
+            continue
         try:
-            log, documents = self._store.log(key), self._store.documents(key)
-            parent = load(log, documents, tolerant=True).fold.state.parent
-        except HoldfastError:
-            return None
-        return None if parent is None else parent.session
-
-    def _plan(self, key: str, redactor: Redactor) -> RedactedLog:
-        """What the log would be. Raises Damaged for one of which something is missing."""
-        log, documents = self._store.log(key), self._store.documents(key)
-        events = builtins.list(of_known_format(read_range(log)))
-        if not events or any(event.seq != seq for seq, event in enumerate(events)):
-            raise Damaged(
-                f"the log at {key} is damaged",
-                remedy="Repair it first: `holdfast repair`.",
-                key=key,
-            )
-        return without_secrets(events, resolve_blobs(events, documents), redactor)
-
-    def _rewrite(self, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
-        """Make a key what it would be without secrets, and destroy what it was."""
-        from holdfast.session import SealedDocuments, detach_children
-
-        detach_children(self._store, key)
-        self._store.detach(key)
-        lease = self._store.lease(key)
-        epoch = lease.acquire("redact", LEASE_MS)
-        log, documents = self._store.log(key), self._store.documents(key)
-        try:
-            plan = self._plan(key, redactor)
-            # Before the log: a snapshot must never know more than the log it belongs to. Also where
-            # the log is clean: an earlier time may have been broken off.
-            _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
-            if plan.changed:
-                for name, payload in plan.blobs.items():
-                    documents.put(f"{_BLOBS}{name}", payload)
-                plan.events.append(_note(plan))
-                log.replace(plan.lines(self._sealer(key, log, epoch)), epoch)
-            kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
-            if isinstance(documents, SealedDocuments):
-                kept = documents.stored_names(kept)
-            stored = self._inner.documents(key)
-            gone = [name for name in stored.names(_BLOBS) if name not in kept]
-            _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
-        finally:
-            log.close()
-            lease.release()
-        self._redact_documents(key, redactor, unreached)
-        return plan
-
-    def _sealer(self, key: str, log: Log, epoch: int) -> Sealer | None:
-        """What seals the new lines, if the old ones are sealed."""
-        if log.unseal is None:
-            return None
-        from holdfast.session import rewriter_for
-
-        return rewriter_for(self._store, key, log, epoch)
-
-    def _redact_documents(
-        self, key: str, redactor: Redactor, unreached: builtins.list[str]
-    ) -> None:
-        """The small documents of a key, whose texts may repeat what was said."""
-        documents = self._store.documents(key)
-        for name in documents.names():
-            found = None if name.startswith((_BLOBS, _SNAPSHOTS)) else documents.get(name)
-            if found is None:
-                continue
+            text = found[0].decode()
+        except UnicodeDecodeError:
+            continue
+        cleaned = redactor.text(text)
+        if cleaned != text:
             try:
-                text = found[0].decode()
-            except UnicodeDecodeError:
-                continue
-            cleaned = redactor.text(text)
-            if cleaned != text:
-                try:
-                    documents.put(name, cleaned.encode(), if_match=found[1])
-                except HoldfastError as error:
-                    unreached.append(f"{key}/{name}: {error}")
+                documents.put(name, cleaned.encode(), if_match=found[1])
+            except HoldfastError as error:
+                unreached.append(f"{key}/{name}: {error}")
 
 
 def _agents_of(plans: Iterable[RedactedLog]) -> set[str]:

@@ -2,80 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from holdfast._config import load_prices
 from holdfast.errors import UsageError
-from holdfast.library._finder import Finding, filter_of
+from holdfast.library import _views
+from holdfast.library._arguments import check_function
+from holdfast.library._core import Core
+from holdfast.library._finder import filter_of
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from holdfast.catalog import Prices, Progress, Reindexed, Stats, Timeline
+    from holdfast.catalog import Progress, Reindexed, Stats, Timeline
 
 By = Literal["day", "week", "month"]
 
 
-class Counting(Finding):
-    """Figures. They come from the catalogue, and so from the logs."""
+def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessions: Any) -> Stats:
+    """Count tokens, cost, activity, tools and topics of the sessions that fit."""
+    from holdfast.catalog import Calendar, Wanted, count_index
 
-    def stats(
-        self,
-        since: float | dt.datetime | None = None,
-        until: float | dt.datetime | None = None,
-        *,
-        tags: Collection[str] = (),
-        agent_id: str | None = None,
-        model: str | None = None,
-        tz: str | dt.tzinfo | None = None,
-        by: By = "day",
-    ) -> Stats:
-        """Tokens, cost, activity, tools and topics of the sessions that fit.
+    if by not in get_args(By):
+        raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
+    found = filter_of(*sessions)
+    wanted = Wanted(
+        since=found.since,
+        until=found.until,
+        tags=found.tags,
+        agent_id=found.agent_id,
+        model=found.model,
+        by=by,
+    )
+    calendar, prices, catalog = Calendar(tz), core.prices, core.catalog
+    return catalog.answer(
+        lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
+    )
 
-        Only what happened from ``since`` to ``until`` counts, to the hour; both are datetimes or
-        Unix seconds. With ``model`` only its tokens count. Days are those of the time zone ``tz``,
-        by default of this machine. What has no price is counted in ``unpriced_tokens``. Raises
-        UsageError for a time zone or period that is none.
-        """
-        from holdfast.catalog import Calendar, Wanted, count_index
 
-        if by not in get_args(By):
-            raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
-        found = filter_of(tags, since, until, agent_id, model=model)
-        wanted = Wanted(
-            since=found.since,
-            until=found.until,
-            tags=found.tags,
-            agent_id=agent_id,
-            model=model,
-            by=by,
-        )
-        calendar, prices, catalog = Calendar(tz), self._prices, self._catalog
-        return catalog.answer(
-            lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
-        )
+def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
+    """Make the catalogue anew from the logs, with the sums of its statistics."""
+    check_function("progress", progress)
+    done = core.catalog.reindex(progress)
+    with suppress(UsageError):  # a mistake in a table of prices: told when figures are asked for
+        stats(core)
+    return done
 
-    def reindex(self, progress: Progress | None = None) -> Reindexed:
-        """Make the catalogue anew from the logs, with the sums of its statistics.
 
-        How much was read. ``progress(done, total)`` is called with bytes. Never needed: a catalogue
-        that is missing or wrong is made anew by itself. It also forgets what the old one knew, such
-        as that a log was once longer.
-        """
-        done = super().reindex(progress)
-        with suppress(UsageError):  # a mistake in a table of prices: for whoever asks for figures
-            self.stats()
-        return done
+def timeline(core: Core, id: str) -> Timeline:
+    """The course of a session: its turns, how long each took, what it used, the pauses."""
+    from holdfast.catalog import timeline_of
 
-    def timeline(self, id: str) -> Timeline:
-        """The course of a session: its turns, how long each took, what it used, the pauses."""
-        from holdfast.catalog import timeline_of
-
-        return timeline_of(id, self.events(id), self._prices)
-
-    @cached_property
-    def _prices(self) -> Prices:
-        return load_prices(self._settings.configuration)
+    return timeline_of(id, _views.events(core, id), core.prices)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
-from holdfast.library._base import LEASE_MS, session_key
-from holdfast.library._finder import Finding
+from holdfast.library import _finder, _stats, _views
+from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.session import now_ms
 
@@ -43,111 +43,120 @@ class _Note(msgspec.Struct, omit_defaults=True):
     title: str | None = None
 
 
-class Trash(Finding):
-    """Deleting sessions and agents."""
+def delete(core: Core, id: str) -> None:
+    """Put a session into the trash. Raises Locked while anyone has it open."""
+    row = check_not_held(core, id)
+    key = _free_trash_key(core, id)
+    # Of a sealed session the catalogue knows no title, and no note may have one.
+    title = core.catalog.info(id).title if core.store.has_keys else row.title
+    core.store.move(core.stored(id), key)
+    _note(core, key, id, title)
+    core.hub.publish(id, Notice("deleted", id))
 
-    def delete(self, id: str) -> None:
-        """Put a session into the trash. Raises Locked while anyone has it open.
 
-        One that is under legal hold is refused: Forbidden.
-        """
-        row = self._check_not_held(id)
-        key = self._free_trash_key(id)
-        # Of a sealed session the catalogue knows no title, and no note may have one.
-        title = self._catalog.info(id).title if self._store.has_keys else row.title
-        self._store.move(self._stored(id), key)
-        self._note(key, id, title)
-        self._hub.publish(id, Notice("deleted", id))
-
-    def undelete(self, id: str) -> None:
-        """Bring the session of that id that was deleted last back from the trash."""
-        self._check_open()
-        stem = _trash_stem(check_id(id))
-        newest = max(
-            (entry for entry in self._store.entries("trash/") if _trashed_stem(entry.key) == stem),
-            key=lambda entry: _trash_number(entry.key),
-            default=None,
+def undelete(core: Core, id: str) -> None:
+    """Bring the session of that id that was deleted last back from the trash."""
+    core.check_open()
+    stem = _trash_stem(check_id(id))
+    newest = max(
+        (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem),
+        key=lambda entry: _trash_number(entry.key),
+        default=None,
+    )
+    if newest is None:
+        raise NotFound(
+            f"there is no session {id} in the trash",
+            remedy="hf.trash.list() tells what is; `holdfast undelete -` takes the last one.",
+            session_id=check_id(id),
         )
-        if newest is None:
-            raise NotFound(
-                f"there is no session {id} in the trash",
-                remedy="hf.trash() tells what is; `holdfast undelete -` takes the last one.",
-                session_id=check_id(id),
-            )
-        self._store.move(newest.key, session_key(id))
-        self._store.documents(session_key(id)).delete(_NOTE)
-        self._hub.publish(id, Notice("undeleted", id))
+    core.store.move(newest.key, session_key(id))
+    core.store.documents(session_key(id)).delete(_NOTE)
+    core.hub.publish(id, Notice("undeleted", id))
 
-    def trash(self) -> builtins.list[Trashed]:
-        """The sessions that can still be brought back, the last deleted first.
 
-        ``deleted_at`` is 0 where nobody wrote it down, and ``title`` None, as it is of sealed ones.
+class Trash:
+    """The deleted sessions that can still be brought back: ``hf.trash``."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def list(self) -> builtins.list[Trashed]:
+        """Return the sessions that can still be brought back, the last deleted first.
+
+        ``deleted_at`` is 0 and ``title`` None where they were not written down; a sealed session
+        has no title here.
         """
-        self._check_open()
-        found = [self._trashed(entry.key, entry.size) for entry in self._store.entries("trash/")]
+        core = self._core
+        core.check_open()
+        found = [_trashed(core, entry.key, entry.size) for entry in core.store.entries("trash/")]
         return sorted(found, key=lambda one: one.deleted_at, reverse=True)
 
-    def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002 - called so since the first version
-        """Put an agent's sessions into the trash and remove its documents; how many sessions.
+    def family(self, id: str) -> builtins.list[str]:
+        """Return the keys of the forks that ``hf.erase`` would take along."""
+        return _kin_of(self._core, _copies_of(self._core, check_id(id)))
 
-        What a person wrote into ``custom_instructions.md`` stays unless ``instructions`` is true.
-        Raises Locked, before anything is removed, while one of its sessions is open, and Forbidden
-        while one is under legal hold.
-        """
-        key = f"agents/{check_id(agent_id, what='agent id')}"
-        found = [row.session_id for row in self._all(agent_id=agent_id)]
-        # What is let go is what the logs say; the catalogue only says where to look.
-        sessions = [id for id in found if self.state(id).agent_id == agent_id]
-        for id in sessions:
-            self._check_not_held(id)
-            self._check_unlocked(id)
-        for id in sessions:
-            self.delete(id)
-        documents = self._inner.documents(key)
-        names = documents.names()
-        # What a person wrote may be sealed; then it stays readable.
-        stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, _KEYS)
-        for name in names:
-            if name not in stay:
-                documents.delete(name)
-        return len(sessions)
 
-    def _note(self, key: str, id: str, title: str | None = None) -> _Note:
-        """Write down when it was deleted; a crash before that only makes it stay for longer."""
-        note = _Note(id, now_ms(), title)
-        with contextlib.suppress(StoreError):
-            self._store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
-        return note
+def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
+    """Put an agent's sessions into the trash and remove its documents; how many sessions."""
+    key = f"agents/{check_id(agent_id, what='agent id')}"
+    found = [row.session_id for row in _finder.all_sessions(core, agent_id=agent_id)]
+    # What is let go is what the logs say; the catalogue only says where to look.
+    sessions = [id for id in found if _views.state(core, id).agent_id == agent_id]
+    for id in sessions:
+        check_not_held(core, id)
+        _check_unlocked(core, id)
+    for id in sessions:
+        delete(core, id)
+    documents = core.inner.documents(key)
+    names = documents.names()
+    # What a person wrote may be sealed; then it stays readable.
+    stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, _KEYS)
+    for name in names:
+        if name not in stay:
+            documents.delete(name)
+    return len(sessions)
 
-    def _trashed(self, key: str, size: int) -> Trashed:
-        found = self._store.documents(key).get(_NOTE)
-        try:
-            note = msgspec.json.decode(b"" if found is None else found[0], type=_Note)
-        except msgspec.MsgspecError:
-            note = _Note(_trashed_stem(key), 0)
-        return Trashed(note.id, note.at, size, key, note.title)
 
-    def _check_not_held(self, id: str) -> SessionMetadata:
-        row = self.info(id)
-        if row.held:
-            raise Forbidden(
-                f"session {id} is under legal hold",
-                session_id=id,
-                remedy=f"Release it first: holdfast pin {id} --release",
-            )
-        return row
+def _note(core: Core, key: str, id: str, title: str | None = None) -> _Note:
+    """Write down when it was deleted; a crash before that only makes it stay for longer."""
+    note = _Note(id, now_ms(), title)
+    with contextlib.suppress(StoreError):
+        core.store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
+    return note
 
-    def _check_unlocked(self, id: str) -> None:
-        lease = self._store.lease(session_key(id))
-        lease.acquire("purge", LEASE_MS)
-        lease.release()
 
-    def _free_trash_key(self, id: str) -> str:
-        """A session that was deleted before, and made anew, must not stand in the way."""
-        number = 0
-        while self._store.exists(key := _trash_key(id, number)):
-            number += 1
-        return key
+def _trashed(core: Core, key: str, size: int) -> Trashed:
+    found = core.store.documents(key).get(_NOTE)
+    try:
+        note = msgspec.json.decode(b"" if found is None else found[0], type=_Note)
+    except msgspec.MsgspecError:
+        note = _Note(_trashed_stem(key), 0)
+    return Trashed(note.id, note.at, size, key, note.title)
+
+
+def check_not_held(core: Core, id: str) -> SessionMetadata:
+    row = _finder.info(core, id)
+    if row.held:
+        raise Forbidden(
+            f"session {id} is under legal hold",
+            session_id=id,
+            remedy=f"Release it first: holdfast pin {id} --release",
+        )
+    return row
+
+
+def _check_unlocked(core: Core, id: str) -> None:
+    lease = core.store.lease(session_key(id))
+    lease.acquire("purge", LEASE_MS)
+    lease.release()
+
+
+def _free_trash_key(core: Core, id: str) -> str:
+    """A session that was deleted before, and made anew, must not stand in the way."""
+    number = 0
+    while core.store.exists(key := _trash_key(id, number)):
+        number += 1
+    return key
 
 
 def _trash_key(id: str, number: int) -> str:
@@ -193,136 +202,130 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     """What holds, or may hold, some of it still; one sentence each."""
 
 
-class Erasing(Trash):
-    """Letting go for good."""
+def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
+    """Destroy a session, in use or in the trash, so that nothing of it is left in the store."""
+    mine = _copies_of(core, check_id(id))
+    if not mine:
+        core.inner.scrub()  # what an erasure that was broken off left out of sight
+        raise NotFound(f"there is no session {id}, also not in the trash", session_id=id)
+    found = _kin_of(core, mine)
+    chosen = [*mine, *found] if forks else mine
+    for key in chosen:
+        _check_free(core, key)
+    unreached = _told_apart(core, mine, [] if forks else found)
+    destroyed = sum([_destroy_keys(core, key) for key in chosen])
+    # Forks before what they share bytes with: an erasure that is broken off finds them again.
+    for key in reversed(chosen):
+        core.inner.drop(key)
+    _stats.reindex(core)
+    unreached += [*core.inner.scrub(), _ELSEWHERE]
+    core.hub.publish(id, Notice("erased", id))
+    return Erased(
+        session_id=id,
+        erased=tuple(chosen),
+        keys_destroyed=destroyed,
+        unreached=tuple(unreached),
+    )
 
-    def erase(self, id: str, *, forks: bool = True) -> Erased:
-        """Destroy a session, in use or in the trash, so that nothing of it is left in the store.
 
-        The data keys go first, then log, snapshots, payloads and quarantine; then the same for
-        every fork of it, since it begins with the same events, unless ``forks`` is false; then the
-        index is made anew. What could not be reached is told. Raises NotFound; before anything is
-        destroyed Locked while one of them is open, and Forbidden while one is under legal hold.
-        Broken off, the same call goes on.
-        """
-        mine = self._copies_of(check_id(id))
-        if not mine:
-            self._inner.scrub()  # what an erasure that was broken off left out of sight
-            raise NotFound(f"there is no session {id}, also not in the trash", session_id=id)
-        found = self._kin_of(mine)
-        chosen = [*mine, *found] if forks else mine
-        for key in chosen:
-            self._check_free(key)
-        unreached = self._told_apart(mine, [] if forks else found)
-        destroyed = sum([self._destroy_keys(key) for key in chosen])
-        # Forks before what they share bytes with: an erasure that is broken off finds them again.
-        for key in reversed(chosen):
-            self._inner.drop(key)
-        self.reindex()
-        unreached += [*self._inner.scrub(), _ELSEWHERE]
-        self._hub.publish(id, Notice("erased", id))
-        return Erased(
-            session_id=id,
-            erased=tuple(chosen),
-            keys_destroyed=destroyed,
-            unreached=tuple(unreached),
-        )
+def _copies_of(core: Core, id: str) -> builtins.list[str]:
+    """The session under its id, and all that were deleted under it."""
+    keys = [session_key(id)] if core.inner.exists(session_key(id)) else []
+    return [*keys, *(one.key for one in Trash(core).list() if one.session_id == id)]
 
-    def family(self, id: str) -> builtins.list[str]:
-        """The keys of the forks that ``erase`` would take along."""
-        return self._kin_of(self._copies_of(check_id(id)))
 
-    def _copies_of(self, id: str) -> builtins.list[str]:
-        """The session under its id, and all that were deleted under it."""
-        keys = [session_key(id)] if self._inner.exists(session_key(id)) else []
-        return [*keys, *(one.key for one in self.trash() if one.session_id == id)]
+def _kin_of(core: Core, mine: builtins.list[str]) -> builtins.list[str]:
+    """Every other session that has events of these: forks, their forks, copies."""
+    own = {ids[-1] for key in mine if (ids := _log_ids(core, key))}
+    others = [
+        entry.key
+        for folder in _FOLDERS
+        for entry in core.inner.entries(folder)
+        if entry.key not in mine
+    ]
+    return [key for key in sorted(others) if own & set(_log_ids(core, key))]
 
-    def _kin_of(self, mine: builtins.list[str]) -> builtins.list[str]:
-        """Every other session that has events of these: forks, their forks, copies."""
-        own = {ids[-1] for key in mine if (ids := self._log_ids(key))}
-        others = [
-            entry.key
-            for folder in _FOLDERS
-            for entry in self._inner.entries(folder)
-            if entry.key not in mine
-        ]
-        return [key for key in sorted(others) if own & set(self._log_ids(key))]
 
-    def _log_ids(self, key: str) -> builtins.list[str]:
-        """The log that a session is, last, and before it those that it was forked from."""
-        from holdfast.session import read_range
+def _log_ids(core: Core, key: str) -> builtins.list[str]:
+    """The log that a session is, last, and before it those that it was forked from."""
+    from holdfast.session import read_range
 
-        state = self._state_of(key)
-        if state is None:
-            return []
-        limit = 1 if state.parent is None else None
-        log = self._store.log(key)
-        events = read_range(log, types=("session_start", "forked"), limit=limit)
-        with contextlib.suppress(HoldfastError):
-            return [str(event.data["log"]) for event in events if event.data.get("log")]
+    state = state_of(core, key)
+    if state is None:
         return []
+    limit = 1 if state.parent is None else None
+    log = core.store.log(key)
+    events = read_range(log, types=("session_start", "forked"), limit=limit)
+    with contextlib.suppress(HoldfastError):
+        return [str(event.data["log"]) for event in events if event.data.get("log")]
+    return []
 
-    def _state_of(self, key: str) -> State | None:
-        from holdfast.session import load
 
+def state_of(core: Core, key: str) -> State | None:
+    from holdfast.session import load
+
+    with contextlib.suppress(HoldfastError):
+        log, documents = core.store.log(key), core.store.documents(key)
+        return load(log, documents, tolerant=True).fold.state
+    return None
+
+
+def _name_of(core: Core, key: str) -> str:
+    if key.startswith("sessions/"):
+        return key.rpartition("/")[2]
+    return _trashed(core, key, 0).session_id
+
+
+def _check_free(core: Core, key: str) -> None:
+    """Raise Locked while it is open, Forbidden while it is under legal hold."""
+    state = state_of(core, key)
+    if state is not None and state.metadata.get("legal_hold"):
+        raise Forbidden(
+            f"session {_name_of(core, key)} is under legal hold",
+            session_id=_name_of(core, key),
+            remedy=f"Release it first: holdfast pin {_name_of(core, key)} --release",
+        )
+    lease = core.inner.lease(key)
+    lease.acquire("erase", LEASE_MS)
+    lease.release()
+
+
+def _destroy_keys(core: Core, key: str) -> bool:
+    from holdfast.security import KEY_DOCUMENT
+
+    return core.inner.documents(key).delete(KEY_DOCUMENT)
+
+
+def _told_apart(
+    core: Core, mine: builtins.list[str], spared: builtins.list[str]
+) -> builtins.list[str]:
+    """What stays and holds events of these."""
+    from holdfast.session import detach_children
+
+    for key in mine:
+        detach_children(core.inner, key)
+    told = [f"{key} begins with the same events and was left." for key in spared]
+    told += [f"{key} could not be read; it may have events of it." for key in _unreadable(core)]
+    names = {_name_of(core, key) for key in mine}
+    told += [f"{key} was merged with it and holds events of it." for key in _merged(core, names)]
+    return told
+
+
+def _unreadable(core: Core) -> Iterator[str]:
+    """What nobody can look into here."""
+    for folder in _FOLDERS:
+        for entry in builtins.list(core.inner.entries(folder)):
+            if state_of(core, entry.key) is None:
+                yield entry.key
+
+
+def _merged(core: Core, names: set[str]) -> Iterator[str]:
+    from holdfast.session import read_range
+
+    for entry in builtins.list(core.inner.entries("sessions/")):
         with contextlib.suppress(HoldfastError):
-            log, documents = self._store.log(key), self._store.documents(key)
-            return load(log, documents, tolerant=True).fold.state
-        return None
-
-    def _name_of(self, key: str) -> str:
-        if key.startswith("sessions/"):
-            return key.rpartition("/")[2]
-        return self._trashed(key, 0).session_id
-
-    def _check_free(self, key: str) -> None:
-        """Raise Locked while it is open, Forbidden while it is under legal hold."""
-        state = self._state_of(key)
-        if state is not None and state.metadata.get("legal_hold"):
-            raise Forbidden(
-                f"session {self._name_of(key)} is under legal hold",
-                session_id=self._name_of(key),
-                remedy=f"Release it first: holdfast pin {self._name_of(key)} --release",
-            )
-        lease = self._inner.lease(key)
-        lease.acquire("erase", LEASE_MS)
-        lease.release()
-
-    def _destroy_keys(self, key: str) -> bool:
-        from holdfast.security import KEY_DOCUMENT
-
-        return self._inner.documents(key).delete(KEY_DOCUMENT)
-
-    def _told_apart(
-        self, mine: builtins.list[str], spared: builtins.list[str]
-    ) -> builtins.list[str]:
-        """What stays and holds events of these."""
-        from holdfast.session import detach_children
-
-        for key in mine:
-            detach_children(self._inner, key)
-        told = [f"{key} begins with the same events and was left." for key in spared]
-        told += [
-            f"{key} could not be read; it may have events of it." for key in self._unreadable()
-        ]
-        names = {self._name_of(key) for key in mine}
-        told += [f"{key} was merged with it and holds events of it." for key in self._merged(names)]
-        return told
-
-    def _unreadable(self) -> Iterator[str]:
-        """What nobody can look into here."""
-        for folder in _FOLDERS:
-            for entry in builtins.list(self._inner.entries(folder)):
-                if self._state_of(entry.key) is None:
+            log = core.store.log(entry.key)
+            for event in read_range(log, types=("merged",)):
+                if event.data.get("session") in names:
                     yield entry.key
-
-    def _merged(self, names: set[str]) -> Iterator[str]:
-        from holdfast.session import read_range
-
-        for entry in builtins.list(self._inner.entries("sessions/")):
-            with contextlib.suppress(HoldfastError):
-                log = self._store.log(entry.key)
-                for event in read_range(log, types=("merged",)):
-                    if event.data.get("session") in names:
-                        yield entry.key
-                        break
+                    break

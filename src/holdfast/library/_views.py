@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library._arguments import limit_of, one_of_each, whole
-from holdfast.library._base import Ground, session_key
+from holdfast.library._core import Core, session_key
 from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
 from holdfast.session import (
@@ -40,126 +40,122 @@ class SnapshotInfo(msgspec.Struct, frozen=True):
     whole: bool
 
 
-class Reading(Ground):
-    """What can be asked of one session."""
+def exists(core: Core, id: str) -> bool:
+    """Whether there is a session of that id."""
+    core.check_open()
+    return core.store.exists(session_key(id))
 
-    def exists(self, id: str) -> bool:
-        """Whether there is a session of that id."""
-        self._check_open()
-        return self._store.exists(session_key(id))
 
-    def location(self, id: str) -> str:
-        """Where the session is kept, for people to look."""
-        return self._store.location(session_key(id))
+def location(core: Core, id: str) -> str:
+    """Where the session is kept, for people to look."""
+    return core.store.location(session_key(id))
 
-    def last_modified(self, id: str) -> dt.datetime | None:
-        """When something was last recorded (UTC); None if there is no such session."""
-        from datetime import UTC, datetime
 
-        if not self.exists(id):
-            return None
-        newest = next(self.events(id, reverse=True, limit=1), None)
-        if newest is None:
-            return None
+def last_modified(core: Core, id: str) -> dt.datetime | None:
+    """When something was last recorded (UTC); None if there is no such session."""
+    from datetime import UTC, datetime
+
+    if not exists(core, id):
+        return None
+    newest = next(events(core, id, reverse=True, limit=1), None)
+    if newest is None:
+        return None
+    try:
+        return datetime.fromtimestamp(newest.timestamp / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        # A clock that was wrong by thousands of years; the nearest that can be said.
+        return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
+
+
+def events(
+    core: Core,
+    id: str,
+    start: int = 0,
+    stop: int | None = None,
+    types: Collection[str] | None = None,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> Iterator[Event]:
+    """The events of a session, lazily: every valid one, also of a damaged log."""
+    start, stop = whole("start", start), None if stop is None else whole("stop", stop)
+    limit = limit_of(limit, "events")
+    if types is not None:
+        types = {types} if isinstance(types, str) else one_of_each("types", types)
+    log = core.store.log(core.stored(id))
+    return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
+
+
+def follow(core: Core, id: str, start: int | None = None) -> Follower:
+    """What is there (from ``start`` on), then what comes, also from other processes."""
+    from holdfast.session import Follower
+
+    return Follower(core.store, core.stored(id), 0 if start is None else whole("start", start))
+
+
+def state(core: Core, id: str, at: int | None = None) -> State:
+    """The state after the newest event, or after event ``at``."""
+    key = core.stored(id)
+    log, documents = core.store.log(key), core.store.documents(key)
+    if at is None:
+        state = load(log, documents, tolerant=True).fold.state
+        state.alive = is_alive(state)
+        return state
+    return load_state_at(log, documents, reached(log, id, at)).state
+
+
+def recover(
+    core: Core,
+    id: str,
+    provider: str = "anthropic",
+    incomplete: str = "mark",
+    window_tokens: int | None = None,
+    at: int | None = None,
+) -> Recovery:
+    """A valid conversation from whatever the log holds; about content it never raises."""
+    from holdfast._tokens import token_counter
+    from holdfast.replay import recover
+
+    if window_tokens is not None:
+        window_tokens = whole("window_tokens", window_tokens)
+    if at is None and _is_unbegun(core, id):
+        return recover((), provider=provider, incomplete=incomplete, session_id=id)
+    key = core.stored(id)
+    log = core.store.log(key)
+    stop = None if at is None else reached(log, id, at) + 1
+    events = read_range(log, stop=stop)
+    found = recover(
+        resolve_blobs(of_known_format(events), core.store.documents(key)),
+        provider=provider,
+        incomplete=incomplete,
+        window_tokens=window_tokens,
+        count_tokens=token_counter(provider) if window_tokens is not None else None,
+        session_id=id,
+    )
+    if found.issues:
+        types = dict(Counter(issue.type for issue in found.issues))
+        core.hub.publish(id, Notice("recovered", id, {"issues": types}))
+        log_recovery(core.store, id, found.issues)
+    return found
+
+
+def _is_unbegun(core: Core, id: str) -> bool:
+    """Whether a session is open here that has no event yet."""
+    session = core.open_here(id)
+    return session is not None and session.seq < 0
+
+
+def snapshots(core: Core, id: str) -> builtins.list[SnapshotInfo]:
+    """The session's snapshots, newest first."""
+    return [_snapshot_info(seq, found) for seq, found in _snapshots(core, id)]
+
+
+def _snapshots(core: Core, id: str) -> Iterable[tuple[int, Any]]:
+    snapshots = Snapshots(core.store.documents(core.stored(id)))
+    for seq in snapshots.seqs():
         try:
-            return datetime.fromtimestamp(newest.timestamp / 1000, UTC)
-        except (ValueError, OverflowError, OSError):
-            # A clock that was wrong by thousands of years; the nearest that can be said.
-            return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
-
-    def events(  # noqa: PLR0917 - in the order that users know
-        self,
-        id: str,
-        start: int = 0,
-        stop: int | None = None,
-        types: Collection[str] | None = None,
-        reverse: bool = False,  # noqa: FBT001, FBT002 - the same
-        limit: int | None = None,
-    ) -> Iterator[Event]:
-        """The events of a session, lazily: every valid one, also of a damaged log."""
-        start, stop = whole("start", start), None if stop is None else whole("stop", stop)
-        limit = limit_of(limit, "events")
-        if types is not None:
-            types = {types} if isinstance(types, str) else one_of_each("types", types)
-        log = self._store.log(self._stored(id))
-        return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
-
-    def follow(self, id: str, start: int | None = None) -> Follower:
-        """What is there (from ``start`` on), then what comes, also from other processes."""
-        from holdfast.session import Follower
-
-        return Follower(
-            self._store, self._stored(id), 0 if start is None else whole("start", start)
-        )
-
-    def state(self, id: str, at: int | None = None) -> State:
-        """The state after the newest event, or after event ``at``.
-
-        Raises NotFound, also for an event that is not there yet, and UsageError.
-        """
-        key = self._stored(id)
-        log, documents = self._store.log(key), self._store.documents(key)
-        if at is None:
-            state = load(log, documents, tolerant=True).fold.state
-            state.alive = is_alive(state)
-            return state
-        return load_state_at(log, documents, reached(log, id, at)).state
-
-    def recover(
-        self,
-        id: str,
-        provider: str = "anthropic",
-        incomplete: str = "mark",
-        window_tokens: int | None = None,
-        at: int | None = None,
-    ) -> Recovery:
-        """A valid conversation from whatever the log holds; about content it never raises.
-
-        ``at`` stops after that event; NotFound if it is not there yet. What was changed is also a
-        warning in the log of the program, once. A session that is open here and has no event yet
-        gives an empty list; one that nobody made is NotFound.
-        """
-        from holdfast._tokens import token_counter
-        from holdfast.replay import recover
-
-        if window_tokens is not None:
-            window_tokens = whole("window_tokens", window_tokens)
-        if at is None and self._is_unbegun(id):
-            return recover((), provider=provider, incomplete=incomplete, session_id=id)
-        key = self._stored(id)
-        log = self._store.log(key)
-        stop = None if at is None else reached(log, id, at) + 1
-        events = read_range(log, stop=stop)
-        found = recover(
-            resolve_blobs(of_known_format(events), self._store.documents(key)),
-            provider=provider,
-            incomplete=incomplete,
-            window_tokens=window_tokens,
-            count_tokens=token_counter(provider) if window_tokens is not None else None,
-            session_id=id,
-        )
-        if found.issues:
-            types = dict(Counter(issue.type for issue in found.issues))
-            self._hub.publish(id, Notice("recovered", id, {"issues": types}))
-            log_recovery(self._store, id, found.issues)
-        return found
-
-    def _is_unbegun(self, id: str) -> bool:
-        """Whether a session is open here that has no event yet."""
-        session = self._open_here(id)
-        return session is not None and session.seq < 0
-
-    def snapshots(self, id: str) -> builtins.list[SnapshotInfo]:
-        """The session's snapshots, newest first."""
-        return [_snapshot_info(seq, found) for seq, found in self._snapshots(id)]
-
-    def _snapshots(self, id: str) -> Iterable[tuple[int, Any]]:
-        snapshots = Snapshots(self._store.documents(self._stored(id)))
-        for seq in snapshots.seqs():
-            try:
-                yield seq, snapshots.load(seq)
-            except HoldfastError:
-                yield seq, None
+            yield seq, snapshots.load(seq)
+        except HoldfastError:
+            yield seq, None
 
 
 def of_known_format(events: Iterator[Event]) -> Iterator[Event]:

@@ -168,8 +168,8 @@ def test_a_scan_finds_a_folder_of_acpx_once(tmp_path, place, monkeypatch):
     """One place is looked at, so that the frames beside a snapshot are no place of their own."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with holdfast.open(tmp_path / "store") as hf:
-        assert [one.path for one in hf.places("acpx")] == [str(place)]
-        report = hf.import_all([one.path for one in hf.places()])
+        assert [one.path for one in hf.foreign.places("acpx")] == [str(place)]
+        report = hf.import_all([one.path for one in hf.foreign.places()])
         assert ([row.outcome for row in report.sessions], report.skipped) == (["imported"], [])
 
 

@@ -141,7 +141,7 @@ class App:
             if sys.stdin.isatty() and self.err.is_terminal:
                 from getpass import getpass
 
-                self._library.ask_passphrase(getpass)
+                self._library.keys.ask_passphrase(getpass)
         return self._library
 
     @property

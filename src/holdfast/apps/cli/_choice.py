@@ -31,7 +31,7 @@ def choose(library: Holdfast, given: str) -> str:
     try:
         return pick(given, begin or session_ids(library), missing)
     except (NotFound, InvalidId) as error:
-        found = library.imported(given) if given else []
+        found = library.foreign.imported(given) if given else []
         if len(found) > 1:
             raise UsageError(
                 _several(given, found), remedy="Give the id that it has here."
@@ -44,7 +44,7 @@ def choose(library: Holdfast, given: str) -> str:
 
 def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) -> None:
     """Put the way to a session that another tool has into an error about one that is not here."""
-    place = library.importable(given)
+    place = library.foreign.importable(given)
     if place is not None:
         error.remedy = f"{place.tool} has it; bring it in: {import_command(place.path)}"
         return
@@ -55,7 +55,7 @@ def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) 
 
 def choose_deleted(library: Holdfast, given: str) -> str:
     """The same among the sessions in the trash."""
-    deleted = library.trash()
+    deleted = library.trash.list()
     if given == NEWEST and deleted:
         return deleted[0].session_id
     ids = sorted({one.session_id for one in deleted})

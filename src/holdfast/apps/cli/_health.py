@@ -197,7 +197,7 @@ def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
 
 def _check_agents(library: Holdfast) -> Iterator[Check]:
     """What agents remember and may do, as far as it can be read."""
-    damaged = library.damaged_documents()
+    damaged = library.agents.damaged()
     for agent, names in damaged.items():
         yield Check(
             "agents",
@@ -260,7 +260,7 @@ def _check_keys(library: Holdfast) -> Check:
     """Whether what is sealed can be opened, as far as it was looked at."""
     if not library.store.has_keys:
         return Check("keys", GOOD, "none set; what is sealed stays closed, and new ones are open")
-    closed = list(library.check_keys().items())
+    closed = list(library.keys.check().items())
     if closed:
         names = "; ".join(f"{key}: {reason}" for key, reason in closed[:_NAMED_MAX])
         more = f" and {len(closed) - _NAMED_MAX:,} more" if len(closed) > _NAMED_MAX else ""

@@ -33,13 +33,13 @@ def some_or_all(verb: Callable[..., int]) -> Callable[..., int]:
 def rewrite(
     ctx: click.Context, act: str, word: str, ids: tuple[str, ...], given: dict[str, Any]
 ) -> int:
-    """Do what the library calls ``act`` to the sessions, and tell it; the exit code."""
+    """Do what ``hf.keys`` calls ``act`` to the sessions, and tell it; the exit code."""
     if given["everything"] == bool(ids):
         ctx.fail("name the sessions, or say --all")
     app: App = ctx.obj
     chosen = None if given["everything"] else [choose(app.library, id) for id in ids]
     with app.err.meter("rewriting") as progress:
-        done: Resealed = getattr(app.library, act)(chosen, progress=progress)
+        done: Resealed = getattr(app.library.keys, act)(chosen, progress=progress)
     return tell(app, done, word, as_json=given["as_json"])
 
 

@@ -42,7 +42,7 @@ def command(app: App, id: str, *, keep_forks: bool, yes: bool, as_json: bool) ->
     elsewhere it wants --yes.
     """
     session_id = _chosen(app, id)
-    forks = [] if keep_forks else app.library.family(session_id)
+    forks = [] if keep_forks else app.library.trash.family(session_id)
     if not yes and not _is_meant(app, session_id, forks):
         app.err.line("Nothing was erased.")
         return EXIT_FAILED
@@ -62,7 +62,7 @@ def _chosen(app: App, id: str) -> str:
     try:
         return choose(app.library, id)
     except NotFound:
-        if any(one.session_id == id for one in app.library.trash()):
+        if any(one.session_id == id for one in app.library.trash.list()):
             return id
         raise
 

@@ -155,7 +155,7 @@ def _places(
     app: App, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool
 ) -> list[Place]:
     if scan:
-        return app.library.places(tool)
+        return app.library.foreign.places(tool)
     return [Place(format, path) for path in paths]
 
 

@@ -9,6 +9,7 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._seals import tell
 from holdfast.apps.render.page import Column, Span
+from holdfast.library import Keys
 from holdfast.library.answers.care import KeyCheck, KeyList, KeyMade
 
 __all__ = ["command"]
@@ -65,14 +66,14 @@ def command(ctx: click.Context, what: str, name: str | None, *, as_json: bool) -
         return _show_public(app, name, as_json=as_json)
     if what == "new":
         return _make(app, name, as_json=as_json)
-    act = app.library.add_key if what == "add" else app.library.remove_key
+    act = app.library.keys.add if what == "add" else app.library.keys.remove
     with app.err.meter("rewrapping") as progress:
         done = act(name, progress=progress)
     return tell(app, done, "rewrapped", as_json=as_json)
 
 
 def _list(app: App, *, as_json: bool) -> int:
-    found = app.library.keys()
+    found = app.library.keys.list()
     if as_json:
         app.out.json(KeyList(keys=found))
     elif found:
@@ -87,7 +88,7 @@ def _list(app: App, *, as_json: bool) -> int:
 
 
 def _check(app: App, *, as_json: bool) -> int:
-    closed = app.library.check_keys()
+    closed = app.library.keys.check()
     if as_json:
         app.out.json(KeyCheck(ok=not closed, closed=closed))
     else:
@@ -111,9 +112,7 @@ def _show_public(app: App, source: str, *, as_json: bool) -> int:
 
 
 def _make(app: App, source: str, *, as_json: bool) -> int:
-    from holdfast.library import make_key
-
-    made = KeyMade(id=make_key(source), source=source)
+    made = KeyMade(id=Keys.new(source), source=source)
     if as_json:
         app.out.json(made)
         return EXIT_FINE

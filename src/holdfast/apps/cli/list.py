@@ -217,7 +217,7 @@ _COLUMNS = (
 
 def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
     """Show the sessions in the trash, the last deleted first, and say how one comes back."""
-    found = app.library.trash()
+    found = app.library.trash.list()
     shown = found[:limit]
     if as_json:
         from holdfast.library.answers.sessions import TrashPage

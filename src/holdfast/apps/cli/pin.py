@@ -40,15 +40,15 @@ def command(ctx: click.Context, /, *, id: str, off: bool, hold: str | None, rele
     app: App = ctx.obj
     session_id = choose(app.library, id)
     if hold is not None:
-        app.library.hold(session_id, hold)
+        app.library.policies.hold(session_id, hold)
         done = "held"
     elif release:
-        app.library.release(session_id)
+        app.library.policies.release(session_id)
         done = "released"
     elif off:
-        app.library.unpin(session_id)
+        app.library.policies.unpin(session_id)
         done = "unpinned"
     else:
-        app.library.pin(session_id)
+        app.library.policies.pin(session_id)
         done = "pinned"
     app.out.line(f"{done} ", Span(session_id, "name"))

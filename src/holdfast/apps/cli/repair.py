@@ -71,7 +71,7 @@ def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> No
 
 
 def _repair_agent(app: App, agent: str, *, as_json: bool) -> None:
-    done = app.library.repair_agent(agent)
+    done = app.library.agents.repair(agent)
     if as_json:
         from holdfast.library.answers.care import RepairedAgent
 

@@ -37,7 +37,7 @@ def command(ctx: click.Context, *, source: str | None, data: bool, as_json: bool
         ctx.fail("name the new key with --to, or say --data")
     app: App = ctx.obj
     with app.err.meter("rotating") as progress:
-        done = app.library.rotate(source, data=data, progress=progress)
+        done = app.library.keys.rotate(source, data=data, progress=progress)
     code = tell(app, done, "rotated", as_json=as_json)
     if source is not None and done.changed and not as_json:
         app.err.line(f"Name the new key from now on: key = '{source}' in your config.toml.")

@@ -114,7 +114,7 @@ def _read_heads(place: str) -> dict[str, str]:
 
 def _gone(app: App, heads: dict[str, str]) -> list[Report]:
     """Sessions that were there before, and now are neither there nor in the trash."""
-    deleted = {one.session_id for one in app.library.trash()} if heads else set()
+    deleted = {one.session_id for one in app.library.trash.list()} if heads else set()
     reason = "It was there before, and is neither there nor in the trash any more."
     return [
         _Unreadable(session_id=id, ok=False, kept=False, reason=reason)

@@ -60,7 +60,7 @@ def label(call: Call) -> SessionRow:
     if wish.remove_tags:
         session.untag(*wish.remove_tags)
     if wish.pinned is not None:
-        (call.hf.pin if wish.pinned else call.hf.unpin)(session.id)
+        (call.hf.policies.pin if wish.pinned else call.hf.policies.unpin)(session.id)
     return SessionRow(session=call.hf.info(session.id))
 
 
@@ -68,9 +68,9 @@ def hold(call: Call) -> SessionRow:
     """A legal hold, or its end."""
     session, reason = _open(call), call.body.reason
     if reason is None:
-        call.hf.release(session.id)
+        call.hf.policies.release(session.id)
     else:
-        call.hf.hold(session.id, reason)
+        call.hf.policies.hold(session.id, reason)
     return SessionRow(session=call.hf.info(session.id))
 
 

@@ -122,7 +122,7 @@ def verify(call: Call) -> VerifiedSession:
 
 def trash(call: Call) -> TrashPage:
     """What can be brought back."""
-    return TrashPage.of(call.hf.trash())
+    return TrashPage.of(call.hf.trash.list())
 
 
 def export(call: Call) -> Response:

@@ -62,7 +62,7 @@ def choose(hf: Holdfast, given: str) -> str:
         return newest[0].session_id
     if is_id(given) and hf.exists(given):
         return given
-    matches = (sorted(hf.session_ids(given)) or hf.imported(given)) if given else []
+    matches = (sorted(hf.session_ids(given)) or hf.foreign.imported(given)) if given else []
     if not matches:
         check_id(given)
         raise NotFound(f"there is no session {given}", remedy="Look with list_sessions.")

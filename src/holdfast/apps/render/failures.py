@@ -46,7 +46,7 @@ def _remedy(error: HoldfastError, *, waits: bool) -> str:
 
 def strangers_hint(library: Holdfast) -> tuple[str, str]:
     """What to say of a store that is the folder of another system, and what to do; else nothing."""
-    place = library.strangers()
+    place = library.foreign.strangers()
     if place is None:
         return "", ""
     whose = "another store" if place.tool == "holdfast" else place.tool

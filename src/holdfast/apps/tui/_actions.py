@@ -204,11 +204,11 @@ class SessionActions:
         library, id = self._library, row.session_id
 
         def pin() -> str:
-            library.pin(id)
+            library.policies.pin(id)
             return "pinned"
 
         def unpin() -> str:
-            library.unpin(id)
+            library.policies.unpin(id)
             return "unpinned"
 
         do, undo = (unpin, pin) if row.pinned else (pin, unpin)

@@ -111,7 +111,7 @@ class SessionPages:
 
     def foreign_tool(self) -> str | None:
         """Whose sessions lie in the place of the store, if it has none of ours."""
-        place = self._library.strangers()
+        place = self._library.foreign.strangers()
         return None if place is None else place.tool
 
 

@@ -144,7 +144,7 @@ def list_page(request: Request) -> Response:
 
 def trash_page(request: Request) -> Response:
     """What was deleted and can be brought back."""
-    return page(request, "trash.html", trashed=site_of(request).hf.trash()[:500])
+    return page(request, "trash.html", trashed=site_of(request).hf.trash.list()[:500])
 
 
 def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:

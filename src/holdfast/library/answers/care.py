@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast.catalog import Decision, Spared
 from holdfast.library._imports import ImportedSession, Skipped
-from holdfast.library._seals import KeyInfo
+from holdfast.library._keys import KeyInfo
 from holdfast.library._trash import Trashed
 from holdfast.model import Gap
 from holdfast.session import Finding, Report

@@ -21,9 +21,9 @@ from holdfast.errors import (
     TooNew,
     UsageError,
 )
+from holdfast.library import _finder, _stats
 from holdfast.library._arguments import check_text
-from holdfast.library._base import session_key
-from holdfast.library._finder import Finding
+from holdfast.library._core import Core, session_key
 from holdfast.model import Notice, check_id
 
 if TYPE_CHECKING:
@@ -73,8 +73,11 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is at hand now."""
 
 
-class Sealing(Finding):
-    """Encryption at rest."""
+class Keys:
+    """Encryption at rest, and the keys of it: ``hf.keys``."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def is_sealed(self, id: str) -> bool:
         """Whether a session is sealed, told without its key. Raises NotFound.
@@ -84,8 +87,8 @@ class Sealing(Finding):
         from holdfast.security import KEY_DOCUMENT
         from holdfast.session import sealing
 
-        key = self._stored(id)
-        found, store = self._inner.documents(key).get(KEY_DOCUMENT), sealing(self._store)
+        key = self._core.stored(id)
+        found, store = self._core.inner.documents(key).get(KEY_DOCUMENT), sealing(self._core.store)
         if found is None or store is None:
             return found is not None
         try:
@@ -158,7 +161,7 @@ class Sealing(Finding):
         """The name of the rotation that is under way, or of a new one."""
         from holdfast.session import now_ms
 
-        documents, now = self._inner.documents(_ROTATION), now_ms()
+        documents, now = self._core.inner.documents(_ROTATION), now_ms()
         found = documents.get(_CURRENT)
         text = b"" if found is None else found[0]
         id, _, begun = text.decode("ascii", "replace").partition(" ")
@@ -170,12 +173,12 @@ class Sealing(Finding):
 
     def _end_rotation(self, result: Resealed) -> Resealed:
         if not result.failed:
-            self._inner.documents(_ROTATION).delete(_CURRENT)
+            self._core.inner.documents(_ROTATION).delete(_CURRENT)
         return result
 
     # -- keys ----------------------------------------------------------------------------------
 
-    def keys(self) -> builtins.list[KeyInfo]:
+    def list(self) -> builtins.list[KeyInfo]:
         """The keys that open what is sealed here, told without opening anything."""
         at_hand = self._at_hand()
         found: dict[str, KeyInfo] = {}
@@ -191,7 +194,17 @@ class Sealing(Finding):
                 )
         return builtins.list(found.values())
 
-    def add_key(self, key: GivenKey, *, progress: Progress | None = None) -> Resealed:
+    @staticmethod
+    def new(source: str) -> str:
+        """Make a random key, keep it where ``source`` says, and return its fingerprint.
+
+        ``source`` is ``keyring:NAME`` or ``file:PATH``. Raises Forbidden if there is a key already.
+        """
+        from holdfast.library._keychain import make_key
+
+        return make_key(source)
+
+    def add(self, key: GivenKey, *, progress: Progress | None = None) -> Resealed:
         """Let another key open everything that is sealed, such as one for emergencies.
 
         What is sealed later is wrapped under the keys that are set: name it there as well.
@@ -207,7 +220,7 @@ class Sealing(Finding):
 
         return self._each(None, lambda store, key: self._rewrap(store, key, add), None, progress)
 
-    def remove_key(self, id: str, *, progress: Progress | None = None) -> Resealed:
+    def remove(self, id: str, *, progress: Progress | None = None) -> Resealed:
         """Let a key, by its fingerprint, open nothing any more.
 
         Raises UsageError if something would have no key left, before anything is changed.
@@ -215,7 +228,7 @@ class Sealing(Finding):
         from holdfast.security import KeyDocument
 
         check_text("a key", id)
-        known = next((one for one in self.keys() if one.id == id), None)
+        known = next((one for one in self.list() if one.id == id), None)
         if known is None:
             raise NotFound(f"no session is sealed with a key {str(id)[:40]}")
         if known.alone:
@@ -229,10 +242,10 @@ class Sealing(Finding):
 
         done = self._each(None, lambda store, key: self._rewrap(store, key, take), None, progress)
         # A copy of what it opened, left in the store's own bytes, would open with it still.
-        done.left = self._inner.scrub()
+        done.left = self._core.inner.scrub()
         return done
 
-    def check_keys(self) -> dict[str, str]:
+    def check(self) -> dict[str, str]:
         """What is sealed and does not open with the keys that are set: by key, with the reason."""
         store = self._sealing_store()
         found = {}
@@ -245,29 +258,29 @@ class Sealing(Finding):
 
     def ask_passphrase(self, ask: Callable[[str], str]) -> None:
         """Call this when a passphrase is needed that is not set; it gets the words to ask with."""
-        if self._keychain is not None:
-            self._keychain.ask = ask
+        if self._core.keychain is not None:
+            self._core.keychain.ask = ask
 
     # -- inside --------------------------------------------------------------------------------
 
     def _sealing_store(self) -> SealingStore:
         from holdfast.session import sealing
 
-        store = sealing(self._store)
+        store = sealing(self._core.store)
         if store is None:
             raise KeyMissing("no key is set", remedy=_MAKE_KEY)
         return store
 
     def _chained(self) -> KeyChain:
-        if self._keychain is None:
+        if self._core.keychain is None:
             raise KeyMissing("no key is set", remedy=_MAKE_KEY)
-        return self._keychain
+        return self._core.keychain
 
     def _chain(self, given: GivenKey) -> KeyChain:
         from holdfast.library._keychain import KeyChain, as_sources
 
-        ask = None if self._keychain is None else self._keychain.ask
-        return KeyChain(as_sources(given), self._inner, ask=ask)
+        ask = None if self._core.keychain is None else self._core.keychain.ask
+        return KeyChain(as_sources(given), self._core.inner, ask=ask)
 
     def _each(
         self,
@@ -282,7 +295,7 @@ class Sealing(Finding):
         if ids is None:
             keys = builtins.list(self._all_keys())
         else:
-            keys = [self._stored(check_id(id)) for id in dict.fromkeys(ids)]
+            keys = [self._core.stored(check_id(id)) for id in dict.fromkeys(ids)]
         result = Resealed(changed=[], unchanged=[], failed={}, relatives=[])
         for number, key in enumerate(keys, 1):
             try:
@@ -292,7 +305,7 @@ class Sealing(Finding):
             else:
                 (result.changed if done else result.unchanged).append(key)
                 if done and notice is not None:
-                    self._hub.publish(
+                    self._core.hub.publish(
                         key.rpartition("/")[2], Notice(notice, key.rpartition("/")[2])
                     )
             if progress is not None:
@@ -301,14 +314,14 @@ class Sealing(Finding):
             if ids is not None:
                 result.relatives = self._relatives(result.changed)
             # The words of an index stay in its pages when rows go; only a new one is without them.
-            self.reindex()
-            result.left = self._inner.scrub()
+            _stats.reindex(self._core)
+            result.left = self._core.inner.scrub()
         return result
 
     def _all_keys(self) -> Iterator[str]:
-        self._check_open()
+        self._core.check_open()
         for folder in _FOLDERS:
-            yield from sorted(self._inner.folders(folder))
+            yield from sorted(self._core.inner.folders(folder))
 
     def _relatives(self, keys: Collection[str]) -> builtins.list[str]:
         found = [relative for key in keys for relative in self._children(key)]
@@ -316,25 +329,25 @@ class Sealing(Finding):
 
     def _children(self, key: str) -> Iterator[str]:
         id = key.rpartition("/")[2]
-        for row in self._all(parent=id):
+        for row in _finder.all_sessions(self._core, parent=id):
             yield session_key(row.session_id)
 
     def _key_documents(self) -> Iterator[tuple[str, KeyDocument]]:
         from holdfast.security import KEY_DOCUMENT, read_key_document
 
         for key in self._all_keys():
-            found = self._inner.documents(key).get(KEY_DOCUMENT)
+            found = self._core.inner.documents(key).get(KEY_DOCUMENT)
             if found is None:
                 continue
             try:
                 yield key, read_key_document(found[0])
             except (Tampered, TooNew):
-                continue  # one that was spoilt hides no other; check_keys names it
+                continue  # one that was spoilt hides no other; check names it
 
     def _at_hand(self) -> set[str]:
-        if self._keychain is None:
+        if self._core.keychain is None:
             return set()
-        return {one.id for one in self._keychain.available()}
+        return {one.id for one in self._core.keychain.available()}
 
     def _rewrap(
         self,

@@ -1,0 +1,274 @@
+"""What every part of the facade works on: one opened store, its settings, keys and listeners."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from functools import cache, cached_property
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary, ref
+
+import msgspec
+
+from holdfast._config import Settings
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.model import Limits, check_id
+from holdfast.session import Hub, Session, Timers
+from holdfast.storage import SpaceStore, Store
+
+if TYPE_CHECKING:
+    from holdfast._config import Configuration
+    from holdfast.catalog import Catalog, Feeder, Prices
+    from holdfast.library._keychain import GivenKey, KeyChain
+    from holdfast.library._sealed_index import SealedBooks
+    from holdfast.model import Gap
+    from holdfast.security import Redactor
+    from holdfast.session import Branches, Observers
+
+LEASE_MS = 30_000
+"""How long work on a closed session (repair, a purge) may take before others may take over."""
+_OURS = {"sessions", "spaces"}
+
+
+class Part:
+    """A module of this room that is loaded when something of it is first asked for.
+
+    Opening a store and recording needs none of them: together they take longer to load than all
+    that an open needs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = f"holdfast.library.{name}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.name), name)
+
+
+class LiveSessions:
+    """The sessions that this process has open: one object for each, by store and id."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.sessions: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
+
+    def find(self, identity: str, id: str) -> Session | None:
+        """Return the session if it is open here and can be used."""
+        with self.lock:
+            session = self.sessions.get((identity, id))
+        usable = session is not None and not session.closed and not session.orphaned
+        return session if usable else None
+
+    def of(self, identity: str) -> list[Session]:
+        """Return the sessions of one store."""
+        with self.lock:
+            return [one for key, one in self.sessions.items() if key[0] == identity]
+
+    def begin_in_child(self) -> None:
+        """Replace the lock in a forked child: the thread that held it is not there any more."""
+        self.lock = threading.RLock()
+
+
+live = LiveSessions()
+os.register_at_fork(after_in_child=live.begin_in_child)
+
+
+class Core:
+    """One store with its settings, its keys, its catalogue and those who listen to it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timers: bool = True,
+        redaction: str = "off",
+        seal: bool | None = None,
+        key: GivenKey | KeyChain | None = None,
+    ) -> None:
+        self.settings = settings
+        self.inner = settings.store
+        """The store as it is on the medium; what is sealed stays so in it."""
+        self.keychain: KeyChain | None = None
+        self.store = self._with_keys(key, seal=seal)
+        self.redaction_default = redaction
+        """How secrets are treated where no setting says it; apps say "mark"."""
+        self.hub = Hub()
+        self.timers = Timers() if timers else None
+        self.observers: Observers | None = None
+        self.is_heard = False
+        """Whether the observers hear what sessions publish."""
+        self.has_new_sessions = False
+        """Whether a session was made since the limit of live ones was last looked at."""
+        self.closed = False
+        self.store.check()
+        self._warn_of_strangers()
+
+    @property
+    def limits(self) -> Limits:
+        """Return the limits in force."""
+        return self.settings.limits
+
+    @property
+    def redaction(self) -> str:
+        """Return how secrets are treated in what is recorded: off, mark or block."""
+        mode: str = self.settings.configuration.get("redaction.mode", self.redaction_default)
+        return mode
+
+    def redactor(self) -> Redactor | None:
+        """Return what replaces secrets in all that sessions record; None if nothing does."""
+        return None if self.redaction == "off" else self._own_redactor
+
+    @cached_property
+    def _own_redactor(self) -> Redactor:
+        from holdfast.library._redaction import make_redactor
+
+        return make_redactor(self, {}, mode=self.redaction)
+
+    @cached_property
+    def feeder(self) -> Feeder:
+        """What keeps the catalogue up to date in the background."""
+        from holdfast.catalog import Feeder
+
+        me = ref(self)  # the thread must not keep a store open that nobody uses any more
+
+        def chore() -> None:
+            core = me()
+            if core is not None:
+                core.housekeep()
+
+        configuration = self.settings.configuration
+        auto_tags = configuration.get("catalog.auto_tags", True)
+        prices = cache(lambda: _prices_of_lists(configuration))
+        return Feeder(self.inner, chore=chore, auto_tags=bool(auto_tags), prices=prices)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue of the store. Raises UsageError after ``close``."""
+        self.check_open()
+        return self.feeder.catalog
+
+    @cached_property
+    def sealed_books(self) -> SealedBooks:
+        """What lists and searches know of sealed sessions, for those who have the key."""
+        from holdfast.library._sealed_index import SealedBooks
+
+        return SealedBooks(self.store, self.feeder)
+
+    @cached_property
+    def branches(self) -> Branches:
+        """What makes forks."""
+        from holdfast.session import Branches
+
+        return Branches(self.store, limits=self.limits, redactor=self.redactor())
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The user's prices. Raises UsageError for a table with a mistake."""
+        from holdfast._config import load_prices
+
+        return load_prices(self.settings.configuration)
+
+    def housekeep(self, seconds: float = math.inf) -> None:
+        """Archive what exceeds the limit of live sessions, if any were made here.
+
+        On a thread of its own, or for some seconds when the library is closed or the program ends,
+        so whatever goes wrong is left to the next time.
+        """
+        made, self.has_new_sessions = self.has_new_sessions, False
+        if not made or self.closed or not self.store.capabilities.archives:
+            return
+        with contextlib.suppress(HoldfastError):
+            # Those in the archive count as well, so that the catalogue is not needed to be sure.
+            beyond = islice(self.store.entries(), self.limits.sessions_live_max, None)
+            if next(beyond, None) is not None:
+                from holdfast.library._retention import archive_excess
+
+                archive_excess(self, time.monotonic() + seconds)
+
+    def within(self, space: str) -> Core:
+        """Return the core of one space of this store. Raises InvalidId."""
+        self.check_open()
+        inside = SpaceStore(self.inner, space, owns=False)
+        keys: dict[str, Any] = {}
+        if self.keychain is not None:
+            keys = {"key": self.keychain, "seal": getattr(self.store, "by_default", False)}
+        settings = msgspec.structs.replace(self.settings, store=inside)
+        timers, redaction = self.timers is not None, self.redaction_default
+        made = Core(settings, timers=timers, redaction=redaction, **keys)
+        if self.observers is not None:
+            made.observers = self.observers.within(space)
+        return made
+
+    def check_open(self) -> None:
+        """Raise UsageError after ``close``."""
+        if self.closed:
+            raise UsageError("this Holdfast is closed")
+
+    def open_here(self, id: str) -> Session | None:
+        """Return the session if this process has it open."""
+        return live.find(self.store.identity, id)
+
+    def stored(self, id: str) -> str:
+        """Return the key of a session that exists. Raises NotFound, InvalidId."""
+        self.check_open()
+        key = session_key(id)
+        if not self.store.exists(key):
+            raise NotFound(f"there is no session {id}", session_id=id)
+        return key
+
+    def lost_whole(self, id: str) -> Gap | None:
+        """Return what the catalogue saw in a log that has no event any more."""
+        return self.catalog.lost_whole(id) if self.inner.capabilities.stores else None
+
+    def _with_keys(self, key: GivenKey | KeyChain | None, *, seal: bool | None) -> Store:
+        """The store, with the keys that were given or are set."""
+        configuration = self.settings.configuration
+        given = configuration.get("key") if key is None else key
+        by_default = configuration.get("seal", False) if seal is None else seal
+        if self.inner.has_keys or not (given or by_default):
+            return self.inner
+        if not given:
+            raise UsageError(
+                "new sessions are to be sealed, and no key is set",
+                remedy="Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml.",
+            )
+        from holdfast.library._keychain import KeyChain, as_sources
+        from holdfast.session import SealingStore
+
+        if not isinstance(given, KeyChain):
+            given = KeyChain(as_sources(given), self.inner)
+        self.keychain = given
+        return SealingStore(self.inner, given, by_default=bool(by_default))
+
+    def _warn_of_strangers(self) -> None:
+        """Warn a program whose store is the folder of another system."""
+        path = getattr(self.inner, "path", None)
+        # A look at the folder itself is enough for every store of ours, and for an empty one:
+        # knowing the tools takes longer than everything else at an opening.
+        if path is None or not os.path.isdir(path):
+            return
+        names = os.listdir(path)
+        if names and _OURS.isdisjoint(names):
+            from holdfast.library._imports import warn_of_strangers
+
+            warn_of_strangers(self)
+
+
+def session_key(id: str) -> str:
+    """Return the key of a session; InvalidId if the id is not one."""
+    return f"sessions/{check_id(id)}"
+
+
+def _prices_of_lists(configuration: Configuration) -> Prices:
+    """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
+    from holdfast._config import load_prices
+    from holdfast.catalog import Prices
+
+    try:
+        return load_prices(configuration)
+    except UsageError:
+        return Prices()

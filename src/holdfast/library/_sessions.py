@@ -1,0 +1,278 @@
+"""Opening sessions: one live object for each in a process, and waiting for those of others."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from weakref import WeakSet
+
+from holdfast.errors import HoldfastError, Locked, UsageError
+from holdfast.library._core import Core, live
+from holdfast.model import Notice, check_id
+from holdfast.session import (
+    Opening,
+    Options,
+    Patience,
+    Session,
+    Subscriber,
+    in_event_loop,
+    in_thread,
+    new_session_id,
+    uncancelled,
+)
+
+if TYPE_CHECKING:
+    from holdfast.model import Gap
+    from holdfast.session import Observer
+
+OpeningT = TypeVar("OpeningT", Opening, Opening | None)
+Open = Callable[[str, Options], tuple[Session, OpeningT]]
+
+LAST_CHORE_S = 1.0
+"""How long a closing library, or a program that ends, may spend on keeping the store in bounds."""
+_makers: WeakSet[Core] = WeakSet()
+"""Stores in which this process made sessions."""
+_changing = threading.Lock()
+
+os.register_at_fork(after_in_child=_makers.clear)
+
+
+@atexit.register
+def _housekeep_all() -> None:
+    """Keep stores within their bounds also where programs end before a background thread could."""
+    for core in [*_makers]:
+        # What cannot be done now, the next program does.
+        with contextlib.suppress(HoldfastError, OSError, RuntimeError):
+            core.housekeep(LAST_CHORE_S)
+
+
+def open_session(
+    core: Core, id: str | None = None, *, read_only: bool = False, **options: Any
+) -> Session:
+    """Create or resume a session, and take the right to write it."""
+    redactor = None if read_only else core.redactor()
+    chosen = core.settings.options(redactor=redactor, read_only=read_only, **options)
+    core.check_open()
+    if read_only:
+        if id is None:
+            raise UsageError("a session that is only to be read needs an id")
+        return _watched(core, partial(_opened_to_read, core), check_id(id), chosen)[0]
+    known = new_session_id(chosen.clock) if id is None else check_id(id)
+    if not chosen.wait_ms:
+        return _live_session(core, known, chosen, None)
+    patience = Patience(core.store, f"sessions/{known}", chosen.wait_ms)
+    if not in_event_loop():
+        return _live_session(core, known, chosen, patience)
+    try:
+        return _live_session(core, known, chosen, None)
+    except Locked as error:
+        wait = partial(_live_session, core, known, chosen)
+        return cast("Session", _Awaited(wait, patience, error))
+
+
+def close(core: Core) -> None:
+    """Close the store; sessions that are still open are closed first."""
+    if core.closed:
+        return
+    core.housekeep(LAST_CHORE_S)
+    core.closed = True
+    with contextlib.ExitStack() as rest:
+        rest.callback(core.store.close)
+        rest.callback(core.feeder.close)
+        if core.timers is not None:
+            rest.callback(core.timers.close)
+        # One that cannot be closed well must not keep the others open.
+        for session in live.of(core.store.identity):
+            if session.store is core.store:
+                rest.callback(session.close_for_all)
+
+
+def subscribe(core: Core, listener: Subscriber) -> Callable[[], None]:
+    """Call a listener for the sessions that are opened through this store object."""
+    core.check_open()
+    if not callable(listener):
+        raise UsageError("a listener is a function that takes a session's id and what happened")
+    return core.hub.subscribe(listener)
+
+
+def observe(core: Core, observer: Observer) -> Callable[[], None]:
+    """Let an observer know what the sessions that are opened from now on do."""
+    from holdfast.session import Observers
+
+    with _changing:
+        if core.observers is None:
+            core.observers = Observers()
+    _hear(core)
+    return core.observers.add(observer)
+
+
+def _hear(core: Core) -> None:
+    """Have observers hear what is published, once: hearing it twice would count it twice."""
+    with _changing:
+        if core.observers is not None and not core.is_heard:
+            core.hub.subscribe(core.observers.tell)
+            core.is_heard = True
+
+
+def _watched(
+    core: Core, find: Open[OpeningT], id: str, options: Options
+) -> tuple[Session, OpeningT]:
+    """What ``find`` gives; how long it took is told to observers, if there are any."""
+    if core.observers is None:
+        return find(id, options)
+    _hear(core)
+    with core.observers.watch("load", id) as watch:
+        session, opening = find(id, options)
+        watch.restored, watch.idle = session.restored, opening is None
+    return session, opening
+
+
+def _session_of(core: Core, opening: Opening) -> Session:
+    if core.observers is None:
+        return Session(core.store, opening, hub=core.hub, timers=core.timers)
+    from holdfast.session import ObservedSession
+
+    return ObservedSession(
+        core.store, opening, hub=core.hub, timers=core.timers, observers=core.observers
+    )
+
+
+def _opened_to_read(core: Core, id: str, options: Options) -> tuple[Session, Opening]:
+    opening = Opening(core.store, id, options, partial(core.lost_whole, id))
+    return Session(core.store, opening), opening
+
+
+def _live_session(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
+    find = partial(_live_or_opened, core)
+    if patience is not None:
+        find = partial(_live_or_waited, core, patience=patience)
+    session, opening = _watched(core, find, id, options)
+    if opening is None:
+        return session
+    if core.timers is not None and core.store.capabilities.stores:
+        if not session.restored:
+            core.has_new_sessions = True
+            _makers.add(core)
+        core.feeder.watch(session)
+    if core.hub.listeners or opening.repaired:
+        _tell_opened(core, session, opening)
+    return session
+
+
+def _live_or_waited(
+    core: Core, id: str, options: Options, *, patience: Patience | None
+) -> tuple[Session, Opening | None]:
+    while True:
+        try:
+            return _live_or_opened(core, id, options)
+        except Locked:
+            if patience is None or not patience.pause():
+                raise
+
+
+def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Opening | None]:
+    """The session, with its opening if it was not open already."""
+    with live.lock:
+        key = (core.store.identity, id)
+        session = live.sessions.get(key)
+        if session is not None and not session.closed and not session.orphaned:
+            _check_resume(session, options)
+            if session.retain():
+                return session, None
+        opening = Opening(core.store, id, options, partial(core.lost_whole, id))
+        try:
+            session = live.sessions[key] = _session_of(core, opening)
+        except BaseException:
+            opening.release()
+            raise
+    return session, opening
+
+
+def _tell_opened(core: Core, session: Session, opening: Opening) -> None:
+    if opening.held:
+        core.hub.publish(session.id, opening.taken())
+    if opening.repaired:
+        session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
+    if opening.loaded.torn:
+        detail = {"bytes": opening.loaded.torn}
+        core.hub.publish(session.id, Notice("torn_tail", session.id, detail))
+    if session.restored:
+        age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
+        core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
+
+
+def _lost_words(gaps: list[Gap]) -> str:
+    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
+    least = "at least " if any(gap.at_end for gap in gaps) else ""
+    count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
+    size = sum(gap.size for gap in gaps)
+    return (
+        f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
+        " all else is kept, and the old bytes are in its quarantine"
+    )
+
+
+def _check_resume(session: Session, options: Options) -> None:
+    if options.resume == "never":
+        raise UsageError(
+            f"session {session.id} is open already, and resume='never' was asked for",
+            session_id=session.id,
+        )
+
+
+class _Awaited:
+    """A session that another process has, asked for inside of an event loop.
+
+    ``async with`` waits for it; whatever else is done with this raises the error that says so.
+    """
+
+    def __init__(
+        self, open: Callable[[Patience], Session], patience: Patience, refused: Locked
+    ) -> None:
+        self._open = open
+        self._patience = patience
+        self._refused = Locked(
+            refused.message,
+            remedy="Enter it with `async with`: that waits without stopping the event loop.",
+            **refused.fields,
+        )
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Session:
+        import asyncio
+
+        # A thread of its own: those of the pool are needed by whoever is to give a session back.
+        work = asyncio.ensure_future(
+            in_thread(partial(self._open, self._patience), name="holdfast-wait")
+        )
+        try:
+            self._session = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._patience.stop()
+            await uncancelled(_given_back(work))
+            raise
+        return self._session
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.aclose()
+
+    def __enter__(self) -> NoReturn:
+        raise self._refused
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached: it cannot be entered."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._refused
+
+
+async def _given_back(work: Awaitable[Session]) -> None:
+    """Close the session that nobody waits for any more, if it came."""
+    with contextlib.suppress(HoldfastError):
+        await (await work).aclose()

@@ -1,0 +1,82 @@
+"""The shape of the facade: one class in one file, whose parts are loaded when they are needed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast import Holdfast
+from holdfast.library import holdfast as facade
+
+PARTS = {"branches", "copy", "export", "finder", "health", "imports", "keys", "labels"} | {
+    "redaction", "retention", "stats", "trash", "views"
+}  # fmt: skip
+METHODS = [
+    node
+    for node in ast.walk(ast.parse(inspect.getsource(Holdfast)))
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+]
+
+
+def test_the_facade_is_one_class_in_one_file():
+    """Nothing is inherited, and every public name is defined in the file of the class."""
+    assert Holdfast.__bases__ == (object,)
+    public = {name for name in dir(Holdfast) if not name.startswith("_")}
+    assert public == {node.name for node in METHODS}
+    assert inspect.getsource(facade).count("\n") <= 600
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda node: node.name)
+def test_a_method_is_a_contract_and_a_call(method):
+    """Each says what it does, and leaves the doing to a part: no loops, branches or handlers."""
+    assert ast.get_docstring(method)
+    steps = [step for step in method.body if not isinstance(step, ast.Expr)]
+    assert len(method.body) <= 4
+    refused = (ast.For, ast.While, ast.If, ast.Try, ast.With)
+    assert not [step for step in steps if isinstance(step, refused)]
+
+
+def test_groups_hold_what_is_rarely_used(tmp_path):
+    """Keys, trash and policies are groups of their own, and their lists are empty at first."""
+    with holdfast.open(tmp_path / "s") as hf:
+        assert (hf.keys.list(), hf.trash.list(), hf.policies.list()) == ([], [], [])
+        for group in (hf.keys, hf.trash, hf.policies, hf.agents, hf.foreign):
+            assert not callable(group)
+            assert type(group).__doc__
+
+
+def test_a_key_is_made_and_told_by_its_fingerprint(tmp_path):
+    """A new key opens what it seals, and the list of keys names it."""
+    source = f"file:{tmp_path / 'key'}"
+    with holdfast.open(tmp_path / "s") as hf:
+        made = hf.keys.new(source)
+    with holdfast.open(tmp_path / "s", key=source, seal=True) as hf:
+        with hf.session("a") as s:
+            s.user("x")
+        assert [one.id for one in hf.keys.list()] == [made]
+
+
+def test_policies_are_those_that_prune_carries_out(tmp_path):
+    """The list has the policies of the configuration, in their order."""
+    rules = {"retention": {"policies": [{"tag": "draft", "keep": 10}]}}
+    with holdfast.open(tmp_path / "s", config=rules) as hf:
+        assert [(one.tag, one.keep) for one in hf.policies.list()] == [("draft", 10)]
+
+
+def test_parts_are_loaded_when_they_are_needed(tmp_path):
+    """Opening a store and recording a session loads no part of the facade."""
+    code = f"""
+import json, sys, holdfast
+with holdfast.open({str(tmp_path / "s")!r}) as hf, hf.session("a") as s:
+    s.user("x")
+print(json.dumps([name for name in sys.modules if name.startswith("holdfast.library._")]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.removeprefix("holdfast.library._") for name in json.loads(done.stdout)}
+    assert loaded.isdisjoint(PARTS), loaded & PARTS
