@@ -19,7 +19,7 @@ from holdfast._config import Settings
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model import Limits, check_id
 from holdfast.session import Hub, Session, Timers
-from holdfast.storage import SpaceStore, Store
+from holdfast.storage import Store
 
 if TYPE_CHECKING:
     from holdfast._config import Configuration
@@ -191,6 +191,8 @@ class Core:
 
     def within(self, space: str) -> Core:
         """Return the core of one space of this store. Raises InvalidId."""
+        from holdfast.storage import SpaceStore
+
         self.check_open()
         inside = SpaceStore(self.inner, space, owns=False)
         keys: dict[str, Any] = {}
