@@ -232,9 +232,9 @@ class _Awaited:
     """
 
     def __init__(
-        self, open: Callable[[Patience], Session], patience: Patience, refused: Locked
+        self, opener: Callable[[Patience], Session], patience: Patience, refused: Locked
     ) -> None:
-        self._open = open
+        self._opener = opener
         self._patience = patience
         self._refused = Locked(
             refused.message,
@@ -248,7 +248,7 @@ class _Awaited:
 
         # A thread of its own: those of the pool are needed by whoever is to give a session back.
         work = asyncio.ensure_future(
-            in_thread(partial(self._open, self._patience), name="holdfast-wait")
+            in_thread(partial(self._opener, self._patience), name="holdfast-wait")
         )
         try:
             self._session = await asyncio.shield(work)
