@@ -61,7 +61,7 @@ class ConversationView(LineView):
         """New events of the session were shown."""
 
     @dataclass
-    class Failed(Message):
+    class ReadFailed(Message):
         """The session could not be read."""
 
         error: Exception
@@ -167,7 +167,7 @@ class ConversationView(LineView):
     def _fail(self, reader: PageReader, error: Exception) -> None:
         if reader is self._reader:
             self._take([], at_end=True)
-            self.post_message(self.Failed(error))
+            self.post_message(self.ReadFailed(error))
 
     def _take(self, parts: list[tuple[LogChunk, list[EntryBlock]]], *, at_end: bool) -> None:
         self._waits_for, self._note = None, ""

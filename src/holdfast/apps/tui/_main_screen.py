@@ -396,8 +396,8 @@ class MainScreen(Screen[None]):
     def _tell_heading(self) -> None:
         self._pane.tell_heading(self.app.tracking.known.get(self.conversation.session_id or ""))
 
-    @on(ConversationView.Failed)
-    def _unreadable(self, event: ConversationView.Failed) -> None:
+    @on(ConversationView.ReadFailed)
+    def _unreadable(self, event: ConversationView.ReadFailed) -> None:
         self.app.tell_failure(event.error)
 
     # -- talking -----------------------------------------------------------------------------
