@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.model import (
@@ -107,6 +107,7 @@ def test_a_moved_line_keeps_everything_but_its_checksum():
 
 
 @given(events())
+@example(Event("user", 7, 12, b"{}", "run", "key", more=True))
 def test_the_size_of_a_line_is_known_without_making_it(event):
     """A line has as many bytes as was said before."""
     line, _ = encode_line(event.seq, line_body(event), START.crc)
