@@ -11,7 +11,8 @@ import sys
 import pytest
 
 import holdfast
-from holdfast import Holdfast
+from holdfast import Agent, Holdfast, Runtime
+from holdfast.library import Keys, Policies, Trash
 from holdfast.library import holdfast as facade
 
 PARTS = {"branches", "copy", "export", "finder", "health", "imports", "keys", "labels"} | {
@@ -80,3 +81,20 @@ print(json.dumps([name for name in sys.modules if name.startswith("holdfast.libr
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.removeprefix("holdfast.library._") for name in json.loads(done.stdout)}
     assert loaded.isdisjoint(PARTS), loaded & PARTS
+
+
+@pytest.mark.parametrize("kind", [Holdfast, Agent, Runtime, Keys, Policies, Trash])
+def test_docstrings_name_their_subject(kind):
+    """No docstring of what people call begins with a reference to another one."""
+    told = {name: inspect.getdoc(getattr(kind, name)) for name in vars(kind) if name[0] != "_"}
+    assert [
+        name for name, text in told.items() if text and text.startswith(("The same", "As "))
+    ] == []
+
+
+def test_observing_means_measuring():
+    """What listens to events subscribes, to a store or a runtime; only a store is observed."""
+    assert hasattr(Runtime, "subscribe")
+    assert not hasattr(Runtime, "observe")
+    assert hasattr(Holdfast, "subscribe")
+    assert hasattr(Holdfast, "observe")

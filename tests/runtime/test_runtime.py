@@ -152,9 +152,9 @@ async def test_an_async_source_of_lines_and_a_failure(hf):
 async def test_observers_hear_what_fits_their_pattern(runtime, hf):
     """A wildcard on the types of events and notices, of one session or all, through one bus."""
     turns, everything, other = [], [], []
-    stop = runtime.observe("turn_*", lambda where, what: turns.append((where, what.type)))
-    runtime.observe("*", lambda where, what: everything.append(what))
-    runtime.observe("user", lambda where, what: other.append(what), session_id="other")
+    stop = runtime.subscribe("turn_*", lambda where, what: turns.append((where, what.type)))
+    runtime.subscribe("*", lambda where, what: everything.append(what))
+    runtime.subscribe("user", lambda where, what: other.append(what), session_id="other")
     assert len(hf._core.hub.listeners) == 3
     await runtime.process_user_input("hi", "cli", "s")
     assert turns == [("s", "turn_start"), ("s", "turn_end")]

@@ -134,7 +134,7 @@ class Agent:
         session: Session | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """The same from code without an event loop."""
+        """Answer a prompt from code without an event loop; see :meth:`run`."""
         return run_to_end(lambda: self.run(prompt, session=session, variables=variables))
 
     def run_stream(
@@ -144,7 +144,7 @@ class Agent:
         session: Session | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> RunStream:
-        """The same word by word; see :class:`RunStream`."""
+        """Answer a prompt word by word; see :class:`RunStream`."""
 
         async def start(emit: Callable[[str], None]) -> RunResult:
             return await (await self._turn(session, emit)).answer(prompt, variables)
@@ -159,7 +159,7 @@ class Agent:
         return await (await self._turn(session)).resume(token, value)
 
     def resume_stream(self, token: str, value: Any, *, session: Session | None = None) -> RunStream:
-        """The same word by word."""
+        """Go on with a suspended run, word by word; see :meth:`resume`."""
 
         async def start(emit: Callable[[str], None]) -> RunResult:
             return await (await self._turn(session, emit)).resume(token, value)
@@ -249,7 +249,7 @@ class Agent:
             self._home.hf.close()
 
     async def aclose(self) -> None:
-        """The same without blocking the event loop."""
+        """Do what ``close`` does, without blocking the event loop."""
         session, self._session = self._session, None
         if session is not None and not self._closed:
             self._before_closing(session)

@@ -15,12 +15,11 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Event, Notice
-from holdfast.session import Clock, Patience, Session, check_wait, in_event_loop, now_ms
+from holdfast.session import Clock, Patience, Session, Subscriber, check_wait, in_event_loop, now_ms
 
 CLI_SESSION = "cli_session"
 EXIT_WORDS = frozenset(["exit", ";"])
 
-Observer = Callable[[str, Event | Notice], None]
 Handler = Callable[[str, str, Session], Any]
 Read = Callable[[], str | Awaitable[str]]
 
@@ -121,12 +120,12 @@ class Runtime(Host[str, Session]):
                 write(f"error: {error}\n  {error.remedy}")
             answered += 1
 
-    # -- observers ---------------------------------------------------------------------------
+    # -- listeners ---------------------------------------------------------------------------
 
-    def observe(
-        self, pattern: str, observer: Observer, *, session_id: str | None = None
+    def subscribe(
+        self, pattern: str, listener: Subscriber, *, session_id: str | None = None
     ) -> Callable[[], None]:
-        """Call ``observer(session_id, event_or_notice)`` for the types that fit a pattern.
+        """Call ``listener(session_id, event_or_notice)`` for the types that fit a pattern.
 
         ``*`` stands for anything: ``"tool_*"``, ``"*"``. Returns a function that ends it.
         """
@@ -134,7 +133,7 @@ class Runtime(Host[str, Session]):
         def listen(id: str, what: Event | Notice) -> None:
             kind = what.type if isinstance(what, Event) else what.kind
             if fnmatchcase(kind, pattern) and session_id in (None, id):
-                observer(id, what)
+                listener(id, what)
 
         stop = self.hf.subscribe(listen)
         self._stops.append(stop)

@@ -40,7 +40,7 @@ class History:
         self.place.write(lambda session: self._record(session, words))
 
     async def aappend(self, items: Sequence[dict[str, Any]]) -> None:
-        """The same without blocking the event loop."""
+        """Do what ``append`` does, without blocking the event loop."""
         words = self.words(items)
         await self.place.awrite(lambda session: self._record(session, words))
 
@@ -63,7 +63,7 @@ class History:
         self.place.write(lambda session: self._record(session, tell(self.read())))
 
     async def arecord(self, tell: Callable[[list[Unit]], Words]) -> None:
-        """The same without blocking the event loop."""
+        """Do what ``record`` does, without blocking the event loop."""
         await self.place.awrite(lambda session: self._record(session, tell(self.read())))
 
     def words(self, items: Sequence[dict[str, Any]]) -> Words:

@@ -173,7 +173,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def awriting(self) -> AsyncIterator[Session]:
-        """The same without blocking the event loop."""
+        """Do what ``writing`` does, without blocking the event loop."""
         async with self._host.ause(self.id, self._open, self._patience()) as session:
             yield session
 
@@ -184,7 +184,7 @@ class Place:
                 session.barrier()
 
     async def awrite(self, act: Act) -> None:
-        """The same without blocking the event loop."""
+        """Do what ``write`` does, without blocking the event loop."""
         async with self.awriting() as session:
             if act(session):
                 await session.abarrier()

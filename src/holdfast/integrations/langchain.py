@@ -52,7 +52,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         self._history.append(_items(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """As ``add_messages``."""
+        """Do what ``add_messages`` does, without blocking the event loop."""
         await self._history.aappend(_items(messages))
 
     def clear(self) -> None:
@@ -60,7 +60,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         self._history.change(lambda units: (units, []))
 
     async def aclear(self) -> None:
-        """As ``clear``."""
+        """Do what ``clear`` does, without blocking the event loop."""
         await asyncio.to_thread(self.clear)
 
     def _recorded(self) -> list[BaseMessage]:

@@ -109,7 +109,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     async def aput(
         self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
     ) -> Config:
-        """As ``put``."""
+        """Do what ``put`` does, without blocking the event loop."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
         await place.awrite(act)
         return self._gone_on(config, checkpoint)
@@ -124,7 +124,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """As ``put_writes``."""
+        """Do what ``put_writes`` does, without blocking the event loop."""
         place, act = self._put_writes(config, writes, task_id, task_path)
         await place.awrite(act)
 
@@ -189,7 +189,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     # -- the same without blocking the event loop -----------------------------------------------
 
     async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
-        """As ``get_tuple``."""
+        """Do what ``get_tuple`` does, without blocking the event loop."""
         return await asyncio.to_thread(self.get_tuple, config)
 
     async def alist(
@@ -200,7 +200,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         before: Config | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """As ``list``."""
+        """Do what ``list`` does, without blocking the event loop."""
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
@@ -208,25 +208,25 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """As ``get_delta_channel_history``."""
+        """Do what ``get_delta_channel_history`` does, without blocking the event loop."""
         return await asyncio.to_thread(
             self.get_delta_channel_history, config=config, channels=channels
         )
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """As ``delete_thread``."""
+        """Do what ``delete_thread`` does, without blocking the event loop."""
         await asyncio.to_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As ``delete_for_runs``."""
+        """Do what ``delete_for_runs`` does, without blocking the event loop."""
         await asyncio.to_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As ``copy_thread``."""
+        """Do what ``copy_thread`` does, without blocking the event loop."""
         await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """As ``prune``."""
+        """Do what ``prune`` does, without blocking the event loop."""
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     # -- inside ------------------------------------------------------------------------------
