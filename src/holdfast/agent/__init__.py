@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.agent._engine import Engine, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
     from holdfast.agent._home import AgentHome, RepairedWarning
-    from holdfast.agent._kit import AGENT_TYPE, AgentMaker, Kit, needs_agent, recordable
+    from holdfast.agent._kit import AGENT_TYPE, AgentMaker, Kit, needs_agent
     from holdfast.agent._models import ModelChoice, choose_model
     from holdfast.agent._options import Features, PersistentSession
     from holdfast.agent._permissions import Decision, PermissionRequest
@@ -42,7 +42,7 @@ __getattr__ = lazy(
         "_engine": "Engine register_model resolve_model",
         "_event_logger": "EventLogger",
         "_home": "AgentHome RepairedWarning",
-        "_kit": "AGENT_TYPE AgentMaker Kit needs_agent recordable",
+        "_kit": "AGENT_TYPE AgentMaker Kit needs_agent",
         "_models": "ModelChoice choose_model",
         "_options": "Features PersistentSession",
         "_permissions": "Decision PermissionRequest",
@@ -103,7 +103,6 @@ __all__ = [
     "plain_result",
     "plain_text",
     "read_command",
-    "recordable",
     "register_model",
     "resolve_model",
     "todo_tool",

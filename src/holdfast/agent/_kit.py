@@ -213,7 +213,7 @@ class AgentMaker:
         return bool(self._library.state(session_id).instructions)
 
 
-# Before something is said: what has to be installed, and what of it can be recorded.
+# Before something is said: what has to be installed.
 
 
 @contextmanager
@@ -226,9 +226,3 @@ def needs_agent() -> Iterator[None]:
             f"this needs the package {error.name}, which is not installed",
             remedy="Install it with: pip install 'holdfast[agent,local]'",
         ) from error
-
-
-def recordable(text: str) -> str:
-    """What the user gave, without the few characters that no provider takes."""
-    clean = text.encode("utf-8", "replace").decode()
-    return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")

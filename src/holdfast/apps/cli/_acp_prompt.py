@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.agent import recordable
+from holdfast.agent import plain_text
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_id, json_option, store_option
@@ -85,7 +85,7 @@ def command(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
     whether or not the agent can load it. Ctrl-C cancels the turn; what was said so far is kept.
     """
     chosen = _Wishes(**wishes)
-    text = recordable(standard_input().read() if prompt == (_STDIN,) else " ".join(prompt))
+    text = plain_text(standard_input().read() if prompt == (_STDIN,) else " ".join(prompt))
     if not text.strip():
         raise UsageError("the prompt is empty", remedy="Give some words, or text on stdin with -.")
     talk = _Talk(app, chosen)

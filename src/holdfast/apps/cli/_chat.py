@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, read_command, recordable
+from holdfast.agent import EXIT_WORDS, plain_text, read_command
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._slash import COMMANDS, obey
@@ -120,7 +120,7 @@ class Chat:
                 self.app.err.line(Span("(/exit or Ctrl-D leaves)", "faint"))
 
     def _take(self, line: str) -> None:
-        text = recordable(line).strip()
+        text = plain_text(line).strip()
         if not text:
             return
         if text in EXIT_WORDS:

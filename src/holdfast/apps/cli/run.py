@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from holdfast.agent import recordable
+from holdfast.agent import plain_text
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option, wait_option
 from holdfast.apps.cli._talk_options import (
@@ -68,7 +68,7 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    text = recordable(standard_input().read() if words == (_STDIN,) else " ".join(words))
+    text = plain_text(standard_input().read() if words == (_STDIN,) else " ".join(words))
     if not text.strip():
         raise UsageError("the prompt is empty", remedy="Give some words, or text on stdin with -.")
     return text

@@ -327,11 +327,11 @@ class SessionsApp(KeyOrder):
 
     def say(self, session_id: str, text: str) -> None:
         """Give a message to the agent of a session."""
-        from holdfast.agent import recordable
+        from holdfast.agent import plain_text
 
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
-        self.talks.say(session_id, recordable(text), new=session_id in self.fresh)
+        self.talks.say(session_id, plain_text(text), new=session_id in self.fresh)
 
     def _maker(
         self, place: str | None, model: str | None, agent: str | None
