@@ -7,11 +7,13 @@ import inspect
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 import holdfast
 from holdfast import Agent, Holdfast, Runtime
+from holdfast.errors import UsageError
 from holdfast.library import Keys, Policies, Trash
 from holdfast.library import holdfast as facade
 
@@ -98,3 +100,15 @@ def test_observing_means_measuring():
     assert not hasattr(Runtime, "observe")
     assert hasattr(Holdfast, "subscribe")
     assert hasattr(Holdfast, "observe")
+
+
+@pytest.mark.parametrize("name", ["resume", "repair", "durability"])
+def test_what_an_open_may_be_told_is_typed(name, tmp_path):
+    """Each of these has its words as a type, and any other word is refused at run time."""
+    annotation = inspect.signature(Holdfast.session).parameters[name].annotation
+    words = get_args(getattr(holdfast.session, annotation.removesuffix(" | None")))
+    assert len(words) >= 2
+    with holdfast.open(tmp_path / "s") as hf:
+        with pytest.raises(UsageError, match=name):
+            hf.session("a", **{name: "sometimes"})
+        assert not hf.exists("a")

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidData, StoreError, UsageError
 from holdfast.library import Holdfast
-from holdfast.session import Session
+from holdfast.session import Repair, Session
 
 _log = logging.getLogger("holdfast")
 _IDS_MAX = 10_000  # tool calls whose ids are known; a result comes soon after its call
@@ -29,13 +29,13 @@ class EventLogger:
     may call any method. The session is opened at the first event and mended if it is damaged.
     """
 
-    def __init__(self, library: Holdfast, session_id: str, *, repair: str = "auto") -> None:
+    def __init__(self, library: Holdfast, session_id: str, *, repair: Repair = "auto") -> None:
         self.session_id = session_id
         self.errors = 0
         """How often something could not be recorded when it was logged."""
         self.last_error: Exception | None = None
         self._library = library
-        self._repair = repair
+        self._repair: Repair = repair
         self._session: Session | None = None
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
         self._lock = threading.RLock()

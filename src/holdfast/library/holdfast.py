@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.library.answers.care import Pruned
     from holdfast.model import Gap
     from holdfast.replay import Clash, Comparison, MergeReport, Recovery, State, TurnView
-    from holdfast.session import Follower, Observer, Report
+    from holdfast.session import Durability, Follower, Observer, Repair, Report, Resume
 else:
     _branches, _copy, _export = Part("_branches"), Part("_copy"), Part("_export")
     _finder, _health, _imports = Part("_finder"), Part("_health"), Part("_imports")
@@ -142,12 +142,12 @@ class Holdfast:
         self,
         id: str | None = None,
         *,
-        resume: str = "auto",
+        resume: Resume = "auto",
         title: str | None = None,
         agent_id: str | None = None,
         read_only: bool = False,
-        repair: str = "raise",
-        durability: str | None = None,
+        repair: Repair = "raise",
+        durability: Durability | None = None,
         staged: bool = False,
         seal: bool | None = None,
         wait_ms: float | None = None,

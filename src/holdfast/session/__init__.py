@@ -13,7 +13,7 @@ from holdfast.session._finalizers import WhenForgotten
 from holdfast.session._keeper import Timers
 from holdfast.session._loader import Loaded, load, load_state_at
 from holdfast.session._lock import Patience, check_wait, in_event_loop, is_alive
-from holdfast.session._opening import Opening, Options, check_title
+from holdfast.session._opening import Durability, Opening, Options, Repair, Resume, check_title
 from holdfast.session._parts import NotStoredWarning
 from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
@@ -84,6 +84,7 @@ __all__ = [
     "Clock",
     "Done",
     "Draft",
+    "Durability",
     "Finding",
     "Follower",
     "Hub",
@@ -98,7 +99,9 @@ __all__ = [
     "Place",
     "PluginDocument",
     "Recorder",
+    "Repair",
     "Report",
+    "Resume",
     "SealedDocuments",
     "SealingStore",
     "Session",

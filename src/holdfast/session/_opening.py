@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from holdfast.security import Sealer
     from holdfast.session._seal import SessionSeal
 
-_DURABILITIES = ("barriers", "always", "os")
-_REPAIRS = ("raise", "auto")
-_RESUMES = ("auto", "always", "never")
+Resume = Literal["auto", "always", "never"]
+"""Whether a session that is there is gone on with."""
+Repair = Literal["raise", "auto"]
+"""What becomes of a damaged log at an open."""
+Durability = Literal["barriers", "always", "os"]
+"""When what is recorded is forced onto the medium."""
+_DURABILITIES, _REPAIRS, _RESUMES = get_args(Durability), get_args(Repair), get_args(Resume)
 _SALT_BYTES = 16
 _ESCAPED_BYTES_MAX = 6  # of one byte in JSON
 _LEASE_MS_MIN = 100
@@ -46,9 +50,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     agent_type: str | None = None
     provider_type: str | None = None
-    resume: str = "auto"
-    repair: str = "raise"
-    durability: str = "barriers"
+    resume: Resume = "auto"
+    repair: Repair = "raise"
+    durability: Durability = "barriers"
     staged: bool = False
     seal: bool | None = None
     """Whether a new session is sealed; None for as the store's settings say."""

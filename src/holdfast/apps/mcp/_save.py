@@ -11,6 +11,7 @@ from holdfast.errors import TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers.briefs import Saved
 from holdfast.library.answers.sessions import SessionForked
+from holdfast.session import Resume
 
 TEXT_CHARS_MAX = 200_000
 _AGENT = "mcp"
@@ -27,7 +28,7 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
     if len(text) > TEXT_CHARS_MAX:
         raise TooLarge(f"a text has at most {TEXT_CHARS_MAX:,} characters", remedy="Save less.")
     known = None if session_id is None else choose(hf, session_id)
-    resume = "auto" if known is None else "always"
+    resume: Resume = "auto" if known is None else "always"
     agent_id = _AGENT if known is None else None
     with hf.session(known, resume=resume, title=title, agent_id=agent_id) as session:
         if role == "note":

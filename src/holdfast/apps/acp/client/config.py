@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.session import Resume
 
 if TYPE_CHECKING:
     from holdfast.apps.acp.client.requests import FileHandler, PermissionRequest, TerminalHandler
@@ -64,7 +65,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: Sequence[Mapping[str, Any]] | None = None
     """As the protocol has them; None on resume takes the recorded ones, which have no secrets."""
     additional_directories: Sequence[str] = ()
-    resume: str = "auto"
+    resume: Resume = "auto"
     """``auto``; ``always``: NotFound if nothing is stored; ``never``: UsageError if there is."""
     on_no_load: str = "warn"
     """An agent that cannot go on with its own session: ``warn`` and prime a new one, or ``raise``

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
 from holdfast.model import Event, Limits
 from holdfast.replay import needs_interruption
-from holdfast.session import Session
+from holdfast.session import Resume, Session
 
 __all__ = ["Channel", "Said", "known_agent_id", "long_limits", "open_session", "was_left_open"]
 
@@ -36,7 +36,7 @@ _HEAD_BYTES = 256
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
 
 
-def open_session(hf: Holdfast, id: str | None, *, resume: str) -> Session:
+def open_session(hf: Holdfast, id: str | None, *, resume: Resume) -> Session:
     """A session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
     limits = long_limits(hf.limits)
     return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=limits)
