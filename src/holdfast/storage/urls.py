@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -130,4 +129,6 @@ def cache_place(address: str) -> str | None:
         return None
     finally:
         tree.close()
-    return os.path.join(folder, f"{hashlib.sha256(address.encode()).hexdigest()[:32]}.db")
+    from hashlib import sha256  # a store of files needs none
+
+    return os.path.join(folder, f"{sha256(address.encode()).hexdigest()[:32]}.db")
