@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.replay._allocation import template
 from holdfast.replay._pieces import ROLES, Drafts
+from holdfast.replay._text import template
 
 _STEPS = st.lists(
     st.one_of(

@@ -10,7 +10,7 @@ import pytest
 import holdfast.replay._sanitize as room
 from holdfast.errors import UsageError
 from holdfast.replay import PROVIDERS, Issue, format_issues, recovery_line, sanitize, validate
-from holdfast.replay._allocation import collector_paused
+from holdfast.replay._text import collector_paused
 
 
 def user(content):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from typing import Any, NamedTuple
 
 from holdfast.model import Event, SessionMetadata
-from holdfast.replay import Recovery, State
+from holdfast.replay import Conversation, Recovery, State, sanitize, to_dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +59,87 @@ def clock(timestamp_ms: int, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> s
     """The same as text. The year has four digits also where the system would write fewer."""
     when = moment(timestamp_ms, zone)
     return when.strftime(form.replace("%Y", f"{when.year:04d}"))
+
+
+# A session's conversation for another tool to go on with: valid turns, each with its time.
+
+
+Block = dict[str, Any]
+_NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
+
+
+class Turn(NamedTuple):
+    """What one side said at once, in neutral blocks; of each its time, and its event's place."""
+
+    role: str
+    blocks: list[Block]
+    times: list[int]
+    sources: list[int]
+    """Places in the log, counted from 0; -1 for what is not in it."""
+
+
+class Dialogue(NamedTuple):
+    """The turns of a conversation, user first; and its system prompt."""
+
+    turns: list[Turn]
+    system: str | None
+
+
+def dialogue(recorded: Recorded) -> Dialogue:
+    """The top-level conversation. A call without a result gets one that says so."""
+    conversation = Conversation(incomplete="mark")
+    times: list[int] = []
+    for event in recorded.events():
+        conversation.feed(event)
+        times.append(event.timestamp)
+    messages = sanitize(conversation.messages("neutral"), "neutral", "mark").messages
+    sources = conversation.sources
+    before = recorded.metadata.created_at
+    turns = []
+    for index, message in enumerate(messages):
+        blocks = _blocks(message["content"])
+        own = sources[index] if len(sources) == len(messages) else []
+        own = [*own, *[-1] * len(blocks)][: len(blocks)]
+        stamps = []
+        for at in own:
+            # A tool sorts by time: what was put in, or came while a clock went back, stays behind.
+            before = max(before, times[at]) if 0 <= at < len(times) else before
+            stamps.append(before)
+        turns.append(Turn(message["role"], blocks, stamps, own))
+    return Dialogue(turns, conversation.system)
+
+
+def result_text(block: Block) -> str:
+    """The content of a tool result as one text, for tools that take nothing else."""
+    content = block.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in content
+    )
+
+
+def in_dialect(turn: Turn, provider: str) -> list[dict[str, Any]]:
+    """One turn in a provider's form."""
+    return to_dialect([{"role": turn.role, "content": turn.blocks}], provider)
+
+
+def stable_uuid(*parts: object) -> str:
+    """A UUID that is the same for the same session each time it is exported."""
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(str(part) for part in parts)))
+
+
+def digest_id(*parts: object) -> str:
+    """Hexadecimal digits, the same each time, for tools that have ids of their own form."""
+    text = "\0".join(str(part) for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def iso(timestamp_ms: int) -> str:
+    """A time as JavaScript writes it."""
+    when = moment(timestamp_ms)
+    return f"{when.year:04d}-{when:%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"
+
+
+def _blocks(content: Any) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

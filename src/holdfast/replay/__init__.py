@@ -30,9 +30,14 @@ from holdfast.replay._state import (
     read_variable,
     stage_after,
 )
-from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
-from holdfast.replay._usage import BYTES_PER_TOKEN, add_usage, estimate_tokens
+from holdfast.replay._usage import (
+    BYTES_PER_TOKEN,
+    TODO_TOOLS,
+    add_usage,
+    estimate_tokens,
+    read_todos,
+)
 
 if TYPE_CHECKING:
     from holdfast.replay._calls import Calls, blocks_of, mark_of

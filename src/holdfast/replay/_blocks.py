@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model import BLOB_KEY
-from holdfast.replay._allocation import template
 from holdfast.replay._ids import call_key
 from holdfast.replay._media import read_document, read_image
 from holdfast.replay._text import (
@@ -19,6 +18,7 @@ from holdfast.replay._text import (
     is_base64,
     is_blank,
     plain_text,
+    template,
     type_name,
 )
 from holdfast.replay._values import blob_text, read_input, read_result

@@ -12,7 +12,7 @@ from holdfast.replay._dialects.neutral import NEUTRAL
 from holdfast.replay._dialects.responses import ITEMS
 from holdfast.replay._media import describe
 from holdfast.replay._text import type_name
-from holdfast.replay._todos import TODO_TOOLS, read_todos
+from holdfast.replay._usage import TODO_TOOLS, read_todos
 from holdfast.replay._values import read_result
 
 _CHAT = frozenset({"tool_calls", "function_call", "refusal", "audio", "reasoning_content"})

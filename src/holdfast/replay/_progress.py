@@ -16,9 +16,8 @@ import msgspec
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
 from holdfast.replay._state import Opening, PendingCall, Stage, State, Turning, may_have_run
-from holdfast.replay._todos import read_todos
 from holdfast.replay._upcast import Steps, check_format
-from holdfast.replay._usage import add_usage
+from holdfast.replay._usage import add_usage, read_todos
 
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from operator import length_hint
 
 from holdfast.model import Event
-from holdfast.replay._allocation import MANY, collector_paused
 from holdfast.replay._blocks import Block
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
@@ -15,6 +14,7 @@ from holdfast.replay._issues import Issue, recovery_line, unreached
 from holdfast.replay._native import Told, last_systems, write_draft
 from holdfast.replay._pieces import NOWHERE, Draft
 from holdfast.replay._sanitize import sanitize
+from holdfast.replay._text import MANY, collector_paused
 from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
 
 _PLAIN = frozenset({"text", "tool_use"})  # blocks in which no address can be

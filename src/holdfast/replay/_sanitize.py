@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.replay._allocation import collector_paused
 from holdfast.replay._conversation import check_incomplete
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue, unreached
 from holdfast.replay._messages import read_message
 from holdfast.replay._pieces import Draft
 from holdfast.replay._rules import validate
-from holdfast.replay._text import type_name
+from holdfast.replay._text import collector_paused, type_name
 from holdfast.replay._thread import Thread
 
 _LAST_DROPPED_MAX = 5

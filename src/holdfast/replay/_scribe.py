@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.model import Event
-from holdfast.replay._allocation import template
 from holdfast.replay._blocks import Block, Note, read_content
 from holdfast.replay._dialects import Message, dialect_of
 from holdfast.replay._ids import call_key
@@ -15,7 +14,7 @@ from holdfast.replay._messages import admit
 from holdfast.replay._native import unpack
 from holdfast.replay._runs import Withdrawal
 from holdfast.replay._state import stage_after
-from holdfast.replay._text import is_base64, is_blank, plain_text, type_name
+from holdfast.replay._text import is_base64, is_blank, plain_text, template, type_name
 from holdfast.replay._thread import NONE, Thread
 from holdfast.replay._values import read_input, read_result
 from holdfast.replay._views import View

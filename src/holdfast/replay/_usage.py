@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from holdfast.errors import InvalidData
+from holdfast.model import decode_json
 from holdfast.replay._state import Tokens
 
 BYTES_PER_TOKEN = 4
@@ -80,3 +82,24 @@ def _add(tokens: Tokens, found: list[int], cost: Any) -> None:
         tokens.cache_write_tokens += cache_write
     if type(cost) in (int, float) and 0 <= cost < math.inf:
         tokens.cost = (tokens.cost or 0.0) + float(cost)
+
+
+# Todos: one list at a time, whole each time it is written; the last one wins.
+
+
+TODO_TOOLS = frozenset({"todowrite", "todo_write"})
+"""Names, without regard to case, of tools whose calls carry the whole list."""
+
+
+def read_todos(params: Any) -> list[dict[str, Any]]:
+    """The list in the parameters of a call or the data of an event; empty if there is none.
+
+    Nothing is judged here: what was recorded is what the agent saw.
+    """
+    if isinstance(params, str):
+        try:
+            params = decode_json(params.encode("utf-8", "replace"))
+        except InvalidData:
+            return []
+    todos = params.get("todos") if isinstance(params, dict) else None
+    return [todo for todo in todos if isinstance(todo, dict)] if isinstance(todos, list) else []

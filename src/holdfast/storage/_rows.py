@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import Damaged
+from holdfast.errors import Conflict, Damaged, NotFound, UsageError
+from holdfast.storage._names import check_key
 from holdfast.storage._zstd import unpacked
-from holdfast.storage.base import CHUNK_BYTES
+from holdfast.storage.base import BLOBS, CHUNK_BYTES, Store
 
 # Rows grow from one reading to the next, as long as that many bytes are not reached.
 _READ_BYTES = 1 << 20
@@ -42,3 +43,57 @@ def _check(rows: Sequence[Any]) -> None:
     """Raise Damaged for what is no piece: a column of SQLite takes anything."""
     if not all(type(size) is int and isinstance(data, bytes) for _, size, data, _ in rows):
         raise Damaged("a piece of the log is something else than bytes")
+
+
+# Branches: what every store asks before it makes one, and one as a copy.
+
+
+_LEASE_MS = 60_000
+
+
+def check_branch(store: Store, key: str, to: str, size: int) -> None:
+    """Raise what ``Store.branch`` raises before it does anything."""
+    check_key(to)
+    if size < 1:
+        raise UsageError("a branch begins with at least one line")
+    if not store.exists(key):
+        raise NotFound(f"there is no log at {key}")
+    found = store.log(key).size()
+    if size > found:
+        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
+    if store.exists(to):
+        raise Conflict(f"{to} is taken")
+
+
+def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
+    """A branch as a copy, for stores that have no better way.
+
+    It is right on every store, and as slow as the log is long.
+    """
+    check_branch(store, key, to, size)
+    lease = store.lease(to)
+    epoch = lease.acquire("store", _LEASE_MS)
+    try:
+        if store.exists(to):
+            raise Conflict(f"{to} is taken")
+        source, target = store.documents(key), store.documents(to)
+        for name in source.names(BLOBS):
+            found = source.get(name)
+            if found is not None:
+                target.put(name, found[0])
+        for name, data in documents.items():
+            target.put(name, data)
+        log = store.log(to)
+        log.replace(first_bytes(store.log(key).read(), size), epoch)
+        log.close()
+    finally:
+        lease.release()
+
+
+def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """At most the first ``size`` bytes of what comes in chunks."""
+    for chunk in chunks:
+        yield chunk[:size]
+        size -= len(chunk)
+        if size <= 0:
+            return

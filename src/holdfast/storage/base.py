@@ -412,7 +412,7 @@ class Store(ABC):
         Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
         shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
         """
-        from holdfast.storage._branch import copy_branch
+        from holdfast.storage._rows import copy_branch
 
         copy_branch(self, key, to, size, documents or {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.apps.cli._groups import Parts
+from holdfast.apps.cli._help import Parts
 from holdfast.apps.cli._options import store_option
 
 __all__ = ["command"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branches import two_sessions
-from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._choice import choose, two_sessions
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.render.comparison import print_comparison
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branches import at_option, new_options, tell_made
-from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._choice import at_option, choose, new_options, tell_made
 from holdfast.apps.cli._options import json_option, session_argument, store_option
 
 __all__ = ["command"]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branches import new_options, two_sessions
-from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._choice import choose, new_options, two_sessions
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.render.comparison import kept_value
 from holdfast.apps.render.page import Span

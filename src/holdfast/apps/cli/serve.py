@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._groups import Parts
+from holdfast.apps.cli._help import Parts
 from holdfast.apps.cli._options import complete_folder, host_option, port_option, store_option
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError

@@ -12,9 +12,16 @@ from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
+from holdfast.formats.readers._shape import (
+    first_text,
+    items,
+    json_value,
+    look,
+    mapping,
+    open_document,
+    text,
+)
 from holdfast.formats.readers._shape import rename_figures as figures_of
-from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Cline"]
 

@@ -21,11 +21,12 @@ from holdfast.formats.readers._shape import (
     block_text,
     first_text,
     items,
+    look,
     mapping,
+    open_document,
     rename_figures,
     text,
 )
-from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "GeminiCli"]
 

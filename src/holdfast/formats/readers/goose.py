@@ -23,11 +23,12 @@ from holdfast.formats.readers._shape import (
     image_block,
     items,
     json_value,
+    look,
     mapping,
+    open_document,
     rename_figures,
     text,
 )
-from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Goose"]
 

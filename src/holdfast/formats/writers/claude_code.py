@@ -7,8 +7,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._dialogue import Turn, dialogue, in_dialect, iso, stable_uuid
-from holdfast.formats._view import ExportOptions, Recorded
+from holdfast.formats._view import (
+    ExportOptions,
+    Recorded,
+    Turn,
+    dialogue,
+    in_dialect,
+    iso,
+    stable_uuid,
+)
 
 __all__ = ["VERSION", "project_folder", "session_file", "session_id", "write_claude_code"]
 

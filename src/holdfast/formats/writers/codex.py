@@ -8,8 +8,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._dialogue import Turn, dialogue, digest_id, in_dialect, iso
-from holdfast.formats._view import ExportOptions, Recorded, clock
+from holdfast.formats._view import (
+    ExportOptions,
+    Recorded,
+    Turn,
+    clock,
+    dialogue,
+    digest_id,
+    in_dialect,
+    iso,
+)
 
 __all__ = ["VERSION", "session_file", "session_id", "write_codex"]
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._dialogue import (
+from holdfast.formats._view import (
     Block,
+    ExportOptions,
+    Recorded,
     Turn,
     dialogue,
     in_dialect,
@@ -17,7 +19,6 @@ from holdfast.formats._dialogue import (
     result_text,
     stable_uuid,
 )
-from holdfast.formats._view import ExportOptions, Recorded
 
 __all__ = ["VERSION", "session_id", "write_gemini_cli"]
 

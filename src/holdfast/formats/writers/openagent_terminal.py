@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._dialogue import Block, Turn, dialogue, iso, result_text
-from holdfast.formats._view import ExportOptions, Recorded
+from holdfast.formats._view import Block, ExportOptions, Recorded, Turn, dialogue, iso, result_text
 from holdfast.replay import as_json
 from holdfast.security import escape_json
 

@@ -7,8 +7,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._dialogue import Block, Turn, dialogue, digest_id, result_text
-from holdfast.formats._view import ExportOptions, Recorded
+from holdfast.formats._view import (
+    Block,
+    ExportOptions,
+    Recorded,
+    Turn,
+    dialogue,
+    digest_id,
+    result_text,
+)
 
 __all__ = ["VERSION", "session_id", "write_opencode"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.replay._allocation import template
 from holdfast.replay._blocks import OWNERS, Block, Note, read_content, text_block
 from holdfast.replay._dialects._form import (
     Dialect,
@@ -13,7 +12,7 @@ from holdfast.replay._dialects._form import (
     begin_message,
     named,
 )
-from holdfast.replay._text import plain_text, type_name
+from holdfast.replay._text import plain_text, template, type_name
 
 __all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
 

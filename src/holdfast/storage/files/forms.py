@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, Locked, NotFound, StoreError, TooLarge
-from holdfast.storage._branch import first_bytes
+from holdfast.storage._rows import first_bytes
 from holdfast.storage.base import BLOBS, is_document_name
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.lease import FileLease

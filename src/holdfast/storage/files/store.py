@@ -22,7 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model import check_id, fold_id, is_id
-from holdfast.storage._branch import check_branch
+from holdfast.storage._rows import check_branch
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,

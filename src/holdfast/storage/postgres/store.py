@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.model import fold_id
-from holdfast.storage._branch import check_branch
 from holdfast.storage._leases import Renewer
+from holdfast.storage._rows import check_branch
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,

@@ -14,10 +14,10 @@ from uuid import uuid4
 
 from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
 from holdfast.model import fold_id
-from holdfast.storage._branch import check_branch, first_bytes
 from holdfast.storage._deferred import Packet, Sender, joined
 from holdfast.storage._leases import Renewer
 from holdfast.storage._names import folder_of
+from holdfast.storage._rows import check_branch, first_bytes
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.model import check_id, fold_id
-from holdfast.storage._branch import check_branch
 from holdfast.storage._leases import Renewer
 from holdfast.storage._names import folder_of
+from holdfast.storage._rows import check_branch
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.agent import fork_seq, offered_commands, read_command
-from holdfast.apps.acp.agent.modes import MODES
+from holdfast.apps.acp.agent.params import MODES
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.wire.frames import RpcError

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.agent import is_child
 from holdfast.apps.acp.agent.editor import Desk
-from holdfast.apps.acp.agent.modes import Kit, window_of
+from holdfast.apps.acp.agent.params import Kit, window_of
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay.words import (
     call_update,

@@ -17,16 +17,17 @@ from weakref import WeakValueDictionary
 from holdfast.apps.acp.agent.commands import available_commands, find_command, obey
 from holdfast.apps.acp.agent.editor import Desk
 from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
-from holdfast.apps.acp.agent.modes import Kit, mode_state
 from holdfast.apps.acp.agent.params import (
     ClientCapabilities,
     Initialize,
+    Kit,
     ListWish,
     ModeWish,
     NewSession,
     OfSession,
     Opened,
     PromptWish,
+    mode_state,
     read_params,
     read_prompt,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agent import plain_result
 from holdfast.apps.acp.agent.editor import Desk
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
-from holdfast.apps.acp.agent.modes import AUTO, MODES, OPTIONS, READ_ONLY, Kit
+from holdfast.apps.acp.agent.params import AUTO, MODES, OPTIONS, READ_ONLY, Kit
 from holdfast.apps.acp.agent.screen import Screen, Update
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError

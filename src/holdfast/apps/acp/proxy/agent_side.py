@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -12,9 +13,10 @@ from holdfast.apps.acp.handover import CONVERSATION
 from holdfast.apps.acp.link import AgentLink, Early
 from holdfast.apps.acp.proxy.outbox import Outbox
 from holdfast.apps.acp.proxy.sessions import Sessions
-from holdfast.apps.acp.proxy.turns import cut_off, remember_setting
 from holdfast.apps.acp.recording.channel import Channel
-from holdfast.apps.wire.frames import NOT_FOUND, Frame, RpcError, error_frame
+from holdfast.apps.acp.replay.words import undone_update
+from holdfast.apps.wire.frames import NOT_FOUND, Frame, RpcError, error_frame, notification
+from holdfast.errors import HoldfastError
 
 __all__ = ["AgentSide"]
 
@@ -187,3 +189,47 @@ def read_chunk(line: bytes) -> Chunk | None:
     ):
         return None
     return Chunk(frame.params.session_id, kind, content.text, update.message_id)
+
+
+# What the turns of a proxied session leave behind: notes, settings, calls that were cut off.
+
+
+_SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
+
+
+def with_what_is_told(channel: Channel, params: Frame) -> Frame:
+    """A prompt for the agent, with what it has to be told before it; that is on record."""
+    told, channel.told = channel.told, []
+    prompt = params.get("prompt")
+    if not told or not isinstance(prompt, list):
+        return params
+    blocks = [{"type": "text", "text": text} for text in told]
+    channel.note(("frame", {"direction": "holdfast", "frame": {"prompt": blocks}}))
+    channel.commit()
+    return {**params, "prompt": [*blocks, *prompt]}
+
+
+def fail_turn(channel: Channel, reason: str) -> None:
+    """A prompt did not reach the agent."""
+    if channel.broken is None and not channel.prompts:
+        channel.note(("turn_end", {"reason": "failed", "error": reason}))
+        with contextlib.suppress(HoldfastError):
+            channel.commit()
+
+
+def remember_setting(channel: Channel, asked: Frame) -> None:
+    """What the user has set holds for an agent that forgets it, too."""
+    if asked["method"] in _SETTINGS:
+        params = {k: v for k, v in asked["params"].items() if k != "sessionId"}
+        name = f"{asked['method']} {params.get('configId', '')}".strip()
+        channel.settings[name] = {"method": asked["method"], "params": params}
+        channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
+
+
+def cut_off(channel: Channel, reason: str) -> list[Frame]:
+    """The agent died in mid-turn: record it, and give what the editor has to be told."""
+    updates = [undone_update(call.id, call.stage) for call in channel.cut_off(reason)]
+    return [
+        notification("session/update", {"sessionId": channel.id, "update": update})
+        for update in updates
+    ]

@@ -17,14 +17,14 @@ from typing import Any
 from holdfast.apps.acp.handover import Waits
 from holdfast.apps.acp.link import AgentLink, Early
 from holdfast.apps.acp.notes import WINDOW_TOKENS
-from holdfast.apps.acp.proxy.agent_side import AgentSide
-from holdfast.apps.acp.proxy.methods import methods_of
-from holdfast.apps.acp.proxy.outbox import Outbox
-from holdfast.apps.acp.proxy.sessions import Sessions
-from holdfast.apps.acp.proxy.turns import (
+from holdfast.apps.acp.proxy.agent_side import (
+    AgentSide,
     fail_turn,
     with_what_is_told,
 )
+from holdfast.apps.acp.proxy.methods import methods_of
+from holdfast.apps.acp.proxy.outbox import Outbox
+from holdfast.apps.acp.proxy.sessions import Sessions
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.watched import watch
 from holdfast.apps.wire.frames import (
