@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import holdfast
 from holdfast.apps.acp.replay.replay import replay
 from holdfast.apps.cli import cli
+from holdfast.apps.render.transcript import lost_from
 from holdfast.apps.tui._entry_lines import EntryLook, block_of
 from holdfast.apps.tui._window import PageReader
 from holdfast.session import resolve_blobs
@@ -106,7 +107,7 @@ class Shelf:
             page = visitor.get(url)
             assert page.status_code == 200
             parts.append(page.text)
-            earlier = re.search(r'hx-get="([^"]*/earlier\?stop=\d+)"', page.text)
+            earlier = re.search(r'data-get="([^"]*/earlier\?stop=\d+)"', page.text)
             url = None if earlier is None else earlier[1]
         return "\n".join(reversed(parts))
 
@@ -145,7 +146,8 @@ class Shelf:
     def _acp(self, id):
         """What an editor is sent that loads the session; texts as they are, not escaped."""
         documents = self.hf.store.documents(f"sessions/{id}")
-        frames = replay(resolve_blobs(self.hf.events(id), documents), id)
+        events = resolve_blobs(self.hf.events(id), documents)
+        frames = replay(events, id, lost_from=lost_from(self.hf, id))
         return "\n".join(_texts(json.loads(frame)) for frame in frames)
 
 

@@ -447,6 +447,19 @@ def test_a_gap_where_a_page_ends_is_told_once(shelf, surface, gap):
     assert shelf.read(surface, id).count(f"{names} cannot be read") == 1
 
 
+@settings(max_examples=FEW, suppress_health_check=list(HealthCheck))
+@given(log=logs(), data=st.data())
+def test_a_damaged_end_is_told_once_and_all_before_it_shown(shelf, surfaces, log, data):
+    """The last events are lost: where they begin is said on every surface, and nothing else is."""
+    first = data.draw(st.integers(1, len(log.events) - 1))
+    id = shelf.put(log.events, range(first, len(log.events)))
+    rest = [str(one.data) for one in log.events[:first]]
+    left = {word: by for word, by in log.words.items() if any(word in one for one in rest)}
+    for surface in surfaces:
+        assert missing_in(shelf, surface, id, left) == [], surface
+        assert shelf.read(surface, id).count(f"events from {first} on cannot be read") == 1, surface
+
+
 @pytest.mark.parametrize("type", ["suspended", "interrupted"])
 def test_the_reason_of_a_pause_is_redacted(discreet, type):
     """Why a session was suspended or interrupted are somebody's words, like all others."""
@@ -538,7 +551,7 @@ FOLD_FAULTS = [
     (FOLD + "_result", lambda *_: None),
     (FOLD + "_call", lambda *_: None),
     (FOLD + "_say", lambda *_: None),
-    (FOLD + "rest", lambda _: []),
+    (FOLD + "rest", lambda *_: []),
 ]
 CASES = [
     (surface, *fault)

@@ -19,7 +19,8 @@ class Recorded:
 
     ``events`` gives the events with their large payloads in place, ``lines`` the bytes of the log,
     ``recover`` a valid conversation for a provider and a way with incomplete calls, ``documents``
-    the names and bytes of what is kept beside the log. Nothing is read before it is asked for.
+    the names and bytes of what is kept beside the log, ``lost_from`` where a damaged end of the log
+    begins, if it does. Nothing is read before it is asked for.
     """
 
     metadata: SessionMetadata
@@ -28,6 +29,7 @@ class Recorded:
     lines: Callable[[], Iterator[bytes]]
     recover: Callable[[str, str], Recovery]
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    lost_from: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

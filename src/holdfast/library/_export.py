@@ -17,7 +17,7 @@ from holdfast.library._core import Core
 from holdfast.library._signed_files import write_signed
 from holdfast.library._views import of_known_format, reached
 from holdfast.model import Event
-from holdfast.session import read_range, resolve_blobs
+from holdfast.session import read_range, resolve_blobs, unreadable_from
 
 if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
@@ -129,6 +129,7 @@ def recorded(
         events=events,
         lines=lambda: _told(log_lines(log, size, at), size, progress, len),
         recover=recover,
+        lost_from=lambda: unreadable_from(log, documents) if at is None else None,
         # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
         documents=own_documents(log, core.inner.documents(key), end, at, size),
     )

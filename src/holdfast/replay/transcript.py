@@ -78,16 +78,19 @@ class Entry(msgspec.Struct, frozen=True):
 _ROLES = {"thinking": "assistant", "call": "assistant", "result": "tool", "failure": "tool"}
 
 
-def read_transcript(events: Iterable[Event], first: int = 0) -> Iterator[Entry]:
+def read_transcript(
+    events: Iterable[Event], first: int = 0, lost_from: int | None = None
+) -> Iterator[Entry]:
     """Yield the entries of a log, in its order. Never raises about what the events hold.
 
     ``first`` is the number of the first event that was asked for: those before are not missing.
-    Streamed text that nothing has ended when the events end is ``open``.
+    ``lost_from`` is where a damaged end begins, which is told if the events reach it. Streamed text
+    that nothing has ended when the events end is ``open``.
     """
     reader = Transcript(first)
     for event in events:
         yield from reader.feed(event)
-    yield from reader.rest()
+    yield from reader.rest(lost_from)
 
 
 def grouped(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
@@ -263,7 +266,7 @@ class Transcript:
         self._made = made = []
         self._part = 0
         if event.seq > self._due:
-            made.append(_missing(self._due, event))
+            made.append(_missing(event.timestamp, self._due, event.seq - 1))
             self._streams.pause_all()
         self._due, self._time = max(self._due, event.seq + 1), event.timestamp
         take = _TAKERS.get(event.type)
@@ -280,9 +283,14 @@ class Transcript:
             self._streams.pause(event.run)
         return self._released(made) if self._streams or self._held else made
 
-    def rest(self) -> list[Entry]:
-        """Return what is held back and what is being said, in order; nothing is ended by it."""
+    def rest(self, lost_from: int | None = None) -> list[Entry]:
+        """Return what is held back and what is being said, in order; nothing is ended by it.
+
+        If the log is damaged from the next event on, as ``lost_from`` says, that is told last.
+        """
         found = [held[-1] for held in self._held] + self._streams.rest() + self._undone_so_far()
+        if lost_from == self._due:
+            found.append(_missing(self._time, lost_from))
         return sorted(found, key=lambda entry: (entry.seq, entry.part))
 
     def _released(self, made: list[Entry]) -> list[Entry]:
@@ -481,13 +489,15 @@ def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
     ]
 
 
-def _missing(first: int, after: Event) -> Entry:
+def _missing(timestamp: int, first: int, last: int | None = None) -> Entry:
     """The note in the place of events that the reader could not give."""
-    return Entry(first, 0, after.timestamp, "note", name=unreadable(first, after.seq - 1))
+    return Entry(first, 0, timestamp, "note", name=unreadable(first, last))
 
 
-def unreadable(first: int, last: int) -> str:
-    """Return what is said of events that a reader could not give."""
+def unreadable(first: int, last: int | None = None) -> str:
+    """Return what is said of events that a reader could not give; all from ``first`` on if None."""
+    if last is None:
+        return f"events from {first} on cannot be read (see holdfast verify)"
     names = f"event {first}" if first == last else f"events {first} to {last}"
     return f"{names} cannot be read"
 

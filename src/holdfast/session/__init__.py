@@ -11,7 +11,7 @@ from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._conversation import log_recovery
 from holdfast.session._finalizers import WhenForgotten
 from holdfast.session._keeper import Timers
-from holdfast.session._loader import Loaded, load, load_state_at
+from holdfast.session._loader import Loaded, load, load_state_at, unreadable_from
 from holdfast.session._lock import Patience, check_wait, in_event_loop, is_alive
 from holdfast.session._opening import Durability, Opening, Options, Repair, Resume, check_title
 from holdfast.session._parts import NotStoredWarning
@@ -143,6 +143,7 @@ __all__ = [
     "sealing",
     "set_aside",
     "uncancelled",
+    "unreadable_from",
     "verify_log",
     "within",
 ]

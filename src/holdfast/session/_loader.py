@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, SecurityError, TooNew
 from holdfast.model import START, Event, Gap, Limits, LineReader, Position, is_as_written
 from holdfast.replay import Fold, check_format
 from holdfast.session._snapshots import Snapshot, Snapshots
-from holdfast.session.reader import chunks_after, fits, reader_at
+from holdfast.session.reader import chunks_after, fits, reader_at, whole_end
 from holdfast.storage import Documents, Log
 
 _SECTOR_BYTES = 512  # the least that a medium leaves unwritten
@@ -103,6 +104,45 @@ def find_loss(
     if torn and not position.seq and not _may_be_first_write(next(log.read(), b"")):
         return Gap(0, torn, 0, 0, at_end=True)
     return None
+
+
+def unreadable_from(log: Log, documents: Documents) -> int | None:
+    """Return the first of the events at the end of a log that damage took; None if it took none.
+
+    An unfinished write is no damage. Of a log that is whole only the tail is read.
+    """
+    first = _look_at_end(log, documents)
+    # A writer may have cut off, and written anew, what had been read before: look again.
+    return first if first is None or _look_at_end(log, documents) == first else None
+
+
+def _look_at_end(log: Log, documents: Documents) -> int | None:
+    settled, noted = log.settled(), max(Snapshots(documents).seqs(), default=-1)
+    seen = whole_end(log)
+    if seen is not None and settled <= seen.offset and noted < seen.seq:
+        return None
+    with contextlib.suppress(SecurityError, TooNew):
+        loaded = load(log, documents, tolerant=True, begun=True)
+        position, ahead = loaded.position, loaded.ahead
+        end = max(settled, 0 if ahead is None else ahead.offset)
+        if loaded.gaps and end > log.size():  # it is shorter in its midst: places do not compare
+            settled, ahead = 0, None
+        loss = find_loss(log, position, loaded.torn, settled=settled, ahead=ahead)
+        if loss is not None or (loaded.torn and _has_bad_lines(log, position)):
+            return position.seq
+    return None
+
+
+def _has_bad_lines(log: Log, position: Position) -> bool:
+    """Whether lines follow that are whole and not as written.
+
+    A crash leaves the beginning of what was written, or zeros in the place of some of it.
+    """
+    reader, is_zeroed = reader_at(log, position), False
+    for chunk in log.read(position.offset):
+        reader.feed(chunk)
+        is_zeroed = is_zeroed or b"\0" in chunk
+    return reader.damaged and not is_zeroed
 
 
 def _may_be_first_write(data: bytes) -> bool:

@@ -141,6 +141,20 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
     return None
 
 
+def whole_end(log: Log) -> Position | None:
+    """Where the last whole event of a log ends; None if its tail alone does not show that."""
+    offset, data = log.read_tail(_TAIL_BYTES)
+    found = second_line(offset, data)
+    if found is None:
+        return None
+    begin, taken = found
+    reader = LineReader(begin, log.unseal)
+    reader.feed(data[taken:])
+    # What the first position is made of was believed without a checksum; the line after it was not.
+    is_verified = not reader.damaged and (offset == 0 or reader.position != begin)
+    return reader.position if is_verified else None
+
+
 # Reading a log from its beginning, while a writer may cut off what was read of its end.
 
 

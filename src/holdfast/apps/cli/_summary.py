@@ -56,11 +56,17 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
 
 
 def print_conversation(
-    app: App, events: Iterable[Event], *, full: bool, last: int | None = None, first: int = 0
+    app: App,
+    events: Iterable[Event],
+    *,
+    full: bool,
+    last: int | None = None,
+    first: int = 0,
+    lost_from: int | None = None,
 ) -> None:
     """Everything that was said and done in the order of the log, or only the last entries."""
     day = ""
-    for entry in last_of(read_transcript(events, first), last):
+    for entry in last_of(read_transcript(events, first, lost_from), last):
         today = day_time(entry.timestamp)[:10]
         if today != day:
             day = today
@@ -72,12 +78,14 @@ def print_conversation(
         app.out.line(Span("  Nothing was said yet.", "faint"))
 
 
-def print_around(app: App, events: Iterable[Event], at: int, *, full: bool) -> None:
+def print_around(
+    app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None
+) -> None:
     """What was said at an event, marked and whole, with a few entries before and after it."""
     before: deque[Entry] = deque(maxlen=_AROUND + 1)
     after: list[Entry] = []
     skipped = left = 0
-    for entry in read_transcript(events):
+    for entry in read_transcript(events, lost_from=lost_from):
         if not before or entry.seq <= at:
             skipped += len(before) > _AROUND
             before.append(entry)

@@ -15,6 +15,7 @@ from holdfast.apps.cli._options import AtLeast, json_option, session_argument, s
 from holdfast.apps.cli._recovery import print_recovery, provider_options
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.transcript import lost_from
 from holdfast.apps.render.words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
@@ -111,7 +112,8 @@ def command(
     else:
         print_header(app, row)
         whole = _whole_events(app, session_id, full=full)
-        print_conversation(app, whole, full=full, last=last)
+        lost = lost_from(app.library, session_id)
+        print_conversation(app, whole, full=full, last=last, lost_from=lost)
     return _judge(app, row)
 
 
@@ -124,7 +126,9 @@ def _show_around(app: App, session_id: str, at: int, *, full: bool, last: int | 
         upto = _events(app, session_id, at)
         print_conversation(app, _resolved(app, session_id, upto), full=full, last=last)
     else:
-        print_around(app, _whole_events(app, session_id, full=True), at, full=full)
+        whole = _whole_events(app, session_id, full=True)
+        lost = lost_from(app.library, session_id)
+        print_around(app, whole, at, full=full, lost_from=lost)
     return _judge(app, row)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.render.failures import strangers_hint
-from holdfast.apps.render.transcript import body, heading, with_blobs
+from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
@@ -118,7 +118,8 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
     if first >= end and end:
         raise NotFound(f"there is no event {first} in {id}; the last is {end - 1}")
     stop = min(first + limit, end)
-    entries, stop = _entries(with_blobs(hf, id, hf.events(id, first)), first, stop)
+    events = with_blobs(hf, id, hf.events(id, first))
+    entries, stop = _entries(events, first, stop, lost_from(hf, id))
     lines, reached = _fitting(entries, first, stop)
     title = shown(hf.info(id).title)
     head = f"Session {id}{f' {title!r}' if title else ''}, events {first} to {reached - 1} of {end}"
@@ -126,7 +127,9 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
     return "\n".join([f"{head}. A record, not instructions.", *lines, foot])
 
 
-def _entries(events: Iterator[Event], first: int, stop: int) -> tuple[list[Entry], int]:
+def _entries(
+    events: Iterator[Event], first: int, stop: int, lost: int | None
+) -> tuple[list[Entry], int]:
     """The entries of the events to ``stop``, or to where what is streamed there ends.
 
     Events that cannot be read are told of with the first one after them: in the next part, if that
@@ -139,7 +142,7 @@ def _entries(events: Iterator[Event], first: int, stop: int) -> tuple[list[Entry
             break
         found += reader.feed(event)
         reached = event.seq + 1
-    return [*found, *reader.rest()], reached
+    return [*found, *reader.rest(lost)], reached
 
 
 def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], int]:
@@ -150,7 +153,8 @@ def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], in
     for entry in entries:
         line = _line(entry, first, chars)
         room -= len(line) + 1
-        if room < 0 and lines and entry.seq > shown:  # an event is shown whole
+        # An event is shown whole, and a damaged end, which is behind all events, always.
+        if room < 0 and lines and shown < entry.seq < stop:
             return lines, entry.seq
         shown = entry.seq
         lines.append(line)

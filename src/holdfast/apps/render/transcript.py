@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.replay import Entry, as_json
-from holdfast.session import resolve_blobs
+from holdfast.session import resolve_blobs, unreadable_from
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-__all__ = ["body", "folded", "heading", "is_long_winded", "with_blobs"]
+__all__ = ["body", "folded", "heading", "is_long_winded", "lost_from", "with_blobs"]
 
 _FOLD_LINES = 5
 _FOLD_CHARS = 500
@@ -65,6 +65,12 @@ def with_blobs(hf: Holdfast, id: str, events: Iterable[Event]) -> Iterator[Event
             yield from resolve_blobs([event], documents)
         except HoldfastError:
             yield event
+
+
+def lost_from(hf: Holdfast, id: str) -> int | None:
+    """Return where a damaged end of a session's log begins; None if it is not damaged there."""
+    key = f"sessions/{id}"
+    return unreadable_from(hf.store.log(key), hf.store.documents(key))
 
 
 def _arguments(value: Any) -> str:

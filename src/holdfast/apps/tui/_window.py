@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.render.transcript import heading, with_blobs
+from holdfast.apps.render.transcript import heading, lost_from, with_blobs
 from holdfast.apps.render.words import moment_of
 from holdfast.errors import NotFound, UsageError
 from holdfast.model import Event
@@ -40,12 +40,15 @@ class LogChunk(NamedTuple):
         return heading(entry, is_live=self.events[-1].type == "delta", first=self.first)
 
 
-def chunk_of(events: list[Event], first: int | None = None) -> LogChunk | None:
+def chunk_of(
+    events: list[Event], first: int | None = None, lost: int | None = None
+) -> LogChunk | None:
     """Events in the order of the log, as a chunk; None if there are none."""
     if not events:
         return None
     begin = events[0].seq if first is None else first
-    return LogChunk(begin, events[-1].seq + 1, events, list(read_transcript(events, begin)))
+    entries = list(read_transcript(events, begin, lost))
+    return LogChunk(begin, events[-1].seq + 1, events, entries)
 
 
 class PageReader:
@@ -110,7 +113,8 @@ class PageReader:
         return turns[place].seq if -len(turns) <= place < len(turns) else None
 
     def _chunk(self, events: list[Event], first: int) -> LogChunk | None:
-        return chunk_of(list(with_blobs(self._library, self.session_id, events)), first)
+        whole = list(with_blobs(self._library, self.session_id, events))
+        return chunk_of(whole, first, lost_from(self._library, self.session_id))
 
 
 def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from holdfast.apps.render.transcript import body, heading, with_blobs
+from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.web._markdown import as_html
 from holdfast.model import Event
 from holdfast.replay import Entry, Transcript, read_transcript
@@ -116,8 +116,10 @@ def read_window(
     following = _first_open(events, end) if is_live and end > newest else end
     settled = [event for event in events if event.seq < following]
     rest = [event for event in events if event.seq >= following]
-    tail = Tail([], _items(rest, following, is_writing=True), following)
-    return Window(_items(settled, start), start, end, newest, tail)
+    lost = lost_from(hf, id) if end > newest else None
+    open_lost = lost if rest else None  # told once
+    tail = Tail([], _items(rest, following, open_lost, is_writing=True), following)
+    return Window(_items(settled, start, lost), start, end, newest, tail)
 
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
@@ -159,11 +161,13 @@ def _first_open(events: list[Event], start: int) -> int:
     return reader.open_from
 
 
-def _items(events: list[Event], first: int, *, is_writing: bool = False) -> list[Item]:
+def _items(
+    events: list[Event], first: int, lost: int | None = None, *, is_writing: bool = False
+) -> list[Item]:
     calls: dict[tuple[str | None, str | None], Item] = {}
     items: list[Item] = []
     seq, number = -1, 0
-    for entry in read_transcript(events, first):
+    for entry in read_transcript(events, first, lost):
         number = number if entry.seq == seq else 0
         seq = entry.seq
         item = _item(entry, number, heading(entry, is_live=is_writing))

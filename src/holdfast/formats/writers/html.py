@@ -73,7 +73,7 @@ _SHORT_CHARS = 90
 def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """The page, piece by piece."""
     yield _head(recorded, options).encode("utf-8", "replace")
-    for message in grouped(read_transcript(recorded.events())):
+    for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
         is_note = message[0].kind == "note"
         shown = _note(message[0]) if is_note else _message(message, options)
         yield shown.encode("utf-8", "replace")

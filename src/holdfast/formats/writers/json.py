@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
 from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.model import VERSION, Event
-from holdfast.replay import State, as_json
+from holdfast.replay import Issue, State, as_json, unreadable
 from holdfast.security import escape_json
 
 __all__ = ["write_json", "write_jsonl", "writer_of_messages"]
@@ -29,7 +29,7 @@ def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
         "state": _plain_state(recorded.state()),
         "system": found.system,
         "messages": found.messages,
-        "issues": found.issues,
+        "issues": [*found.issues, *_lost_end(recorded.lost_from())],
     }
     for name, value in parts.items():
         yield b',\n"%b":' % name.encode() + _encoded(value)
@@ -39,6 +39,11 @@ def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
         yield comma + _encoded(_plain_event(event))
         comma = b",\n"
     yield b"\n]}\n"
+
+
+def _lost_end(first: int | None) -> list[Issue]:
+    """What a program cannot see from the numbers of the events: that there were more."""
+    return [] if first is None else [Issue("unreadable", f"event {first}", unreadable(first))]
 
 
 def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ _UNTITLED = "Untitled Session"
 def write_markdown(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """A head with what is known of the session, then a section for each message."""
     yield _head(recorded, options).encode("utf-8", "replace")
-    for message in grouped(read_transcript(recorded.events())):
+    for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
         is_note = message[0].kind == "note"
         shown = _note(message[0]) if is_note else _message(message, options)
         yield f"\n{shown}\n".encode("utf-8", "replace")

@@ -20,7 +20,7 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     title = harmless_line(row.title or "Untitled Session")
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
     yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
-    for message in grouped(read_transcript(recorded.events())):
+    for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
         yield f"\n{_shown(message, options)}\n".encode("utf-8", "replace")
 
 

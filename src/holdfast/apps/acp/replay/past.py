@@ -10,7 +10,7 @@ from holdfast.apps.acp.replay.replay import replay_some
 from holdfast.apps.wire.ahead import Target, pour
 from holdfast.apps.wire.lines import next_lines
 from holdfast.library import Holdfast
-from holdfast.session import Session
+from holdfast.session import Session, unreadable_from
 
 __all__ = ["tell_past"]
 
@@ -51,7 +51,10 @@ def _lines(
         store.documents(key),
         lambda start: hf.events(session.id, start, stop),
     )
-    yield from replay_some(some, session.id, close_open=close_open, marks=marks)
+    lost_from = unreadable_from(store.log(key), store.documents(key))
+    yield from replay_some(
+        some, session.id, close_open=close_open, marks=marks, lost_from=lost_from
+    )
 
 
 @cache

@@ -50,7 +50,12 @@ _decode = msgspec.json.Decoder(str).decode
 
 
 def replay(
-    events: Iterable[Event], session_id: str, *, close_open: bool = True, marks: bool = False
+    events: Iterable[Event],
+    session_id: str,
+    *,
+    close_open: bool = True,
+    marks: bool = False,
+    lost_from: int | None = None,
 ) -> Iterator[bytes]:
     """The lines, each with its line feed, that tell an editor of these events, in order.
 
@@ -58,22 +63,28 @@ def replay(
     that never ended as failed, where their turn broke off. With ``marks`` each line says in
     ``params._meta.holdfast.seq`` up to which event all has been told once it is read; commands,
     modes, options, usage and title come last, as they are at the end. What child runs did is left
-    out. Nothing that a log holds raises.
+    out. ``lost_from`` is where a damaged end of the log begins. Nothing that a log holds raises.
     """
     some = in_some(iter(events))
-    for lines in replay_some(some, session_id, close_open=close_open, marks=marks):
+    found = replay_some(some, session_id, close_open=close_open, marks=marks, lost_from=lost_from)
+    for lines in found:
         yield from lines.splitlines(keepends=True)
 
 
 def replay_some(
-    some: Iterable[Some], session_id: str, *, close_open: bool = True, marks: bool = False
+    some: Iterable[Some],
+    session_id: str,
+    *,
+    close_open: bool = True,
+    marks: bool = False,
+    lost_from: int | None = None,
 ) -> Iterator[bytes]:
     """The same for events as ``read_some`` gives them, and many lines at once."""
     teller = _Teller(session_id, close_open=close_open, marks=marks)
     for few in some:
         teller.take(few)
         yield teller.out.collect()
-    teller.finish()
+    teller.finish(lost_from)
     yield teller.out.collect()
 
 
@@ -152,12 +163,14 @@ class _Teller:
         due = self._seq + 1 if self._seq >= 0 else some.first
         for event in some.events:
             if event.seq > due:
-                self.out.flush()
-                text = f"({unreadable(due, event.seq - 1)})\n"
-                updates = content_updates(text, _CHUNKS["thinking"])
-                self.out.tell_all(updates, event.seq - 1)
+                self._tell_missing(due, event.seq - 1)
             due = event.seq + 1
             self._take(event)
+
+    def _tell_missing(self, first: int, last: int | None = None) -> None:
+        self.out.flush()
+        updates = content_updates(f"({unreadable(first, last)})\n", _CHUNKS["thinking"])
+        self.out.tell_all(updates, self._seq if last is None else last)
 
     def _take(self, event: Event) -> None:
         taker = _TAKERS.get(event.type)
@@ -180,8 +193,10 @@ class _Teller:
             self.out.tell_all(content_updates(text, "agent_thought_chunk"), seq)
         self._cast.unsaid.clear()
 
-    def finish(self) -> None:
-        """Tell what stands at the end."""
+    def finish(self, lost_from: int | None) -> None:
+        """Tell what stands at the end, and what is damaged there."""
+        if lost_from == self._seq + 1:
+            self._tell_missing(lost_from)
         self._end_open(self._seq)
         self.out.flush()
         self._standing.tell(self.out, self._seq)
