@@ -308,7 +308,7 @@ def test_events_that_are_no_objects_are_passed_over():
     """A damaged or foreign log may hold anything as data; the rest is told."""
     types = ["agent_start", "delegation", "user", "assistant", "delta", "frame", "tool_call"]
     events = [Event(type, seq, raw=b"[1]") for seq, type in enumerate(types)]
-    final = Event.make("assistant", {"content": "end", "messageId": "m"}, seq=9)
+    final = Event.make("assistant", {"content": "end", "messageId": "m"}, seq=len(types))
     [line] = [json.loads(line) for line in replay([*events, final], "ours")]
     assert line["params"]["update"] == chunk("end", messageId="m")["params"]["update"]
 

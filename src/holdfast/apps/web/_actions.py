@@ -17,6 +17,7 @@ from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from holdfast.apps.web._page import Site
+    from holdfast.library import Holdfast
 
 Form = Mapping[str, str]
 _FIELDS_MAX = 40
@@ -173,11 +174,11 @@ def _untag(site: Site, id: str, form: Form) -> Done:
     return Note("Tag removed."), _came_from(form, id)
 
 
-def _plain(name: str, told: str) -> Callable[[Site, str, Form], Done]:
-    """A deed that the library does as it is."""
+def _plain(do: Callable[[Holdfast, str], object], told: str) -> Callable[[Site, str, Form], Done]:
+    """Return the action that only calls the library."""
 
     def deed(site: Site, id: str, form: Form) -> Done:
-        getattr(site.hf, name)(id)
+        do(site.hf, id)
         return Note(told), _came_from(form, id)
 
     return deed
@@ -229,10 +230,12 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
     "title": _title,
     "tag": _tag,
     "untag": _untag,
-    "pin": _plain("pin", "Pinned: no policy lets it go."),
-    "unpin": _plain("unpin", "Not pinned any more."),
-    "archive": _plain("archive", "Archived: compressed, and readable as before."),
-    "unarchive": _plain("unarchive", "Taken out of the archive."),
+    "pin": _plain(lambda hf, id: hf.policies.pin(id), "Pinned: no policy lets it go."),
+    "unpin": _plain(lambda hf, id: hf.policies.unpin(id), "Not pinned any more."),
+    "archive": _plain(
+        lambda hf, id: hf.archive(id), "Archived: compressed, and readable as before."
+    ),
+    "unarchive": _plain(lambda hf, id: hf.unarchive(id), "Taken out of the archive."),
     "delete": _delete,
     "fork": _fork,
     "restore": _restore,
