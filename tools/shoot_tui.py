@@ -20,7 +20,7 @@ from unittest import mock
 
 import holdfast
 from holdfast.apps.tui import SessionsApp
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -124,9 +124,9 @@ def _environment(place: str) -> Iterator[None]:
     time.tzset()
 
 
-def _answer(request: Any) -> Call | Say:
+def _answer(request: Any) -> AskForTool | Say:
     if request.messages[-1]["role"] == "user":
-        return Call("read_file", {"path": "packing-list.md"})
+        return AskForTool("read_file", {"path": "packing-list.md"})
     return Say("Packed light: two pairs of shoes.")
 
 

@@ -15,10 +15,10 @@ import tempfile
 
 import holdfast
 from holdfast.agent import Agent, ToolContext, tool
-from holdfast.testing.model_server import Call, Request, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Request, Say, ScriptedModel
 
 
-def answer(request: Request) -> Say | Call:
+def answer(request: Request) -> Say | AskForTool:
     """Remembers what it was sent, asks back for a city, and doubles numbers by a tool."""
     words = str(request.messages[-1])
     said = str(request.messages)
@@ -27,7 +27,7 @@ def answer(request: Request) -> Say | Call:
     if "Lisbon" in words:
         return Say("A flight to Lisbon, then." if "flight" in said else "Lisbon is lovely.")
     if "Set x" in words:
-        return Call("set_x", {"value": 10})
+        return AskForTool("set_x", {"value": 10})
     if "my name?" in words:
         return Say("Alice." if "Alice" in said else "I do not know it.")
     return Say("Good.")

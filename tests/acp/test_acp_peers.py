@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 pytestmark = [
     pytest.mark.peers,
@@ -49,14 +49,14 @@ class Agent:
         """Write its settings; what its environment needs."""
         raise NotImplementedError
 
-    def reads(self, path: Path) -> Call:
+    def reads(self, path: Path) -> AskForTool:
         """The call with which the model reads a file."""
         raise NotImplementedError
 
-    def runs(self, command: str) -> Call:
+    def runs(self, command: str) -> AskForTool:
         """The call with which the model runs a command."""
         about = {"description": "deploys", "is_background": False}
-        return Call("run_shell_command", {"command": command, **about})
+        return AskForTool("run_shell_command", {"command": command, **about})
 
 
 class Qwen(Agent):
@@ -74,7 +74,7 @@ class Qwen(Agent):
         }
 
     def reads(self, path):
-        return Call("read_file", {"file_path": str(path)})
+        return AskForTool("read_file", {"file_path": str(path)})
 
 
 class NewerQwen(Qwen):
@@ -106,7 +106,7 @@ class Opencode(Agent):
         return {f"OPENCODE_DISABLE_{name}": "1" for name in quiet}
 
     def reads(self, path):
-        return Call("read", {"filePath": str(path)})
+        return AskForTool("read", {"filePath": str(path)})
 
 
 class AskingOpencode(Opencode):
@@ -120,7 +120,7 @@ class AskingOpencode(Opencode):
         return found
 
     def runs(self, command):
-        return Call("bash", {"command": command, "description": "deploys"})
+        return AskForTool("bash", {"command": command, "description": "deploys"})
 
 
 class Claude(Agent):
@@ -143,7 +143,7 @@ class Claude(Agent):
         }
 
     def reads(self, path):
-        return Call("Read", {"file_path": str(path)})
+        return AskForTool("Read", {"file_path": str(path)})
 
 
 class NewerClaude(Claude):
@@ -166,7 +166,7 @@ class Gemini(Agent):
         }
 
     def reads(self, path):
-        return Call("read_file", {"file_path": str(path)})
+        return AskForTool("read_file", {"file_path": str(path)})
 
 
 class OlderGemini(Gemini):
@@ -199,7 +199,7 @@ class Codex(Agent):
         return dict.fromkeys(("OPENAI_API_KEY", "CODEX_API_KEY", "SCRIPTED_KEY"), "dummy")
 
     def reads(self, path):
-        return Call("exec_command", {"cmd": f"cat {path}"})
+        return AskForTool("exec_command", {"cmd": f"cat {path}"})
 
 
 class NewerCodex(Codex):

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from holdfast.apps.wire.ahead import pour
-from holdfast.apps.wire.pipes import Writer, connect
+from holdfast.apps.wire.pipes import PipeWriter, connect
 
 LINE = b"x" * 99 + b"\n"
 
@@ -158,7 +158,7 @@ async def test_an_offer_to_a_reader_who_is_gone_raises_nothing(ends):
 def test_a_file_takes_offers_with_the_next_write(tmp_path):
     """There an event loop has no part in it at all."""
     with (tmp_path / "out").open("wb") as file:
-        writer = Writer(file)
+        writer = PipeWriter(file)
         assert not writer.offer(b"1\n")
         assert not writer.offer(b"2\n")
         writer.write(b"")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from holdfast.apps.acp.recording.recorder import Notes
-from holdfast.apps.acp.replay_gap import Heard, missing_end
+from holdfast.apps.acp.replay_gap import ReplayedWords, missing_end
 
 PATIENCE_S = 120
 
@@ -91,7 +91,7 @@ def test_an_agent_that_loads_only_words_of_its_own_is_told_everything(proxy, tmp
 
 def heard(*updates):
     """A replay of these updates."""
-    found = Heard()
+    found = ReplayedWords()
     for kind, content in updates:
         found.take({"sessionUpdate": kind, "content": {"type": "text", "text": content}})
     return found
@@ -118,7 +118,7 @@ def test_calls_count_by_their_ids():
         {"role": "user", "content": [result]},
         {"role": "assistant", "content": None},
     ]
-    found = Heard()
+    found = ReplayedWords()
     found.take({"sessionUpdate": "tool_call", "toolCallId": "c1", "status": "pending"})
     assert missing_end(messages, found) == messages[1:]
     found.take({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"})

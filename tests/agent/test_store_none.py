@@ -10,7 +10,7 @@ import holdfast
 from holdfast import Runtime
 from holdfast.agent import Agent, Decision, Tool
 from holdfast.errors import NotFound
-from holdfast.testing.model_server import Call, Say, ScriptedModel, Together
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel, Together
 
 BIG = "x" * 400_000  # becomes a blob
 
@@ -34,15 +34,15 @@ def answer(request):
     """Use each tool once, then answer; a delegate's task is answered at once."""
     text = str(request.messages)
     if "Ask the scout" in text and "ask_scout" not in text:
-        return Call("ask_scout", {"task": "weather in Oslo"}, id="call_scout")
+        return AskForTool("ask_scout", {"task": "weather in Oslo"}, id="call_scout")
     if "Look around" in text and "call_look" not in text:
         calls = [
-            Call("look_up", {"city": "Oslo"}, id="call_look"),
-            Call("read_all", {"path": "a"}, id="call_read"),
+            AskForTool("look_up", {"city": "Oslo"}, id="call_look"),
+            AskForTool("read_all", {"path": "a"}, id="call_read"),
         ]
         return Together(calls, text="I look.")
     if text.count("'Erase") > text.count("'call_erase"):
-        return Call("erase", {"path": "a"}, id="call_erase")
+        return AskForTool("erase", {"path": "a"}, id="call_erase")
     return Say(f"answer to {len(request.messages)} messages")
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
 
 from holdfast.agent import Agent, _loop
-from holdfast.agent._run_log import Talk
+from holdfast.agent._run_log import RunLog
 from holdfast.errors import ModelFailed, StoreFull, UsageError
 from holdfast.replay import validate
 
@@ -92,7 +92,7 @@ async def test_nobody_sees_a_word_before_it_is_on_record(hf):
 async def test_words_that_the_store_refuses_are_not_lost_in_a_timer(hf, monkeypatch):
     """If the store takes nothing for a while, the words are held and recorded once it does."""
     refusals = iter([StoreFull("no space"), StoreFull("no space")])
-    record = Talk.delta
+    record = RunLog.delta
 
     def delta(talk, *args, **data):
         refusal = next(refusals, None)
@@ -107,7 +107,7 @@ async def test_words_that_the_store_refuses_are_not_lost_in_a_timer(hf, monkeypa
         await asyncio.sleep(0.12)
 
     monkeypatch.setattr(_loop, "HOLD_S", 0.01)
-    monkeypatch.setattr(Talk, "delta", delta)
+    monkeypatch.setattr(RunLog, "delta", delta)
     with hf.session("s") as session:
         stream = Agent(streaming(slow)).run_stream("go", session=session)
         pieces = [piece async for piece in stream]

@@ -9,7 +9,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from holdfast.agent import Agent, Tool
-from holdfast.testing.model_server import Call, Say, ScriptedModel, Together
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel, Together
 
 # A provider's library has escapes in its source that Python warns of when it is first compiled.
 pytestmark = [
@@ -45,9 +45,9 @@ def broken() -> str:
 
 
 STEPS = [
-    Together([Call("look", {"n": 1}), Call("look", {"n": 2})], text="Let me look."),
-    Call("broken"),
-    Call("missing"),
+    Together([AskForTool("look", {"n": 1}), AskForTool("look", {"n": 2})], text="Let me look."),
+    AskForTool("broken"),
+    AskForTool("missing"),
     Say("All is seen."),
     Say("Still here."),
 ]

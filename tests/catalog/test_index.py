@@ -10,7 +10,7 @@ from holdfast.catalog import EVERYTHING, Catalog, Filter, _look
 from holdfast.catalog._catalog import open_in_memory
 from holdfast.catalog._catch_up import catch_up
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._index import Row, Trace, Update
+from holdfast.catalog._index import IndexUpdate, Row, Trace
 from holdfast.catalog._plain_index import PlainIndex
 from holdfast.catalog.sqlite.index import SqliteIndex
 from holdfast.catalog.sqlite.writer import Writing
@@ -27,7 +27,7 @@ def index(request):
 def update(id, *, version=0, **members):
     """What a look would find."""
     meta = SessionMetadata(session_id=id, **members)
-    return Update(
+    return IndexUpdate(
         row=Row(meta, Trace(etag="e", folder="f")), state=b"{}", tally=b"", version=version
     )
 

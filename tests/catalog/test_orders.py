@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.catalog import EVERYTHING, Filter, _catalog
-from holdfast.catalog._index import Row, Trace, Update
+from holdfast.catalog._index import IndexUpdate, Row, Trace
 from holdfast.catalog._orders import (
     NEWEST,
     SORTS,
@@ -66,7 +66,7 @@ def rows(count=60, seed=1):
 
 def filled(index, found):
     """An index with these rows."""
-    index.write([Update(row=Row(one, Trace(etag="e")), state=b"", tally=b"") for one in found])
+    index.write([IndexUpdate(row=Row(one, Trace(etag="e")), state=b"", tally=b"") for one in found])
     return index
 
 
@@ -114,7 +114,7 @@ def test_an_order_follows_what_changes():
     index = filled(INDEXES["sqlite"](), everyone)
     changed = SessionMetadata(session_id="s000", title="AAA", total_tokens=99, cost=5.0)
     version = index.get("s000").version
-    index.write([Update(row=Row(changed, Trace()), state=b"", tally=b"", version=version)])
+    index.write([IndexUpdate(row=Row(changed, Trace()), state=b"", tally=b"", version=version)])
     index.write([], ["s001"])
     expected = [changed, *everyone[2:]]
     for order in ORDERS:

@@ -383,17 +383,17 @@ def test_a_lost_connection_is_told_and_got_over(hf, monkeypatch):
     """No answer is better than half of one; the next question is answered."""
     say(hf, "a", "one")
     hf.list()
-    real = link.Link.run
+    real = link.ServerLink.run
 
     def broken(self, work, *, again=True):
         raise Unavailable("PostgreSQL: gone")
 
-    monkeypatch.setattr(link.Link, "run", broken)
+    monkeypatch.setattr(link.ServerLink, "run", broken)
     for ask in (hf.list, lambda: hf.search("one", limit=3), hf.stats, hf.reindex):
         with pytest.raises(Unavailable):
             ask()
     assert hf._core.catalog.feed(["a"])
-    monkeypatch.setattr(link.Link, "run", real)
+    monkeypatch.setattr(link.ServerLink, "run", real)
     assert ids(hf.list()) == ["a"]
 
 

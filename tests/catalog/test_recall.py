@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import Found
+from holdfast.catalog._search import Candidate
 from holdfast.storage import FileStore
 from holdfast.testing import FaultyDisk
 
@@ -30,7 +30,7 @@ def hf(tmp_path):
 
 def recall(hf, seq, *, key="sessions/s", place=0, last=None, role="user", name=None, hint=None):
     """What a recaller says of an event, and when."""
-    found = Found(1, 1, seq, last, place, 0, role, name)
+    found = Candidate(1, 1, seq, last, place, 0, role, name)
     return Recaller(hf.store, lambda _: key, hint).recall(found)
 
 
@@ -91,7 +91,7 @@ def test_several_events_of_one_session(hf):
     """What was read for one hit serves the next."""
     recaller = Recaller(hf.store, lambda _: "sessions/s")
     texts = [
-        recaller.recall(Found(1, 1, seq, None, 0, 0, "user", None)).said.text[:5]
+        recaller.recall(Candidate(1, 1, seq, None, 0, 0, "user", None)).said.text[:5]
         for seq in (2, 3, 4, 2)
     ]
     assert texts == ["first", "Read\n", "x x x", "first"]

@@ -14,7 +14,7 @@ import holdfast
 from holdfast.catalog import Asked, Snippet, scan_logs, search_index
 from holdfast.catalog import _search as search_module
 from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import Found
+from holdfast.catalog._search import Candidate
 from holdfast.catalog._snippets import make_snippet
 from holdfast.catalog.sqlite.search_tables import add, create_tables, forget, is_worn
 from holdfast.model import Event
@@ -266,7 +266,7 @@ def test_a_damaged_line_is_not_shown(hf):
     log.write_bytes(log.read_bytes().replace(b"honest", b"h0nest"))
 
     def stale(connection):
-        found = Found(1, 1, 2, None, 0, 0, "user", None)
+        found = Candidate(1, 1, 2, None, 0, 0, "user", None)
         return Recaller(hf.store, lambda _: "sessions/s").recall(found)
 
     assert hf._core.catalog.ask(stale) is None

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from holdfast.testing.model_server import Call, Say
+from holdfast.testing.model_server import AskForTool, Say
 
 LONG = Say("begin " + "word " * 4_000, pause_s=0.05)
 
@@ -117,7 +117,7 @@ def test_what_was_typed_comes_back_and_a_session_can_go(terminal, hf, tmp_path):
 def test_a_tool_asks_for_permission(terminal, model, own_place, hf):
     """Before a file is read the user is asked; the answer is on record; No is told to the model."""
     (own_place / "a.txt").write_text("the secret is 42")
-    read = Call("read_file", {"path": "a.txt"})
+    read = AskForTool("read_file", {"path": "a.txt"})
     answers = iter([read, Say("done"), read, Say("refused")])
     model.follow(lambda request: next(answers))
     start(terminal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.cli._flags import Asked, asked
+from holdfast.apps.cli._flags import Flags, asked
 from holdfast.apps.cli._screen import wants_colour
 
 COLOURED = "\x1b[36mtrip-planner"
@@ -38,13 +38,13 @@ def test_who_decides(choice, is_terminal, environment, expected):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], Asked()),
-        (["list", "--json"], Asked(as_json=True)),
-        (["show", "--", "--json"], Asked()),
-        (["list", "--color", "never"], Asked(colour="never")),
-        (["list", "--color=always", "--no-pager"], Asked(colour="always", pager=False)),
-        (["list", "--color", "purple"], Asked()),
-        (["list", "--color"], Asked()),
+        ([], Flags()),
+        (["list", "--json"], Flags(as_json=True)),
+        (["show", "--", "--json"], Flags()),
+        (["list", "--color", "never"], Flags(colour="never")),
+        (["list", "--color=always", "--no-pager"], Flags(colour="always", pager=False)),
+        (["list", "--color", "purple"], Flags()),
+        (["list", "--color"], Flags()),
     ],
 )
 def test_what_is_asked(words, expected):

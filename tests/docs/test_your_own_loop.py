@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "your-own-loop.md"
 PROGRAMS = {
@@ -50,7 +50,7 @@ def traveller(request):
         return Say("It may be booked already; please look.")
     if "Booked a flight" in told:
         return Say("Done.")
-    return Call("book_flight", {"to": "Rome"})
+    return AskForTool("book_flight", {"to": "Rome"})
 
 
 @pytest.fixture(params=PROGRAMS)

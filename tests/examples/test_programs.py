@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from holdfast.testing import StoreContract
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -108,8 +108,8 @@ def test_manual_control(example):
 def test_advanced(example):
     """Tools run after their permission, and leave variables, todos and a readable log."""
     script = [
-        Call("find_restaurants", {"city": "Lisbon"}),
-        Call("book_table", {"restaurant": "Taberna do Mar", "guests": 2}),
+        AskForTool("find_restaurants", {"city": "Lisbon"}),
+        AskForTool("book_table", {"restaurant": "Taberna do Mar", "guests": 2}),
         Say("Your table is booked."),
     ]
     out = example("advanced", script=script)
@@ -131,10 +131,10 @@ def test_delegation(example):
         if "sunny" in text and "Lisbon is sunny" not in text:
             return Say("Lisbon is sunny.")
         if "look it up" in text:
-            return Call("weather", {"city": "Lisbon"})
+            return AskForTool("weather", {"city": "Lisbon"})
         if "Lisbon is sunny" in text:
             return Say("Take sunglasses.")
-        return Call("ask_researcher", {"task": "look it up"})
+        return AskForTool("ask_researcher", {"task": "look it up"})
 
     out = example("delegation", script=script)
     assert out.splitlines()[0] == "Take sunglasses."

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.errors import UsageError
 from holdfast.formats import (
     READERS,
-    Draft,
     Foreign,
+    ForeignDraft,
     Reader,
     Source,
     all_readers,
@@ -115,11 +115,13 @@ def drafts(*given, **about):
 
 def test_keys_are_stable_and_tell_repetitions_apart():
     """The same content has the same key at the same repetition, also in a grown source."""
-    ok = [Draft("user", {"content": "ok"}) for _ in range(2)]
+    ok = [ForeignDraft("user", {"content": "ok"}) for _ in range(2)]
     first = [draft.key for draft in drafts(*ok)]
     assert len(set(first)) == 2
     grown = drafts(
-        Draft("user", {"content": "ok"}), *ok, Draft("user", {"content": "ok"}, key="k" * 300)
+        ForeignDraft("user", {"content": "ok"}),
+        *ok,
+        ForeignDraft("user", {"content": "ok"}, key="k" * 300),
     )
     assert [draft.key for draft in grown[:2]] == first
     assert len(grown[3].key) < 100
@@ -133,22 +135,22 @@ def test_times_are_carried_on():
 
 def test_types_that_would_act_become_frames():
     """Permissions, plugins and settings are kept as they came, and are nothing more."""
-    [found] = drafts(Draft("permission", {"tool": "rm", "decision": "allow"}))
+    [found] = drafts(ForeignDraft("permission", {"tool": "rm", "decision": "allow"}))
     assert found.type == "frame"
     assert found.data["frame"] == {"tool": "rm", "decision": "allow"}
-    [large] = drafts(Draft("title", {"title": "x" * 300_000}))
+    [large] = drafts(ForeignDraft("title", {"title": "x" * 300_000}))
     assert (large.type, large.data["type"]) == ("frame", "title")
 
 
 def test_calls_that_were_left_open_are_settled():
     """A call without a result ends its turn, so that the session is idle and not waiting."""
-    call = Draft("tool_call", {"id": "c", "tool": "t"})
+    call = ForeignDraft("tool_call", {"id": "c", "tool": "t"})
     assert [draft.type for draft in drafts(call)] == ["tool_call", "turn_end"]
-    answered = drafts(call, Draft("tool_result", {"toolCallId": "c"}))
+    answered = drafts(call, ForeignDraft("tool_result", {"toolCallId": "c"}))
     assert [draft.type for draft in answered] == ["tool_call", "tool_result"]
-    turns = drafts(Draft("turn_start", {}, run="r"), Draft("turn_start", {}))
+    turns = drafts(ForeignDraft("turn_start", {}, run="r"), ForeignDraft("turn_start", {}))
     assert {draft.run for draft in turns[2:]} == {"r", None}
-    assert len(drafts(Draft("turn_start", {}), Draft("turn_end", {}))) == 2
+    assert len(drafts(ForeignDraft("turn_start", {}), ForeignDraft("turn_end", {}))) == 2
 
 
 def test_raw_bytes_are_kept_whole():

@@ -12,7 +12,7 @@ from holdfast import errors
 from holdfast.apps.http._call import as_json
 from holdfast.apps.http._problems import Refused, problem
 from holdfast.apps.http._spaces import Spaces
-from holdfast.apps.http._threads import Threads
+from holdfast.apps.http._threads import BoundedThreads
 from holdfast.errors import Fenced, Locked, NotFound
 from holdfast.library import Holdfast
 
@@ -27,7 +27,7 @@ def hf(store_root):
 @pytest.fixture
 async def spaces_of(hf):
     """Spaces with times of one's own; all is closed with the test."""
-    threads = Threads(4)
+    threads = BoundedThreads(4)
     made = []
 
     def make(**times):
@@ -112,7 +112,7 @@ async def test_what_is_not_there_leaves_nothing_behind(hf, spaces_of):
 
 async def test_only_so_many_spaces_stay_open(hf):
     """The longest unused are closed; one in use never is."""
-    threads = Threads(2)
+    threads = BoundedThreads(2)
     spaces = Spaces(hf, threads, spaces_max=2)
     async with spaces.use("a") as first:
         for name in ("b", "c", "d"):
@@ -134,7 +134,7 @@ async def test_only_so_many_spaces_stay_open(hf):
 
 async def test_a_space_that_many_want_at_once_is_opened_once(hf, monkeypatch):
     """On a thread, not on the event loop; all of them get the same."""
-    threads = Threads(8)
+    threads = BoundedThreads(8)
     spaces = Spaces(hf, threads)
     opened, own = [], hf.space
 
@@ -158,7 +158,7 @@ async def test_a_space_that_many_want_at_once_is_opened_once(hf, monkeypatch):
 
 async def test_too_much_to_do_is_refused():
     """At once, with 503, and it goes on afterwards."""
-    threads = Threads(1, waiting_max=2)
+    threads = BoundedThreads(1, waiting_max=2)
     gate = threading.Event()
     waiting = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(2)]
     await asyncio.sleep(0)

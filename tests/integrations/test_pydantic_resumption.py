@@ -33,7 +33,7 @@ from pydantic_ai.models.test import TestModel
 import holdfast
 from holdfast.integrations._units import Unit
 from holdfast.integrations.pydantic_ai import HoldfastHistory
-from holdfast.integrations.pydantic_ai._messages import FORM, Told, as_items, changes
+from holdfast.integrations.pydantic_ai._messages import FORM, RecordedMessage, as_items, changes
 
 PROMPT = ModelRequest(parts=[UserPromptPart("Delete x and look")])
 CALLS = ModelResponse(
@@ -350,7 +350,10 @@ def _words(items):
 def test_what_is_recorded_makes_one_history_of_another(before, after, own):
     """What stays and what is new say together what is to be said, and the rest is taken back."""
     units = [Unit((n,), own=True, item=item) for n, item in enumerate(before)]
-    told = [Told(unit.item, unit.seqs if own else (0, 1), unit if own else None) for unit in units]
+    told = [
+        RecordedMessage(unit.item, unit.seqs if own else (0, 1), unit if own else None)
+        for unit in units
+    ]
     stay, words, new = changes(told, after)
     assert _words([one.item for one in stay] + new) == _words(after)
     kept = {seq for one in stay for seq in one.seqs}

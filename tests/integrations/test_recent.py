@@ -27,7 +27,7 @@ from holdfast.integrations import (
     pydantic_ai,
     strands,
 )
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._recent import LIMIT, Recent
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -291,8 +291,8 @@ async def test_an_adapter_reads_again_what_went(kind, hf, few):
 def test_threads_of_one_adapter_lose_nothing(hf, few, monkeypatch):
     """Conversations that go and come while others are written hold every message, in order."""
     # Given back as soon as nobody writes; and a busy machine may take its time.
-    monkeypatch.setitem(Place.__init__.__kwdefaults__, "idle_ms", 0)
-    monkeypatch.setitem(Place.__init__.__kwdefaults__, "wait_ms", 120_000)
+    monkeypatch.setitem(AdapterSession.__init__.__kwdefaults__, "idle_ms", 0)
+    monkeypatch.setitem(AdapterSession.__init__.__kwdefaults__, "wait_ms", 120_000)
     store = llama_index.HoldfastChatStore(hf)
     names = [f"trip-{number}" for number in range(8)]
 

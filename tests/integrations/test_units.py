@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.errors import Locked, UsageError
 from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import Place, library_of, own_id
+from holdfast.integrations._place import AdapterSession, library_of, own_id
 from holdfast.integrations._units import Form, Units, spoken
 
 VALUES = st.recursive(
@@ -49,7 +49,7 @@ def _form() -> Form:
 def test_units_leave_out_what_was_retracted(store_root):
     """A unit of several events goes as a whole, whichever of them is named."""
     with holdfast.open(store_root) as hf:
-        place = Place(hf, "test", "a")
+        place = AdapterSession(hf, "test", "a")
         many = {
             "role": "assistant",
             "content": [
@@ -69,7 +69,7 @@ def test_units_leave_out_what_was_retracted(store_root):
 def test_units_are_read_again_when_the_log_was_made_anew(store_root):
     """A session that was erased and begun again shows nothing of the old one."""
     with holdfast.open(store_root) as hf:
-        place = Place(hf, "test", "a")
+        place = AdapterSession(hf, "test", "a")
         units = Units(_form(), place)
         for text in ("old", "new"):
             with place.writing() as session:
@@ -85,7 +85,7 @@ def test_an_id_that_cannot_be_ours_is_kept_in_a_link(store_root):
     foreign = "user:42/Größe"
     assert own_id("test", foreign) == own_id("test", foreign) != own_id("other", foreign)
     with holdfast.open(store_root) as hf:
-        place = Place(hf, "test", foreign)
+        place = AdapterSession(hf, "test", foreign)
         with place.writing() as session:
             session.user("hi")
         links = [event.data for event in hf.events(place.id, types={"link"})]
@@ -95,7 +95,7 @@ def test_an_id_that_cannot_be_ours_is_kept_in_a_link(store_root):
 def test_a_place_is_given_back_after_a_rest(store_root):
     """Another process can go on without the first one saying anything."""
     with holdfast.open(store_root) as hf:
-        place = Place(hf, "test", "a", idle_ms=20)
+        place = AdapterSession(hf, "test", "a", idle_ms=20)
         with place.writing() as session:
             session.user("hi")
         deadline = time.monotonic() + 20
@@ -109,7 +109,7 @@ def test_a_place_is_given_back_after_a_rest(store_root):
 
 def test_who_comes_when_a_session_is_given_back_gets_another(store_root, monkeypatch):
     """A session that rested is either taken again, or closed; never both."""
-    place = Place(store_root, "any", "trip", idle_ms=0)
+    place = AdapterSession(store_root, "any", "trip", idle_ms=0)
     found = []
     with place.writing() as session:
         session.user("one")
@@ -138,11 +138,11 @@ async def test_a_place_waits_for_another_process_and_says_who_has_it(store_root)
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        impatient = Place(store_root, "test", "a", wait_ms=50)
+        impatient = AdapterSession(store_root, "test", "a", wait_ms=50)
         with pytest.raises(Locked):
             async with impatient.awriting():
                 pass
-        patient = Place(store_root, "test", "a")
+        patient = AdapterSession(store_root, "test", "a")
 
         async def write():
             async with patient.awriting() as session:

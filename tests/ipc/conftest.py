@@ -13,7 +13,7 @@ from tests.scripts import make_kit
 
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._session import Current
-from holdfast.apps.wire.pipes import Pipe, Writer
+from holdfast.apps.wire.pipes import Pipe, PipeWriter
 from holdfast.library import Holdfast
 
 PATIENCE_S = 120
@@ -46,7 +46,7 @@ def talk(hf):
             reader, out = asyncio.StreamReader(), io.BytesIO()
             reader.feed_data(b"".join(as_line(message) + b"\n" for message in messages))
             reader.feed_eof()
-            pipe = Pipe(reader, Writer(out), line_bytes_max=LINE_BYTES_MAX)
+            pipe = Pipe(reader, PipeWriter(out), line_bytes_max=LINE_BYTES_MAX)
             await Connection(pipe, Current(library, kit or make_kit())).run()
             return [json.loads(line) for line in out.getvalue().splitlines()]
 
@@ -116,4 +116,4 @@ async def connect(hf):
 
 async def _streams(end):
     reader, writer = await asyncio.open_connection(sock=end)
-    return reader, Writer(writer)
+    return reader, PipeWriter(writer)

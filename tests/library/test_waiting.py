@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.agent import PersistentSession
 from holdfast.errors import Locked, NotFound, UsageError
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 from holdfast.storage import open_store
 
 LONG_MS = 120_000
@@ -273,11 +273,15 @@ async def test_agents_and_runtimes_wait(store_root):
 
 def test_adapters_wait_by_the_same_means(hf, store_root):
     """The place of an adapter pauses as the library does."""
-    place = Place(hf, "test", "a", wait_ms=LONG_MS)
+    place = AdapterSession(hf, "test", "a", wait_ms=LONG_MS)
     with held(store_root) as let_go, while_waiting(hf, let_go), place.writing() as session:
         session.user("two")
     place.close()
-    with held(store_root), pytest.raises(Locked), Place(hf, "test", "a", wait_ms=1).writing():
+    with (
+        held(store_root),
+        pytest.raises(Locked),
+        AdapterSession(hf, "test", "a", wait_ms=1).writing(),
+    ):
         pass
 
 

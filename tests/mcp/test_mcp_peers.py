@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.formats.writers import claude_code
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 RUN_SECONDS = 120
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "mcp.md"
@@ -31,7 +31,7 @@ def script(request):
     if "bollard" in json.dumps(request.messages):
         return Say("A post to tie ships to.")
     names = {tool["name"] for tool in request.body.get("tools", [])}
-    return Call(SEARCH, {"query": "ships"}) if SEARCH in names else Say("I have no tools.")
+    return AskForTool(SEARCH, {"query": "ships"}) if SEARCH in names else Say("I have no tools.")
 
 
 def test_claude_code_looks_into_past_sessions(past, store_root, tmp_path, peers):

@@ -20,7 +20,7 @@ from holdfast.errors import Damaged, Fenced, Locked, NotFound, StoreFull, Unavai
 from holdfast.library._core import Core
 from holdfast.model import Notice
 from holdfast.observe import METRICS, Figures, Metrics, dashboard, store_figures
-from holdfast.session import Done
+from holdfast.session import Finished
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_what_is_asked_wrongly_is_no_failed_restore(hf, metrics, store_root):
     assert [value(metrics, "restores_total", how) for how in ("ok", "failed", "locked")] == [0] * 3
     assert value(metrics, "errors_total", "load", NotFound.code) == 1
     metrics.end(
-        None, Done(operation="load", session_id="a", seconds=1, error=Locked(session_id="a"))
+        None, Finished(operation="load", session_id="a", seconds=1, error=Locked(session_id="a"))
     )
     assert value(metrics, "restores_total", "locked") == 1
 

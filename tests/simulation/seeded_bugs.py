@@ -11,7 +11,7 @@ from holdfast.storage._deferred import SendingLog
 from holdfast.storage.files.log import FileLog
 from holdfast.storage.files.tree import Tree
 from holdfast.storage.s3 import key
-from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.log import LogObjects
 from holdfast.storage.s3.objects import Objects
 from holdfast.storage.s3.pieces import next_number
 
@@ -44,7 +44,7 @@ def believe_what_is_taken(objects, path, data, create=Objects.create):
     return create(objects, path, data) or "/log/" in path
 
 
-def write_behind_the_fence(pieces, packet, append=Pieces.append):
+def write_behind_the_fence(pieces, packet, append=LogObjects.append):
     """Whoever is overtaken goes on after the other one."""
     error = append(pieces, packet)
     if error is None:
@@ -59,7 +59,7 @@ LEASE_BUGS = {
     "objects made without a condition": [(Objects, "create", put_over)],
     "a taken place believed to be one's own": [(Objects, "create", believe_what_is_taken)],
     "failures of sending forgotten": [(SendingLog, "_check", nothing)],
-    "epoch not checked": [(Pieces, "append", write_behind_the_fence)],
+    "epoch not checked": [(LogObjects, "append", write_behind_the_fence)],
 }
 """Mistakes of a store whose leases run out."""
 COURTESY = [(key, "check_free", nothing)]

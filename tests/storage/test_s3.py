@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.storage import open_store
 from holdfast.storage.s3.key import held
-from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.log import LogObjects
 from holdfast.storage.s3.pieces import HEAD_BYTES
 from holdfast.storage.s3.store import ObjectStore
 
@@ -259,7 +259,7 @@ def test_packing_that_comes_too_late_leaves_nothing_of_a_key_that_was_dropped(st
     _, _, lease = written(one, *(b"secret %d\n" % n for n in range(3)))
     lease.release()
     place = folder(one)
-    pieces = Pieces(one.objects, place)
+    pieces = LogObjects(one.objects, place)
     done = just_before(one, "put", "/pack/", lambda: two.drop(KEY))
     with pytest.raises(HoldfastError):
         pieces.compact(archive=True)
@@ -327,7 +327,7 @@ def test_packs_of_two_who_pack_at_once_are_read_once(stores):
     for half in (lines[:70], lines[70:]):
         _, _, lease = written(one, *half)
         lease.release()
-    pieces = Pieces(one.objects, folder(one))
+    pieces = LogObjects(one.objects, folder(one))
     done = just_before(one, "put", "/pack/", lambda: two.archive(KEY))
     with suppress(HoldfastError):  # what it wanted to pack may have gone meanwhile
         pieces.compact(archive=True)

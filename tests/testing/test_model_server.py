@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from holdfast.testing.model_server import Call, Fail, Say, ScriptedModel, Together
+from holdfast.testing.model_server import AskForTool, Fail, Say, ScriptedModel, Together
 
 ASKS = {
     "anthropic": ("/v1/messages", lambda messages: {"messages": messages}),
@@ -72,7 +72,7 @@ def ask(model, path, body):
 def test_each_provider_gets_an_answer_in_its_own_form(provider):
     """Text and calls are in the answer, and the request is kept as it came."""
     path, body = ASKS[provider]
-    step = Together([Call("Read", {"path": "a"}, id="c1")], text="Let me look.")
+    step = Together([AskForTool("Read", {"path": "a"}, id="c1")], text="Let me look.")
     with ScriptedModel([step]) as model:
         status, answer = ask(model, path, body(HELLO[provider]))
     assert status == 200
@@ -109,7 +109,7 @@ def test_answers_are_streamed_in_words(provider):
     path, body = ASKS[provider]
     if provider == "gemini":
         path = path.replace(":generate", ":streamGenerate") + "?alt=sse"
-    step = Together([Call("Read", {"path": "a"})], text="one two three")
+    step = Together([AskForTool("Read", {"path": "a"})], text="one two three")
     with ScriptedModel([step]) as model:
         status, answer = ask(model, path, body(HELLO[provider]) | {"stream": True})
     assert status == 200

@@ -20,7 +20,7 @@ from holdfast.catalog._filter import Page
 from holdfast.catalog._search import Hit
 from holdfast.catalog._snippets import Snippet
 from holdfast.model import SessionMetadata
-from holdfast.testing.model_server import Call, Fail, Say
+from holdfast.testing.model_server import AskForTool, Fail, Say
 
 # Thousands of draws: without the coverage tracer, and other tests cover the same lines.
 pytestmark = pytest.mark.slow
@@ -403,8 +403,8 @@ async def test_talking(sit, hf, trip, model, written):
 
 def _talk(share):
     """What a model says in one round: a tool that needs a permission, an answer, a failure."""
-    yield Call("read_file", {"path": f"./{' '.join(share[:40])}"})
-    yield Call("".join(share[40:43]), {share[43]: " ".join(share[44:80])})
+    yield AskForTool("read_file", {"path": f"./{' '.join(share[:40])}"})
+    yield AskForTool("".join(share[40:43]), {share[43]: " ".join(share[44:80])})
     # A piece of an answer ends at a blank; each is some strings long.
     said = " ".join("·".join(few) for few in batched(share[80:], 25))
     yield Say(f"{said} the end of it", thinking=" ".join(share[:80]))

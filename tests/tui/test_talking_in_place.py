@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from holdfast.testing.model_server import Call, Say
+from holdfast.testing.model_server import AskForTool, Say
 
 LONG = Say("begin " + "word " * 4_000, pause_s=0.05)
 
@@ -123,7 +123,7 @@ async def test_switching_leaves_the_answer_running(sit, hf, trip, fill, model):
 @pytest.mark.parametrize("key", ["y", "n", "escape"])
 async def test_a_tool_asks_for_permission(sit, hf, trip, model, key):
     """A dialog names the tool and its arguments; the answer goes on with what was decided."""
-    answers = iter([Call("read_file", {"path": "a.txt"}), Say("done")])
+    answers = iter([AskForTool("read_file", {"path": "a.txt"}), Say("done")])
     model.follow(lambda request: next(answers))
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
@@ -138,7 +138,7 @@ async def test_a_tool_asks_for_permission(sit, hf, trip, model, key):
 
 async def test_a_stopped_answer_asks_no_more(sit, hf, trip, model):
     """When the app is left while a dialog waits, the answer is stopped and all is kept."""
-    model.follow(lambda request: Call("read_file", {"path": "a.txt"}))
+    model.follow(lambda request: AskForTool("read_file", {"path": "a.txt"}))
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
         await seat.press("c")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.apps.render.words import price
 from holdfast.apps.web import _session
 from holdfast.apps.web._conversation import read_tail, read_window
-from holdfast.apps.web._list import Asked
+from holdfast.apps.web._list import PageRequest
 from holdfast.apps.web._markdown import as_html
 from holdfast.apps.web._page import session_url
 from holdfast.apps.web._session import read_family
@@ -207,6 +207,6 @@ def test_words_and_addresses():
         "$1,234.50",
     ]
     assert session_url("a.b", "state", at=3, since=None) == "/s/a.b/state?at=3"
-    assert Asked(q="a b", sort="title").url(tag="x&y") == "/?q=a+b&tag=x%26y&sort=title"
-    assert Asked().url() == "/"
-    assert not Asked(sort="title").is_narrowed
+    assert PageRequest(q="a b", sort="title").url(tag="x&y") == "/?q=a+b&tag=x%26y&sort=title"
+    assert PageRequest().url() == "/"
+    assert not PageRequest(sort="title").is_narrowed

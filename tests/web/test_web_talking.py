@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.agent._kit import Kit
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 WRITER = """
 import sys, holdfast
@@ -153,7 +153,7 @@ def test_stop(page, library, model):
 
 def test_permission(page, library, model):
     """A tool that needs it is asked for in a dialog; the answer decides."""
-    answers = iter([Call("read_file", {"path": "<b>notes</b>"}), Say("Noted.")])
+    answers = iter([AskForTool("read_file", {"path": "<b>notes</b>"}), Say("Noted.")])
     model.follow(lambda request: next(answers))
     page.goto("/s/talked-on")
     page.get_by_label("Message to the agent").fill("Read my notes")

@@ -42,7 +42,7 @@ class Found(NamedTuple):
     origin: str
 
 
-class Place(NamedTuple):
+class SettingsFile(NamedTuple):
     """A file that is looked for, and whose it is."""
 
     path: str
@@ -94,13 +94,13 @@ def configuration(given: Given = None) -> Configuration:
     return Configuration(found)
 
 
-def places() -> list[Place]:
+def places() -> list[SettingsFile]:
     """The files that are looked for, the strongest first."""
     named = os.environ.get(CONFIG_VARIABLE)
     project = os.path.abspath(named) if named else project_file() or here(PROJECT_FILE)
     return [
-        Place(project, os.path.isfile(project), CONFIG_VARIABLE if named else "project"),
-        Place(user_file(), os.path.isfile(user_file()), "user"),
+        SettingsFile(project, os.path.isfile(project), CONFIG_VARIABLE if named else "project"),
+        SettingsFile(user_file(), os.path.isfile(user_file()), "user"),
     ]
 
 

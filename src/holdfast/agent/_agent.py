@@ -30,7 +30,7 @@ from holdfast.agent._plugins import SessionPlugins
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import Spec, read_custom, write_custom
 from holdfast.agent._tools import as_tools
-from holdfast.agent._turn import Prompt, Turn
+from holdfast.agent._turn import AgentTurn, Prompt
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
@@ -310,14 +310,14 @@ class Agent:
 
     async def _turn(
         self, session: Session | None, emit: Callable[[str], None] | None = None
-    ) -> Turn:
+    ) -> AgentTurn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
         if session is None and self._persistence is not None:
             # Opening reads the whole log: never on the event loop.
             session = await asyncio.to_thread(self._own_session)
         home = self._home
-        return Turn(
+        return AgentTurn(
             self.spec,
             session,
             hf=None if home is None else home.hf,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.agent._run_log import Talk, new_run
+from holdfast.agent._run_log import RunLog, new_run
 from holdfast.agent._spec import Activity, Spec
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
@@ -59,7 +59,7 @@ async def delegate(parent: Activity, child: Spec, task: str) -> str:
     run = new_run(child=True)
     note = {"parent": parent.spec.name, "child": child.name, "task": task, "child_run": run}
     parent.talk.append("delegation", note)
-    talk = Talk(parent.talk.session, run, child.name, child=True)
+    talk = RunLog(parent.talk.session, run, child.name, child=True)
     activity = _activity(parent, child, talk)
     talk.append("agent_start", _start(parent, child, task))
     talk.user(task, agent=child.name, parent=parent.spec.name)
@@ -72,7 +72,7 @@ async def delegate(parent: Activity, child: Spec, task: str) -> str:
 async def resume_child(parent: Activity, child: Spec, run: str) -> str:
     """Go on with a child's run that an earlier process left, from its own part of the log."""
     events = list(parent.talk.session.events())
-    talk = Talk(parent.talk.session, run, child.name, child=True)
+    talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
     if not talk.messages():
         raise UsageError(f"there is no run {run} of {child.name} in this session")
@@ -90,7 +90,7 @@ def _start(parent: Activity, child: Spec, task: str | None) -> dict[str, object]
     return start if task is None else {**start, "task": task}
 
 
-def _activity(parent: Activity, child: Spec, talk: Talk) -> Activity:
+def _activity(parent: Activity, child: Spec, talk: RunLog) -> Activity:
     made: list[Activity] = []
     # The person who may be asked sits with the first agent.
     child = replace(child, permission=child.permission or parent.spec.permission)

@@ -12,7 +12,7 @@ from holdfast.agent._cache import ResultCache
 from holdfast.agent._context import Suspend, ToolContext
 from holdfast.agent._permissions import Gate
 from holdfast.agent._reply import CallRequest
-from holdfast.agent._run_log import Talk
+from holdfast.agent._run_log import RunLog
 from holdfast.agent._tool_results import plain_result
 from holdfast.agent._tools import Tool
 from holdfast.errors import DataError, UsageError
@@ -46,7 +46,7 @@ class Executor:
 
     def __init__(
         self,
-        talk: Talk,
+        talk: RunLog,
         tools: dict[str, Tool],
         gate: Gate,
         *,

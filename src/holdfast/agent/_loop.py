@@ -16,7 +16,7 @@ from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor, Halt
 from holdfast.agent._options import STRATEGIES, check_whole
 from holdfast.agent._reply import Ask, CallRequest, Reply, Usage
-from holdfast.agent._run_log import Talk, cost_of
+from holdfast.agent._run_log import RunLog, cost_of
 from holdfast.agent._tools import Tool
 from holdfast.agent._window import compact, fit_messages, measure, shorten_results
 from holdfast.errors import HoldfastError, TooManyIterations, UsageError
@@ -25,7 +25,7 @@ from holdfast.replay import estimate_tokens
 Emit = Callable[[str], None]
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run may go."""
 
     max_iterations: int = 1000
@@ -36,7 +36,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_bounds(
     max_iterations: int, max_context_tokens: int | None, strategy: str, heartbeat_ms: int
-) -> Bounds:
+) -> RunBounds:
     """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
@@ -45,7 +45,7 @@ def make_bounds(
     check_whole(0, heartbeat_ms=heartbeat_ms)
     if strategy != "none" and max_context_tokens is None:
         raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
-    return Bounds(
+    return RunBounds(
         max_iterations=max_iterations,
         max_context_tokens=max_context_tokens,
         strategy=strategy,
@@ -53,7 +53,7 @@ def make_bounds(
     )
 
 
-class Outcome(msgspec.Struct):
+class LoopOutcome(msgspec.Struct):
     """How a run ended: with an answer, or waiting for someone."""
 
     output: str = ""
@@ -66,12 +66,12 @@ class Loop:
 
     def __init__(
         self,
-        talk: Talk,
+        talk: RunLog,
         engine: Engine,
         executor: Executor,
         tools: dict[str, Tool],
         *,
-        bounds: Bounds,
+        bounds: RunBounds,
         instructions: Callable[[], str | None],
         usage: Usage,
         emit: Emit | None = None,
@@ -86,7 +86,7 @@ class Loop:
         self._usage = usage
         self.iteration = 0
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LoopOutcome:
         """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
         while self.iteration < self._bounds.max_iterations:
             self.iteration += 1
@@ -95,13 +95,13 @@ class Loop:
             ask = await self._prepare()
             reply = await self._ask(ask)
             if not reply.calls:
-                return Outcome(reply.text, finish_reason=reply.finish_reason)
+                return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
             # Of the whole conversation: the request may hold a part of it.
             calls = with_own_ids(reply.calls, self._talk.messages())
             halts = await self._executor.execute(calls, {} if words else cost_of(reply))
             if halts:
-                return Outcome(reply.text, halts, "suspended")
+                return LoopOutcome(reply.text, halts, "suspended")
         raise TooManyIterations(
             f"{self._talk.agent} made {self._bounds.max_iterations} steps without an end",
             session_id=self._talk.session.id,
@@ -153,7 +153,7 @@ def _measure_tool(definition: ToolDefinition) -> int:
 
 
 @contextlib.asynccontextmanager
-async def beating(talk: Talk, loop: Loop, interval_ms: int) -> AsyncIterator[None]:
+async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[None]:
     """Record now and then that the run is alive, for as long as the block lasts."""
 
     async def beat() -> None:
@@ -204,7 +204,7 @@ class DeltaRecorder:
     final event names.
     """
 
-    def __init__(self, talk: Talk, emit: Callable[[str], None]) -> None:
+    def __init__(self, talk: RunLog, emit: Callable[[str], None]) -> None:
         self._talk = talk
         self._emit = emit
         self._kind = "text"

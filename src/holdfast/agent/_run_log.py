@@ -27,7 +27,7 @@ def is_child(event: Event) -> bool:
     return event.run is not None and event.run.startswith(_CHILD)
 
 
-class Talk(Recorder):
+class RunLog(Recorder):
     """Records what one agent does in one run.
 
     The top-level run is read back with the whole conversation of the session; a child's run holds

@@ -13,12 +13,12 @@ from holdfast.agent._cache import ResultCache
 from holdfast.agent._context import ToolContext
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor
-from holdfast.agent._loop import Bounds, Loop, Outcome, beating
+from holdfast.agent._loop import Loop, LoopOutcome, RunBounds, beating
 from holdfast.agent._options import Features
 from holdfast.agent._permissions import Gate, PermissionRequest, StandingApprovals
 from holdfast.agent._plugins import Plugin, PluginHost
 from holdfast.agent._reply import Usage
-from holdfast.agent._run_log import Talk
+from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
 from holdfast.library import Holdfast
 from holdfast.replay import MemoryEntry, ToolState
@@ -38,7 +38,7 @@ class Spec:
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
     features: Features = field(default_factory=Features)
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: RunBounds = field(default_factory=RunBounds)
     permission: Callable[[PermissionRequest], Any] | None = None
     tool_timeout_ms: int | None = None
     model_settings: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ class Spec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RunPlace:
     """Where a run takes place: ``home`` keeps the state, ``talks`` the conversation.
 
     They are one session, unless the agent has no history: then the conversation is thrown away.
@@ -64,8 +64,8 @@ class Activity:
     """One run of one agent: the parts that belong to it alone, made anew for each."""
 
     spec: Spec
-    place: Place
-    talk: Talk
+    place: RunPlace
+    talk: RunLog
     depth: int = 0
     usage: Usage = field(default_factory=Usage)
     emit: Callable[[str], None] | None = None
@@ -118,7 +118,7 @@ class Activity:
             deps=self.spec.deps,
         )
 
-    async def loop(self) -> Outcome:
+    async def loop(self) -> LoopOutcome:
         """Run until the model is done, with a sign of life now and then."""
         engine = Engine(self.spec.model, self.spec.model_settings, self.spec.remake)
         loop = Loop(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.agent._context import Suspend
-from holdfast.agent._run_log import Talk
+from holdfast.agent._run_log import RunLog
 from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed
 from holdfast.session import Session
 
@@ -35,7 +35,7 @@ class Waiting(msgspec.Struct):
     done: bool = False
 
 
-def suspend(talk: Talk, call_id: str, wish: Suspend, now: int) -> Suspension:
+def suspend(talk: RunLog, call_id: str, wish: Suspend, now: int) -> Suspension:
     """Record that the run waits, and make the token."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     suspension = Suspension(token, wish.reason, wish.resume_as, now + wish.expires_in_ms)
@@ -68,7 +68,7 @@ def find_waiting(session: Session, token: str, now: int) -> Waiting:
     return found
 
 
-def revoke(talk: Talk) -> None:
+def revoke(talk: RunLog) -> None:
     """Go on without the answer: its token is spent, and the call that waited for it is told."""
     waiting = [one for one in _read(talk.session).values() if not one.done]
     talk.append("resumed", {"reason": "superseded"})

@@ -12,8 +12,8 @@ from holdfast.agent._execution import Executor
 from holdfast.agent._plugins import Plugin
 from holdfast.agent._reply import CallRequest
 from holdfast.agent._result import RunResult
-from holdfast.agent._run_log import Talk, counted, is_child, new_run
-from holdfast.agent._spec import Activity, Place, Spec
+from holdfast.agent._run_log import RunLog, counted, is_child, new_run
+from holdfast.agent._spec import Activity, RunPlace, Spec
 from holdfast.agent._suspension import Suspension, Waiting, find_waiting, revoke, suspend
 from holdfast.agent._tools import Tool
 from holdfast.errors import HoldfastError, UsageError
@@ -27,7 +27,7 @@ Prompt = str | list[dict[str, Any]] | None
 GO_ON = "(go on where you were interrupted)"
 
 
-class Turn:
+class AgentTurn:
     """One turn of one agent, on a session or on none."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Turn:
             self._reason = "completed"
             return output
 
-    def _go_on(self, talk: Talk) -> None:
+    def _go_on(self, talk: RunLog) -> None:
         """Check that there is something to go on with: an open question, or a broken answer."""
         messages = talk.messages()
         if messages and not is_complete(messages):
@@ -95,7 +95,7 @@ class Turn:
             )
         talk.user(GO_ON, synthetic=True)
 
-    def _take_up(self, talk: Talk, waiting: Waiting, value: Any) -> None:
+    def _take_up(self, talk: RunLog, waiting: Waiting, value: Any) -> None:
         """Spend the token and record the answer, both or neither."""
         said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
         if waiting.resume_as == "tool_result" and waiting.call is not None:
@@ -142,7 +142,7 @@ class Turn:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
             leftovers = find_leftovers(place.talks)
-            talk = Talk(place.talks, new_run(), self._spec.name)
+            talk = RunLog(place.talks, new_run(), self._spec.name)
             state = place.talks.live_state
             self._was_cut = state.unfinished
             if place.talks.restored and state.status in ("running", "interrupted"):
@@ -161,7 +161,7 @@ class Turn:
                 raise
             await self._end(talk, begun.seq, failing=False)
 
-    def _begin(self, place: Place, talk: Talk) -> Activity:
+    def _begin(self, place: RunPlace, talk: RunLog) -> Activity:
         talk.append("agent_start", {"agent": self._spec.name, "depth": 0})
         made: list[Activity] = []
         activity = Activity(
@@ -175,7 +175,7 @@ class Turn:
         made.append(activity)
         return activity
 
-    def _place(self, stack: contextlib.AsyncExitStack) -> Place:
+    def _place(self, stack: contextlib.AsyncExitStack) -> RunPlace:
         home = self._session
         if home is None or not self._spec.features.history:
             fleeting = Holdfast(MemoryStore(), timers=False)
@@ -185,10 +185,10 @@ class Turn:
         else:
             talks = home
         if self._session is None:
-            return Place(home=home, talks=talks)
-        return Place(home=home, talks=talks, hf=self._hf, documents=self._documents)
+            return RunPlace(home=home, talks=talks)
+        return RunPlace(home=home, talks=talks, hf=self._hf, documents=self._documents)
 
-    def _note_failure(self, talk: Talk, error: BaseException) -> None:
+    def _note_failure(self, talk: RunLog, error: BaseException) -> None:
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
         self._reason = "cancelled" if cancelled else "failed"
         if isinstance(error, Exception):
@@ -197,7 +197,7 @@ class Turn:
             with contextlib.suppress(HoldfastError):  # the store itself may be what failed
                 talk.append("agent_error", {"agent": self._spec.name, "error": said})
 
-    async def _end(self, talk: Talk, turn: int, *, failing: bool) -> None:
+    async def _end(self, talk: RunLog, turn: int, *, failing: bool) -> None:
         try:
             talk.append("turn_end", {"turn": turn, "reason": self._reason})
             await talk.abarrier()

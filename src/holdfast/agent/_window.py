@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.agent._engine import Engine
 from holdfast.agent._reply import Ask, Usage
-from holdfast.agent._run_log import Talk, is_child
+from holdfast.agent._run_log import RunLog, is_child
 from holdfast.errors import TooLarge
 from holdfast.model import Event
 from holdfast.replay import estimate_tokens, recover
@@ -151,7 +151,7 @@ _WORDS = (
 )
 
 
-async def compact(talk: Talk, engine: Engine, tokens_max: int, usage: Usage) -> bool:
+async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -> bool:
     """Summarise the older turns of a session; whether there was anything to summarise."""
     events = list(talk.session.events())
     boundary = _boundary(events, tokens_max)

@@ -13,7 +13,7 @@ _LINES_MAX = 1000
 _TRIES_MAX = 20
 
 
-class History:
+class InputHistory:
     """The lines of all chats of this user, oldest first, in a file that only they can read.
 
     It is a convenience: if it cannot be read or written, there is none, and nobody is disturbed.

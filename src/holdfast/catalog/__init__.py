@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
     from holdfast.catalog._prices import Prices, cost_of, read_prices
     from holdfast.catalog._retention import (
-        Decision,
-        Plan,
         Policy,
+        RetentionDecision,
+        RetentionPlan,
         Spared,
         live_limit,
         plan,
@@ -73,7 +73,9 @@ __getattr__ = lazy(
         "_newest": "FIELDS Listed Newest Number newest",
         "_orders": "NEWEST Order arranged read_order words_in",
         "_prices": "Prices cost_of read_prices",
-        "_retention": "Decision Plan Policy Spared live_limit plan protection read_policies",
+        "_retention": (
+            "Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"
+        ),
         "_search": "Asked Hit scan_logs search_index",
         "_search_texts": "ROLES",
         "_snippets": "Snippet",
@@ -92,7 +94,6 @@ __all__ = [
     "Asked",
     "Calendar",
     "Catalog",
-    "Decision",
     "Feeder",
     "Filter",
     "Health",
@@ -103,11 +104,12 @@ __all__ = [
     "Order",
     "Page",
     "Period",
-    "Plan",
     "Policy",
     "Prices",
     "Progress",
     "Reindexed",
+    "RetentionDecision",
+    "RetentionPlan",
     "Row",
     "SessionFigures",
     "Share",

@@ -24,7 +24,7 @@ from holdfast.storage.sqlite import connect, discard, file_mark, is_busy, sqlite
 
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
-    from holdfast.storage.postgres import Link
+    from holdfast.storage.postgres import ServerLink
     from holdfast.storage.sqlite import Connection
 
 
@@ -509,7 +509,7 @@ def open_index(store: Store, place: str) -> Index:
         raise
 
 
-def open_lent(link: Link) -> Index:
+def open_lent(link: ServerLink) -> Index:
     """The index in the database that a store lends.
 
     Raises IndexRefused where the role may not keep one there, and errors of the store.

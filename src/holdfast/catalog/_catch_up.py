@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.catalog._index import NEVER_READ, Index, Kept, Row, Update
+from holdfast.catalog._index import NEVER_READ, Index, IndexUpdate, Kept, Row
 from holdfast.errors import Forbidden, Unavailable
 from holdfast.storage import Changes, Entry, Store
 
@@ -45,7 +45,7 @@ class CatchUp:
         self._store = store
         self._index = index
         self._progress = progress
-        self._waiting: list[Update] = []
+        self._waiting: list[IndexUpdate] = []
         self._waiting_bytes = 0
         self._conflicts: list[str] = []
         self.sessions = 0
@@ -173,7 +173,7 @@ class CatchUp:
                 return
             self._flush()
 
-    def _add(self, update: Update) -> None:
+    def _add(self, update: IndexUpdate) -> None:
         self._waiting.append(update)
         self._waiting_bytes += sum(len(event.raw) for event in update.events)
         self.events += len(update.events)
@@ -219,10 +219,10 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
     return is_all
 
 
-def _in_folder(kept: Kept, folder: str) -> Update:
+def _in_folder(kept: Kept, folder: str) -> IndexUpdate:
     """The same row in another folder."""
     row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
-    return Update(row=row, state=kept.state, tally=kept.tally, version=kept.version)
+    return IndexUpdate(row=row, state=kept.state, tally=kept.tally, version=kept.version)
 
 
 def _id(key: str) -> str:

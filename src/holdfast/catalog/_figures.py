@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.catalog._hours import Spent, ToolUse
+from holdfast.catalog._hours import Spent, ToolHours
 from holdfast.catalog._prices import Bill
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Sums(msgspec.Struct, array_like=True):
     days: dict[str, int] = {}
     hours: list[int] = msgspec.field(default_factory=lambda: [0] * 24)
     weekdays: list[int] = msgspec.field(default_factory=lambda: [0] * 7)
-    tools: dict[str, ToolUse] = {}
+    tools: dict[str, ToolHours] = {}
     longest: list[tuple[int, SessionFigures]] = []
     dearest: list[tuple[float, SessionFigures]] = []
 
@@ -179,7 +179,7 @@ class Sums(msgspec.Struct, array_like=True):
         _add_all(self.agents, other.agents)
         _add_all(self.tags, other.tags)
         for name, use in other.tools.items():
-            self.tools.setdefault(name, ToolUse()).add(use)
+            self.tools.setdefault(name, ToolHours()).add(use)
         for tag, count in other.topics.items():
             self.topics[tag] = self.topics.get(tag, 0) + count
         for day, count in other.days.items():
@@ -243,7 +243,7 @@ def _keep_largest(sums: dict[str, Any], most: int) -> None:
 def _weight(one: Any) -> int:
     if isinstance(one, int):
         return one
-    return int(one.calls if isinstance(one, ToolUse) else one.sessions)
+    return int(one.calls if isinstance(one, ToolHours) else one.sessions)
 
 
 def _top(ranked: list[tuple[Any, SessionFigures]]) -> list[tuple[Any, SessionFigures]]:

@@ -62,7 +62,7 @@ def told_tokens(count: Any) -> int | None:
     return min(count, _FIGURE_MAX) if known else None
 
 
-class ToolUse(msgspec.Struct, array_like=True):
+class ToolHours(msgspec.Struct, array_like=True):
     """What one tool did: calls, ends, failures, and how long those took whose time is known."""
 
     calls: int = 0
@@ -73,7 +73,7 @@ class ToolUse(msgspec.Struct, array_like=True):
     max_ms: int = 0
     buckets: list[int] = []
 
-    def add(self, other: ToolUse) -> None:
+    def add(self, other: ToolHours) -> None:
         """Count another's figures in."""
         self.calls += other.calls
         self.finished += other.finished
@@ -108,7 +108,7 @@ class Hour(msgspec.Struct, array_like=True):
     turns: int = 0
     spent: dict[str, Spent] = {}
     paid: dict[str, Spent] = {}
-    tools: dict[str, ToolUse] = {}
+    tools: dict[str, ToolHours] = {}
     estimated: int = 0
     """About how many tokens its messages have; counts where nobody told what was used."""
 
@@ -123,7 +123,7 @@ class Hour(msgspec.Struct, array_like=True):
         for model, spent in other.paid.items():
             self.paid.setdefault(room_for(self.paid, model), Spent()).add(spent)
         for name, use in other.tools.items():
-            self.tools.setdefault(room_for(self.tools, name), ToolUse()).add(use)
+            self.tools.setdefault(room_for(self.tools, name), ToolHours()).add(use)
 
     def cells(self) -> int:
         """How many groups of figures this is."""

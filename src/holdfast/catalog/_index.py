@@ -67,7 +67,7 @@ class Kept(msgspec.Struct, frozen=True):
     """Changes whenever the row is written."""
 
 
-class Update(msgspec.Struct, frozen=True, kw_only=True):
+class IndexUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What one look at a log found out."""
 
     row: Row
@@ -114,7 +114,7 @@ class Index(ABC):
 
     @abstractmethod
     def write(
-        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """Put all of it into the index at once, or nothing.
 

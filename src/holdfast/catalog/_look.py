@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.catalog._index import NEVER_READ, Kept, Row, Trace, Update
+from holdfast.catalog._index import NEVER_READ, IndexUpdate, Kept, Row, Trace
 from holdfast.catalog._tally import Tally
 from holdfast.catalog._topics import auto_tags
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
@@ -43,7 +43,7 @@ def look(
     rebooted: bool = False,
     step_bytes: int = _STEP_BYTES,
     prices: Prices | None = None,
-) -> Update:
+) -> IndexUpdate:
     """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
 
     ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
@@ -84,15 +84,15 @@ class _Reading:
         self._lost = 0
         self._shorter: Kept | None = None
 
-    def closed_book(self, state: str) -> Update:
+    def closed_book(self, state: str) -> IndexUpdate:
         """The row of a log that cannot be read here."""
         meta = SessionMetadata(session_id=self._id, size_bytes=self._entry.size, state=state)
         trace = Trace(etag=self._entry.etag, folder=self._folder, lost=self._lost)
-        return Update(
+        return IndexUpdate(
             row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version()
         )
 
-    def update(self, step_bytes: int) -> Update:
+    def update(self, step_bytes: int) -> IndexUpdate:
         """Read on, at most one step."""
         log = self._store.log(self._entry.key)
         base = self._base(log)
@@ -136,7 +136,7 @@ class _Reading:
             cut_short=needs_interruption(state) is not None,
             **_writer(state),
         )
-        return Update(
+        return IndexUpdate(
             row=Row(meta, trace),
             state=_slim(state).to_json(),
             tally=counted.data,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.catalog._filter import Filter, Page
-from holdfast.catalog._index import Index, Kept, Update, make_page, shown
+from holdfast.catalog._index import Index, IndexUpdate, Kept, make_page, shown
 from holdfast.catalog._orders import NEWEST, Order, Place, arranged
 from holdfast.model import SessionMetadata, fold_id
 
@@ -41,7 +41,7 @@ class PlainIndex(Index):
         return {id: kept.row.trace.folder for id, kept in self._rows.items()}
 
     def write(
-        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """Nobody else writes here."""
         for update in updates:

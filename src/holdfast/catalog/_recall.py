@@ -28,7 +28,7 @@ from holdfast.model import (
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
-    from holdfast.catalog._search import Found
+    from holdfast.catalog._search import Candidate
     from holdfast.storage import Log, Stamp, Store
 
 # Lines may be a little longer or shorter than the index thought.
@@ -53,22 +53,22 @@ class Recalled(NamedTuple):
     folded: str
 
 
-class Memory:
+class RecallCache:
     """What was read of logs lately, by key and event."""
 
     def __init__(self) -> None:
         self._kept: dict[_Place, tuple[Stamp, Recalled]] = {}
 
-    def has(self, key: str, found: Found) -> bool:
+    def has(self, key: str, found: Candidate) -> bool:
         """Whether the event was read, however its log is by now."""
         return _place(key, found) in self._kept
 
-    def get(self, key: str, found: Found, stamp: Stamp) -> Recalled | None:
+    def get(self, key: str, found: Candidate, stamp: Stamp) -> Recalled | None:
         """What an event said when its log had this stamp."""
         kept = self._kept.get(_place(key, found))
         return kept[1] if kept is not None and kept[0] == stamp else None
 
-    def put(self, key: str, found: Found, stamp: Stamp, recalled: Recalled) -> None:
+    def put(self, key: str, found: Candidate, stamp: Stamp, recalled: Recalled) -> None:
         """Remember it, unless it is long."""
         if len(recalled.folded) <= _KEPT_CHARS_MAX:
             if len(self._kept) >= _KEPT_MAX:
@@ -76,7 +76,7 @@ class Memory:
             self._kept[_place(key, found)] = (stamp, recalled)
 
 
-def _place(key: str, found: Found) -> _Place:
+def _place(key: str, found: Candidate) -> _Place:
     return key, found.seq, found.last, found.role, found.name
 
 
@@ -109,22 +109,24 @@ class Recaller:
         store: Store,
         key: Callable[[int], str | None],
         hint: bytes | None = None,
-        memory: Memory | None = None,
+        memory: RecallCache | None = None,
         expect: Callable[[Iterable[int]], None] | None = None,
     ) -> None:
         self._store = store
         self._expect = expect
         self._key = key
         self._hint = hint
-        self._memory = Memory() if memory is None else memory
+        self._memory = RecallCache() if memory is None else memory
         # Kept since hits are often close together.
         self._last: tuple[int, _Part] = (-1, _Part(0, b""))
 
-    def recall(self, found: Found) -> Recalled | None:
+    def recall(self, found: Candidate) -> Recalled | None:
         """What the event says; None if it is not in the log, or not as it was written."""
         return next(self.each([found]))
 
-    def each(self, rows: Sequence[Found], together: int | None = None) -> Iterator[Recalled | None]:
+    def each(
+        self, rows: Sequence[Candidate], together: int | None = None
+    ) -> Iterator[Recalled | None]:
         """The same of each of these, of which so many are read at once, when they are needed."""
         size = _TOGETHER_MAX if together is None else min(together, _TOGETHER_MAX)
         for start in range(0, len(rows), size):
@@ -132,7 +134,7 @@ class Recaller:
             for found, ready in zip(some, self._get_ready(some), strict=True):
                 yield None if ready.key is None else self._named(ready.key, found, ready)
 
-    def _named(self, key: str, found: Found, ready: _Ready) -> Recalled | None:
+    def _named(self, key: str, found: Candidate, ready: _Ready) -> Recalled | None:
         recalled = ready.recalled
         if recalled is None:
             stamp = ready.stamp or self._store.stamp(key)
@@ -144,7 +146,7 @@ class Recaller:
             return recalled
         return recalled._replace(said=msgspec.structs.replace(recalled.said, name=found.name))
 
-    def _get_ready(self, rows: Sequence[Found]) -> list[_Ready]:
+    def _get_ready(self, rows: Sequence[Candidate]) -> list[_Ready]:
         """What is remembered of these, or the part of the log where the index says it is."""
         if self._expect is not None:
             self._expect([row.session for row in rows])
@@ -173,7 +175,7 @@ class Recaller:
             for one in ready
         ]
 
-    def _read(self, key: str, found: Found, part: _Part | None) -> Recalled | None:
+    def _read(self, key: str, found: Candidate, part: _Part | None) -> Recalled | None:
         try:
             if found.last is not None:
                 return _streamed(self._store.log(key), found)
@@ -187,7 +189,7 @@ class Recaller:
             return None
         return None if said is None else Recalled(said, event.timestamp, fold(said.text))
 
-    def _event(self, key: str, found: Found, part: _Part | None) -> Event | None:
+    def _event(self, key: str, found: Candidate, part: _Part | None) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
         event = None
         if part is not None and self._hint is None:
@@ -207,7 +209,7 @@ class Recaller:
         log = self._store.log(key) if log is None else log
         return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
 
-    def _quick_line(self, key: str, found: Found, part: _Part) -> _Line | None:
+    def _quick_line(self, key: str, found: Candidate, part: _Part) -> _Line | None:
         """The same as ``_line``, if it is where the index says; a long line is read once more."""
         line = _cut(part, found.seq)
         if line is None and begins_line(part.data, found.seq):
@@ -215,7 +217,7 @@ class Recaller:
             line = None if pieces is None else _cut(_Part(part.start, pieces.data[0]), found.seq)
         return line
 
-    def _line(self, log: Log, found: Found) -> _Line | None:
+    def _line(self, log: Log, found: Candidate) -> _Line | None:
         """The line, as :func:`_cut` gives it; None if not met."""
         session, part = self._last
         if found.session == session:
@@ -234,7 +236,7 @@ class Recaller:
         return None
 
 
-def _meant(said: list[Said], found: Found) -> Said | None:
+def _meant(said: list[Said], found: Candidate) -> Said | None:
     """Which of the things that an event says the index means."""
     alike = [one for one in said if one.role == found.role]
     named = [one for one in alike if one.name == found.name]
@@ -255,7 +257,7 @@ def _cut(part: _Part, seq: int) -> _Line | None:
     return cut_line(part.data, seq, is_start=part.start == 0)
 
 
-def _streamed(log: Log, found: Found) -> Recalled | None:
+def _streamed(log: Log, found: Candidate) -> Recalled | None:
     """The streamed text that begins with this event."""
     first: Event | None = None
     pieces: list[str] = []

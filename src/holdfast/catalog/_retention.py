@@ -47,7 +47,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RetentionDecision(msgspec.Struct, frozen=True):
     """What is to happen to one session, and the reason as a person would say it."""
 
     session_id: str
@@ -65,10 +65,10 @@ class Spared(msgspec.Struct, frozen=True):
     why: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RetentionPlan(msgspec.Struct, frozen=True):
     """What a set of policies comes to."""
 
-    decisions: list[Decision] = []
+    decisions: list[RetentionDecision] = []
     spared: list[Spared] = []
 
 
@@ -77,7 +77,7 @@ def live_limit(sessions_max: int) -> Policy:
     return Policy(keep=sessions_max, name=f"more than {sessions_max:,} sessions are not archived")
 
 
-def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: int) -> Plan:
+def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: int) -> RetentionPlan:
     """What the policies say of these sessions, which come newest first.
 
     Where several speak of one session, deletion counts before archiving, and then the first.
@@ -85,7 +85,7 @@ def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: in
     """
     # One pass, so that a hundred thousand rows need not be in memory together.
     rules = [_Rule(policy) for policy in sorted(policies, key=lambda p: p.action == "archive")]
-    result = Plan([], [])
+    result = RetentionPlan([], [])
     for row in rows:
         said = [(rule.policy, why) for rule in rules if (why := rule.look_at(row, now_ms))]
         if not said:
@@ -149,8 +149,10 @@ def _about(policy: Policy) -> str:
     return f" (of {about})" if about else ""
 
 
-def _decision(row: SessionMetadata, policy: Policy, why: str) -> Decision:
-    return Decision(row.session_id, policy.action, why, row.size_bytes, row.updated_at, row.title)
+def _decision(row: SessionMetadata, policy: Policy, why: str) -> RetentionDecision:
+    return RetentionDecision(
+        row.session_id, policy.action, why, row.size_bytes, row.updated_at, row.title
+    )
 
 
 # -- policies as people write them ------------------------------------------------------------

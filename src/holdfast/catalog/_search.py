@@ -10,7 +10,7 @@ import msgspec
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import Filter
 from holdfast.catalog._query import Query, read_query
-from holdfast.catalog._recall import Memory, Recalled, Recaller
+from holdfast.catalog._recall import RecallCache, Recalled, Recaller
 from holdfast.catalog._search_texts import ROLES, Heard, Listener
 from holdfast.catalog._snippets import Snippet, make_snippet
 from holdfast.catalog._tokenizer import fold, original_spans
@@ -37,7 +37,7 @@ _MONTHS_MAX = 1000.0
 _COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """One row of the index that may fit."""
 
     id: int
@@ -115,14 +115,14 @@ def search(
     def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
         return words.expand(connection, word, open_end=open_end)
 
-    def pages(wanted: Query) -> Iterator[list[Found]]:
+    def pages(wanted: Query) -> Iterator[list[Candidate]]:
         match = wanted.index_match(expand)
         return _pages(connection, match, scope, limit)
 
     return search_pages(pages, query, recaller, limit)
 
 
-Pages = Callable[["Query"], Iterator[list[Found]]]
+Pages = Callable[["Query"], Iterator[list[Candidate]]]
 """The rows of an index that may fit a query, in pages."""
 
 
@@ -154,7 +154,7 @@ def _search(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -
     return finds
 
 
-def _best_first(page: list[Found], newest: int) -> list[tuple[float, Found]]:
+def _best_first(page: list[Candidate], newest: int) -> list[tuple[float, Candidate]]:
     """The rows with how well each fits, 0 if only its time counts; of the same, newer ones first.
 
     A page has hundreds of rows, so nothing is called for each of them that can be said in place.
@@ -168,7 +168,7 @@ def _best_first(page: list[Found], newest: int) -> list[tuple[float, Found]]:
     return [(-rank, page[number]) for rank, _, _, number in ranked]
 
 
-def _judge(row: Found, score: float, query: Query, recalled: Recalled | None) -> Find | None:
+def _judge(row: Candidate, score: float, query: Query, recalled: Recalled | None) -> Find | None:
     """The row as its log has it; None if it does not fit after all."""
     if recalled is None:
         return None
@@ -182,7 +182,7 @@ def _judge(row: Found, score: float, query: Query, recalled: Recalled | None) ->
 
 def _pages(
     connection: Connection, match: str | None, scope: Scope, limit: int | None
-) -> Iterator[list[Found]]:
+) -> Iterator[list[Candidate]]:
     """The rows that may fit, in pages, those that were added last first."""
     rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
     ask = _from_said(scope) if match is None else _from_words(match, scope)
@@ -198,11 +198,11 @@ def _pages(
         below = page[-1].id
 
 
-def _found(rows: list[Any]) -> list[Found]:
+def _found(rows: list[Any]) -> list[Candidate]:
     """The rows of a page, which may be without a rank."""
     try:
         found = [
-            Found(id, session, seq, last, place, time, ROLES[role], name, *rank)
+            Candidate(id, session, seq, last, place, time, ROLES[role], name, *rank)
             for id, session, seq, last, place, time, role, name, tool, *rank in rows
             if role >= 0 and tool_number(name) == tool
         ]
@@ -314,7 +314,7 @@ def search_index(
     connection: Connection,
     store: Store,
     asked: Asked,
-    memory: Memory | None = None,
+    memory: RecallCache | None = None,
     expander: Expander | None = None,
 ) -> list[Hit]:
     """What fits, best first, by the index; each hit is verified against its log.

@@ -49,7 +49,7 @@ class Said(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class Stream(msgspec.Struct):
+class OpenStream(msgspec.Struct):
     """Streamed text that no final event covers yet: its pieces by seq."""
 
     run: str | None
@@ -83,12 +83,12 @@ class Listener(msgspec.Struct):
 
     offset: int = 0
     """Where in the log the next event should begin, if all lines were written by us."""
-    streams: list[Stream] = []
+    streams: list[OpenStream] = []
     calls: Calls = msgspec.field(default_factory=Calls)
 
-    def hear(self, events: Iterable[Event]) -> Changes:
+    def hear(self, events: Iterable[Event]) -> IndexChanges:
         """What these events change in the index."""
-        changes = Changes()
+        changes = IndexChanges()
         for event in events:
             taker = _TAKERS.get(event.type)
             if taker is not None:
@@ -105,7 +105,7 @@ class Listener(msgspec.Struct):
 
     # --- one method per type of event
 
-    def on_said(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_said(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """Someone said something, maybe all of what was streamed before."""
         first = data.get("covers_from")
         if isinstance(first, int):
@@ -124,7 +124,7 @@ class Listener(msgspec.Struct):
         tool = tools.pop() if len(tools) == 1 else None
         self._take(event, data, changes, tool, {name for name in known if known[name]})
 
-    def on_call(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_call(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """A tool was called; where a message has said just this, it was heard there."""
         tool = data.get("tool")
         is_known = isinstance(tool, str) and self._is_known(
@@ -142,7 +142,7 @@ class Listener(msgspec.Struct):
         mark = mark_of(tool, said)
         return self.calls.take(event.run, key, tool, mark, 0, begun=begun) == "nothing"
 
-    def on_result(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_result(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """A tool gave something."""
         self._take(event, data, changes, self._tool_of(event, data.get("toolCallId")))
 
@@ -151,7 +151,7 @@ class Listener(msgspec.Struct):
         call = self.calls.answer(event.run, id if isinstance(id, str) else None)
         return None if call is None else call.tool
 
-    def on_delta(self, event: Event, data: dict[str, Any], _: Changes) -> None:
+    def on_delta(self, event: Event, data: dict[str, Any], _: IndexChanges) -> None:
         """A piece of what is being said."""
         text = data.get("content")
         if not isinstance(text, str):
@@ -162,9 +162,9 @@ class Listener(msgspec.Struct):
                 stream.pieces.append((event.seq, text))
                 return
         first = [(event.seq, text)]
-        self.streams.append(Stream(event.run, role, first, event.timestamp, self.offset))
+        self.streams.append(OpenStream(event.run, role, first, event.timestamp, self.offset))
 
-    def on_end(self, event: Event, _: dict[str, Any], changes: Changes) -> None:
+    def on_end(self, event: Event, _: dict[str, Any], changes: IndexChanges) -> None:
         """The run says no more: what it was saying was cut off here."""
         ended = [
             stream
@@ -174,7 +174,7 @@ class Listener(msgspec.Struct):
         changes.heard += [_heard_stream(stream) for stream in ended if stream.text.strip()]
         self.streams = [stream for stream in self.streams if stream not in ended]
 
-    def on_retracted(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_retracted(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """Something is to be forgotten."""
         seqs = data.get("seqs")
         gone = {seq for seq in seqs if isinstance(seq, int)} if isinstance(seqs, list) else set()
@@ -183,12 +183,12 @@ class Listener(msgspec.Struct):
             stream.pieces = [piece for piece in stream.pieces if piece[0] not in gone]
         self._take(event, data, changes)
 
-    def on_title(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_title(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """The session has another title, or none."""
         changes.drop_role("title")
         self._take(event, data, changes)
 
-    def on_tag(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+    def on_tag(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """The session has a tag, or has it no more; it counts once."""
         tag = data.get("tag")
         if isinstance(tag, str):
@@ -199,7 +199,7 @@ class Listener(msgspec.Struct):
         self,
         event: Event,
         data: dict[str, Any],
-        changes: Changes,
+        changes: IndexChanges,
         tool: str | None = None,
         known: Collection[str] = (),
     ) -> None:
@@ -210,7 +210,9 @@ class Listener(msgspec.Struct):
             named = msgspec.structs.replace(said, name=tool) if said.role == "tool_result" else said
             changes.heard.append(Heard(event.seq, named, event.timestamp, self.offset))
 
-    def _cover(self, event: Event, first: int, kinds: Collection[str], changes: Changes) -> None:
+    def _cover(
+        self, event: Event, first: int, kinds: Collection[str], changes: IndexChanges
+    ) -> None:
         """Streamed text of these kinds from ``first`` on is in this event."""
         for stream in list(self.streams):
             if stream.run == event.run and stream.role in kinds:
@@ -220,7 +222,7 @@ class Listener(msgspec.Struct):
                     changes.heard.append(_heard_stream(stream))
 
 
-class Changes(msgspec.Struct):
+class IndexChanges(msgspec.Struct):
     """What a batch of events changes in the index."""
 
     heard: list[Heard] = []
@@ -316,7 +318,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], list[Said]]] = {
     "title": _told("title", "title"),
     "tag": _tagged,
 }
-_TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], Changes], None]] = {
+_TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], IndexChanges], None]] = {
     "user": Listener.on_said,
     "assistant": Listener.on_said,
     "system": Listener.on_said,
@@ -335,7 +337,7 @@ _TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], Changes], None]] =
 }
 
 
-def _heard_stream(stream: Stream) -> Heard:
+def _heard_stream(stream: OpenStream) -> Heard:
     said = Said(stream.role, stream.text)
     first, last = stream.pieces[0][0], stream.pieces[-1][0]
     return Heard(first, said, stream.timestamp, stream.offset, last)

@@ -22,7 +22,7 @@ from holdfast.catalog._figures import (
     ToolFigures,
     TopicCount,
 )
-from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolUse
+from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolHours
 from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
 from holdfast.catalog._tally import SHAPE, checked
 
@@ -196,7 +196,7 @@ class Counter:
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
             self._add_models(hour)
             for name, use in hour.tools.items():
-                sums.tools.setdefault(name, ToolUse()).add(use)
+                sums.tools.setdefault(name, ToolHours()).add(use)
             if len(hours) == 1:  # nearly always, so nothing is added up twice
                 whole = part
                 part.sessions = 1
@@ -359,7 +359,7 @@ def _shares(sums: dict[str, Sum]) -> list[Share]:
     ]
 
 
-def _tools(tools: dict[str, ToolUse]) -> list[ToolFigures]:
+def _tools(tools: dict[str, ToolHours]) -> list[ToolFigures]:
     most_used = nsmallest(_SHARES_MAX, tools.items(), key=lambda item: (-item[1].calls, item[0]))
     return [
         ToolFigures(
@@ -376,7 +376,7 @@ def _tools(tools: dict[str, ToolUse]) -> list[ToolFigures]:
     ]
 
 
-def _quantile(use: ToolUse, share: float) -> int | None:
+def _quantile(use: ToolHours, share: float) -> int | None:
     """The bound below which that share of the calls is: never more than the longest."""
     if not use.timed:
         return None

@@ -18,7 +18,7 @@ from holdfast.catalog._hours import (
     NAME_CHARS_MAX,
     Hour,
     Spent,
-    ToolUse,
+    ToolHours,
     coarsen,
     hour_of,
     room_for,
@@ -177,12 +177,12 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                     found.setdefault(model, Spent()).add(spent)
         return found
 
-    def tools(self) -> dict[str, ToolUse]:
+    def tools(self) -> dict[str, ToolHours]:
         """What every tool did, by its name."""
-        found: dict[str, ToolUse] = {}
+        found: dict[str, ToolHours] = {}
         for hour in self.all_hours():
             for name, use in hour.tools.items():
-                found.setdefault(name, ToolUse()).add(use)
+                found.setdefault(name, ToolHours()).add(use)
         return found
 
     @property
@@ -251,13 +251,13 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
             self.hours, self.coarse_until = coarsen(self.hours, self.coarse_until)
         return self.hours.setdefault(key, Hour())
 
-    def tool_at(self, event: Event, name: str) -> ToolUse:
+    def tool_at(self, event: Event, name: str) -> ToolHours:
         """The figures of a tool in an event's hour."""
         tools = self.hour_at(event).tools
         place = room_for(tools, name)
         use = tools.get(place)
         if use is None:
-            use = tools[place] = ToolUse()
+            use = tools[place] = ToolHours()
         return use
 
     def spend(self, event: Event, usage: Any, model: Any, metadata: Any) -> None:

@@ -7,8 +7,8 @@ from holdfast.formats._bounds import Bounds
 from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
 from holdfast.formats._file import File, MemoryFile
 from holdfast.formats._foreign import (
-    Draft,
     Foreign,
+    ForeignDraft,
     Reader,
     frame,
     read_time,
@@ -36,10 +36,10 @@ __all__ = [
     "Bounds",
     "Bundle",
     "BundledSession",
-    "Draft",
     "ExportOptions",
     "File",
     "Foreign",
+    "ForeignDraft",
     "Format",
     "MemoryFile",
     "OwnSession",

@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
 
 
-class Draft(msgspec.Struct):
+class ForeignDraft(msgspec.Struct):
     """An event to be.
 
     ``timestamp`` is Unix milliseconds, None where the source has no time. ``raw`` is the source as
@@ -46,7 +46,7 @@ class Foreign(msgspec.Struct):
 
     tool: str
     foreign_id: str
-    drafts: list[Draft]
+    drafts: list[ForeignDraft]
     title: str | None = None
     tags: tuple[str, ...] = ()
     created_at: int | None = None
@@ -95,10 +95,12 @@ def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
     return "-".join(filter(None, [tool.replace("_", "-"), readable, digest[:_DIGEST_CHARS]]))
 
 
-def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = None) -> Draft:
+def frame(
+    tool: str, raw: Any, timestamp: int | None = None, key: str | None = None
+) -> ForeignDraft:
     """A draft for what carries nothing of the conversation, but came with it."""
     data = {"direction": "imported", "tool": tool}
-    return Draft("frame", data, timestamp, key=key, raw=raw)
+    return ForeignDraft("frame", data, timestamp, key=key, raw=raw)
 
 
 def check_version(name: str, tool: str, version: Any, newest: int) -> None:

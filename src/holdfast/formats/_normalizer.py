@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._foreign import Draft, Foreign
+from holdfast.formats._foreign import Foreign, ForeignDraft
 
 # What a file may bring. Permissions, plugins, tools, settings and instructions are not among them:
 # they would act on this machine in the name of whoever made the file.
@@ -36,7 +36,7 @@ _WHOLE_STATE = frozenset({"title", "tag", "untag", "link", "metadata", "task", "
 _NUL = "\u2400"
 
 
-def fit_drafts(foreign: Foreign) -> Iterator[Draft]:
+def fit_drafts(foreign: Foreign) -> Iterator[ForeignDraft]:
     """The drafts of a session, each with a key and a time, and with what may be recorded.
 
     The key depends only on the content and on how often it came before, so that a grown source
@@ -89,17 +89,17 @@ def _as_text(value: Any) -> str:
         return "(nested too deep)"
 
 
-def _fit(draft: Draft, tool: str) -> Draft:
+def _fit(draft: ForeignDraft, tool: str) -> ForeignDraft:
     data = fit_value(draft.data)
     if draft.type == "metadata":
         data = {name: value for name, value in data.items() if name not in _RESERVED_METADATA}
     if draft.type == "retracted" and isinstance(data.get("keys"), list):
-        data["keys"] = [_key(Draft("", {}, key=str(key))) for key in data["keys"]]
+        data["keys"] = [_key(ForeignDraft("", {}, key=str(key))) for key in data["keys"]]
     run = None if draft.run is None else _fit_text(draft.run)[:_KEY_CHARS_MAX]
-    kept = Draft(draft.type, data, run=run, key=draft.key)
+    kept = ForeignDraft(draft.type, data, run=run, key=draft.key)
     if draft.type not in ALLOWED_TYPES or _is_too_large(draft.type, data):
         told = {"direction": "imported", "tool": tool, "type": _fit_text(draft.type[:80])}
-        kept = Draft("frame", {**told, "frame": data}, run=run, key=draft.key)
+        kept = ForeignDraft("frame", {**told, "frame": data}, run=run, key=draft.key)
     if draft.raw is not None and kept.type != "metadata":  # a free map, every member of it counts
         kept.data["raw"] = _fit_raw(draft.raw)
     return kept
@@ -121,7 +121,7 @@ def _fit_raw(raw: Any) -> Any:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _key(draft: Draft) -> str:
+def _key(draft: ForeignDraft) -> str:
     if draft.key is not None:
         key = _fit_text(draft.key)
         return f"i.{key}" if len(key) <= _KEY_CHARS_MAX else f"i.{_digest(key.encode())}"
@@ -139,7 +139,7 @@ class _Ends:
         self._calls: dict[str, None] = {}
         self._turns: dict[str, str | None] = {}
 
-    def take(self, draft: Draft) -> None:
+    def take(self, draft: ForeignDraft) -> None:
         """Look at the next draft."""
         if draft.type == "tool_call":
             self._calls[str(draft.data.get("id"))] = None
@@ -150,11 +150,11 @@ class _Ends:
         elif draft.type == "turn_end":
             self._turns.pop(draft.run or "", None)
 
-    def drafts(self, stamp: int | None) -> Iterator[Draft]:
+    def drafts(self, stamp: int | None) -> Iterator[ForeignDraft]:
         """The ends of turns that are missing."""
         if self._calls:
             self._turns.setdefault("", None)
         for name, run in self._turns.items():
             calls = list(self._calls) if run is None else []
             key = f"i.end.{_digest(msgspec.json.encode([name, calls]))}"
-            yield Draft("turn_end", {"reason": "imported"}, stamp, run, key)
+            yield ForeignDraft("turn_end", {"reason": "imported"}, stamp, run, key)

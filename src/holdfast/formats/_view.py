@@ -70,7 +70,7 @@ Block = dict[str, Any]
 _NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
 
 
-class Turn(NamedTuple):
+class DialogueTurn(NamedTuple):
     """What one side said at once, in neutral blocks; of each its time, and its event's place."""
 
     role: str
@@ -83,7 +83,7 @@ class Turn(NamedTuple):
 class Dialogue(NamedTuple):
     """The turns of a conversation, user first; and its system prompt."""
 
-    turns: list[Turn]
+    turns: list[DialogueTurn]
     system: str | None
 
 
@@ -107,7 +107,7 @@ def dialogue(recorded: Recorded) -> Dialogue:
             # A tool sorts by time: what was put in, or came while a clock went back, stays behind.
             before = max(before, times[at]) if 0 <= at < len(times) else before
             stamps.append(before)
-        turns.append(Turn(message["role"], blocks, stamps, own))
+        turns.append(DialogueTurn(message["role"], blocks, stamps, own))
     return Dialogue(turns, conversation.system)
 
 
@@ -121,7 +121,7 @@ def result_text(block: Block) -> str:
     )
 
 
-def in_dialect(turn: Turn, provider: str) -> list[dict[str, Any]]:
+def in_dialect(turn: DialogueTurn, provider: str) -> list[dict[str, Any]]:
     """One turn in a provider's form."""
     return to_dialect([{"role": turn.role, "content": turn.blocks}], provider)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.errors import UsageError
-from holdfast.integrations._place import Library, Place
+from holdfast.integrations._place import AdapterSession, Library
 from holdfast.integrations._units import Form, Unit, Units, Words, voices
 from holdfast.model import Event
 from holdfast.session import Session
@@ -15,7 +15,7 @@ Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]
 """Messages that are taken back, and items that are recorded."""
 
 
-class History:
+class MessageHistory:
     """What adapters of message histories have in common. Items are plain data."""
 
     def __init__(
@@ -24,9 +24,9 @@ class History:
         hf: Library,
         framework: str,
         session_id: str,
-        units: Callable[[Form, Place], Units] = Units,
+        units: Callable[[Form, AdapterSession], Units] = Units,
     ) -> None:
-        self.place = Place(hf, framework, session_id)
+        self.place = AdapterSession(hf, framework, session_id)
         self._form = form
         self.units = units(form, self.place)
 

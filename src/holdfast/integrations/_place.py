@@ -98,7 +98,7 @@ def _session_of(
     return id
 
 
-class Place:
+class AdapterSession:
     """One session, for an adapter: read it at any time, hold it while writing.
 
     ``framework`` and ``foreign_id`` are kept as a link in the session when it is made.

@@ -8,14 +8,14 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 
 LIMIT = 256
 _AT_ONCE = 4  # whoever comes makes room for more than itself, and waits for little
 
 
 class _Placed(Protocol):
-    place: Place
+    place: AdapterSession
 
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import Place
-from holdfast.integrations._units import Reader, Words
+from holdfast.integrations._place import AdapterSession
+from holdfast.integrations._units import LogReader, Words
 from holdfast.model import Event
 from holdfast.session import Session
 
 
-class States(Reader):
+class States(LogReader):
     """Values by name, kept in a session. A value is a change of the one recorded before it."""
 
-    def __init__(self, place: Place, tool: str) -> None:
+    def __init__(self, place: AdapterSession, tool: str) -> None:
         self._tool = tool
         super().__init__(place)
 

@@ -22,14 +22,14 @@ import msgspec
 
 from holdfast.formats import speak
 from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 from holdfast.model import Event
 from holdfast.replay import from_dialect
 
 # What a session's log says, kept from one reading to the next: only what is new is read again.
 
 
-class Reader(ABC):
+class LogReader(ABC):
     """Takes the events of a place one after the other, each of them once.
 
     A log that is another one than before (begun anew, repaired, redacted) is read from its
@@ -40,7 +40,7 @@ class Reader(ABC):
     _next: int
     _taking: int
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         self.place = place
         self.lock = threading.RLock()
         self._turn_to(None)
@@ -213,10 +213,10 @@ class Form(NamedTuple):
         return apply(self.rebuild(words), events[0].data.get("raw"))
 
 
-class UnitReader(Reader):
+class UnitReader(LogReader):
     """Reads a log unit by unit: those of one form, and each event of others by itself."""
 
-    def __init__(self, form: Form, place: Place) -> None:
+    def __init__(self, form: Form, place: AdapterSession) -> None:
         self._form = form
         super().__init__(place)
 

@@ -33,7 +33,7 @@ from holdfast.integrations._adk_events import (
     by_owner,
     events_of,
 )
-from holdfast.integrations._place import SESSIONS, Library, Place, library_of, linked
+from holdfast.integrations._place import SESSIONS, AdapterSession, Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import CONVERSATION, Unit, Units, Words
 from holdfast.model import Event as Recorded
@@ -47,7 +47,7 @@ _TOOL = "adk"
 class _Kept(Units):
     """One session of the kit: where it is, and what it holds."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
@@ -237,9 +237,9 @@ class HoldfastSessionService(BaseSessionService):
     def _of(self, app_name: str, user_id: str, session_id: str) -> _Kept:
         def make() -> _Kept:
             scope = json.dumps([app_name, user_id])
-            place = Place(self._library, _TOOL, session_id, scope=scope)
+            place = AdapterSession(self._library, _TOOL, session_id, scope=scope)
             if self._adopt and not self._library.exists(place.id):
-                plain = Place(self._library, _TOOL, session_id)
+                plain = AdapterSession(self._library, _TOOL, session_id)
                 place = plain if self._library.exists(plain.id) else place
             return _Kept(place)
 

@@ -28,8 +28,8 @@ from agent_framework._workflows._checkpoint_encoding import (
 )
 from agent_framework.exceptions import WorkflowCheckpointException
 
-from holdfast.integrations._history import History, missing
-from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._history import MessageHistory, missing
+from holdfast.integrations._place import AdapterSession, Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._states import States
 from holdfast.integrations._units import LOST, Form, Unit, Words, answered, blocks_of, fresh, spoken
@@ -67,7 +67,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
         self._library = library_of(hf)
-        self._histories: Recent[str, History] = Recent()
+        self._histories: Recent[str, MessageHistory] = Recent()
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -114,9 +114,9 @@ class HoldfastHistoryProvider(HistoryProvider):
 
         await history.arecord(tell)
 
-    def _of(self, session_id: str) -> History:
+    def _of(self, session_id: str) -> MessageHistory:
         return self._histories.get(
-            session_id, lambda: History(FORM, self._library, _TOOL, session_id)
+            session_id, lambda: MessageHistory(FORM, self._library, _TOOL, session_id)
         )
 
 
@@ -154,7 +154,7 @@ class HoldfastSessionStore:
 
     def _of(self, session_id: str) -> States:
         return self._states.get(
-            session_id, lambda: States(Place(self._library, _TOOL, session_id), _TOOL)
+            session_id, lambda: States(AdapterSession(self._library, _TOOL, session_id), _TOOL)
         )
 
 
@@ -232,7 +232,7 @@ class HoldfastCheckpointStorage:
 
     def _of(self, workflow_name: str) -> States:
         def make() -> States:
-            place = Place(self._library, _WORKFLOWS, workflow_name, scope="workflow")
+            place = AdapterSession(self._library, _WORKFLOWS, workflow_name, scope="workflow")
             return States(place, _WORKFLOWS)
 
         return self._workflows.get(workflow_name, make)

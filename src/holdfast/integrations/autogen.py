@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import Fenced, UsageError
-from holdfast.integrations._history import History, missing
+from holdfast.integrations._history import MessageHistory, missing
 from holdfast.integrations._place import Library
 from holdfast.integrations._states import States
 from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, fresh, spoken
@@ -47,7 +47,7 @@ class HoldfastState:
 
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
-        self._history = History(_FORM, hf, _TOOL, session_id)
+        self._history = MessageHistory(_FORM, hf, _TOOL, session_id)
         self._states = States(self._history.place, _TOOL)
         self._known: int | None = None
 

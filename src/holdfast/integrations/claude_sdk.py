@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well as on asyncio
 
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._place import AdapterSession, Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
 from holdfast.model import Event
@@ -35,7 +35,7 @@ _TOOL = "claude-sdk"
 class _Kept(Units):
     """One session of the SDK: what it holds, and its summary as far as it was made."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(_FORM, place)
 
     def _begin_again(self) -> None:
@@ -122,7 +122,7 @@ class HoldfastSessionStore:
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:
         project, id = key["project_key"], key["session_id"]
         return self._kept.get(
-            (project, id), lambda: _Kept(Place(self._library, _TOOL, id, scope=project))
+            (project, id), lambda: _Kept(AdapterSession(self._library, _TOOL, id, scope=project))
         )
 
     def _sessions(self, project_key: str) -> list[tuple[str, _Kept]]:

@@ -13,7 +13,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import message_to_dict
 
 from holdfast.errors import UsageError
-from holdfast.integrations._history import History, missing
+from holdfast.integrations._history import MessageHistory, missing
 from holdfast.integrations._langchain_messages import FORM, answered, as_item, messages_of
 from holdfast.integrations._place import Library
 
@@ -32,7 +32,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
-        self._history = History(FORM, hf, "langchain", session_id)
+        self._history = MessageHistory(FORM, hf, "langchain", session_id)
 
     @property
     def messages(self) -> list[BaseMessage]:

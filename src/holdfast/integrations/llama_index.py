@@ -17,7 +17,7 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pydantic import BaseModel, PrivateAttr
 
-from holdfast.integrations._history import Change, History, missing
+from holdfast.integrations._history import Change, MessageHistory, missing
 from holdfast.integrations._place import Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import Form, Unit, Units, Words, answered, blocks_of, spoken
@@ -42,7 +42,7 @@ class _Chat(Units):
             super()._take_foreign(event)
 
 
-class _History(History):
+class _History(MessageHistory):
     """The messages of a key; a call of others that has no result is given one that says so."""
 
     def read(self) -> list[Unit]:
@@ -55,9 +55,9 @@ class _Chats:
 
     def __init__(self, hf: Library) -> None:
         self._library = library_of(hf)
-        self._histories: Recent[str, History] = Recent()
+        self._histories: Recent[str, MessageHistory] = Recent()
 
-    def of(self, key: str) -> History:
+    def of(self, key: str) -> MessageHistory:
         """The messages of a key."""
         return self._histories.get(
             key, lambda: _History(FORM, self._library, _TOOL, key, units=_Chat)

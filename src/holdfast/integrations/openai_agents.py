@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import Library, Place
+from holdfast.integrations._place import AdapterSession, Library
 from holdfast.integrations._units import Form, Unit, Units, Words, answered, spoken, voices
 from holdfast.replay import to_dialect
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agents import RunContextWrapper, SessionSettings, TResponseInputItem
     from agents.memory import OpenAIResponsesCompactionArgs, Session
 
-__all__ = ["Closed", "HoldfastSession", "NotSerialisable", "bring_over"]
+__all__ = ["HoldfastSession", "NotSerialisable", "SessionClosed", "bring_over"]
 
 Items: TypeAlias = "list[TResponseInputItem]"
 Compact: TypeAlias = (
@@ -38,7 +38,7 @@ class NotSerialisable(InvalidData, TypeError):
     """An item is no JSON: a TypeError, as other sessions of the SDK raise; nothing was written."""
 
 
-class Closed(UsageError, RuntimeError):
+class SessionClosed(UsageError, RuntimeError):
     """The session was closed: a RuntimeError, as other sessions of the SDK raise it."""
 
     remedy = "Make another HoldfastSession for the same session_id."
@@ -67,7 +67,7 @@ class HoldfastSession:
         if compact is not None:
             # The runner asks for this name, and calls it at the end of each turn.
             self.run_compaction = partial(self._run_compaction, compact)
-        self._place = Place(hf, "openai-agents", session_id)
+        self._place = AdapterSession(hf, "openai-agents", session_id)
         self._units = Units(_FORM, self._place)
         self._closed = False
 
@@ -148,7 +148,7 @@ class HoldfastSession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed(f"session {self.session_id} is closed", session_id=self._place.id)
+            raise SessionClosed(f"session {self.session_id} is closed", session_id=self._place.id)
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 from holdfast.errors import Fenced
 from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import Library, Place, library_of
+from holdfast.integrations._place import AdapterSession, Library, library_of
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._strands_messages import (
     FORM,
@@ -46,7 +46,7 @@ class Overtaken(Fenced, SessionException):
 class _Kept(Units):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
@@ -300,7 +300,9 @@ class HoldfastSessionRepository(SessionRepository):
     # -- inside ------------------------------------------------------------------------------
 
     def _read(self, session_id: str) -> _Kept:
-        kept = self._kept.get(session_id, lambda: _Kept(Place(self._library, _TOOL, session_id)))
+        kept = self._kept.get(
+            session_id, lambda: _Kept(AdapterSession(self._library, _TOOL, session_id))
+        )
         with kept.lock:
             kept.catch_up()
         return kept

@@ -19,7 +19,7 @@ from holdfast.session import Draft, new_session_id, read_range
 if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.replay import Clash, Comparison, MergeReport, Told, TurnView
-    from holdfast.session import Place
+    from holdfast.session import EventEnd
 
 _GENERATIONS_MAX = 10_000
 _SAID = ("user", "assistant")
@@ -152,7 +152,7 @@ def merge_report(core: Core, id: str) -> MergeReport | None:
     return None
 
 
-def _find(core: Core, id: str, at: int | None) -> Place:
+def _find(core: Core, id: str, at: int | None) -> EventEnd:
     core.check_open()
     core.stored(id)
     live = core.open_here(id)
@@ -167,7 +167,7 @@ def _make(
     core: Core,
     id: str,
     new_id: str | None,
-    place: Place,
+    place: EventEnd,
     *,
     title: str | None = None,
     reason: str | None = "fork",

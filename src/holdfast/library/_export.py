@@ -41,7 +41,7 @@ class Installed(msgspec.Struct, frozen=True):
     """What to run to go on there."""
 
 
-class Asked(NamedTuple):
+class ExportRequest(NamedTuple):
     """The form that a session is wanted in."""
 
     format: Format
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
 def export(
     core: Core,
     id: str,
-    asked: Asked,
+    asked: ExportRequest,
     to: Target | None,
     at: int | None,
     overwrite: bool,
@@ -171,7 +171,7 @@ def asked(
     passphrase: str | None,
     model: str | None,
     incomplete: str = "mark",
-) -> Asked:
+) -> ExportRequest:
     """Return the form that is asked for. Raises UsageError for what does not fit together."""
     from holdfast.formats import ExportOptions, format_of
 
@@ -192,7 +192,7 @@ def asked(
     options = ExportOptions(
         zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
     )
-    return Asked(format, options)
+    return ExportRequest(format, options)
 
 
 def _is_unicode(text: str) -> bool:

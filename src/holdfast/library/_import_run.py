@@ -28,7 +28,7 @@ from holdfast.formats import (
 )
 from holdfast.library import _finder, _sessions, _views
 from holdfast.library._core import Core
-from holdfast.library._import_session import Origin, bring
+from holdfast.library._import_session import ImportOrigin, bring
 from holdfast.library._imports import ImportedSession, ImportReport, Skipped
 from holdfast.library._signed_files import SignedFile
 from holdfast.model import fit_id
@@ -139,7 +139,7 @@ class ImportRun:
 
     def _read(self, reader: Reader, source: Source, whole: Source) -> None:
         try:
-            origin = Origin(fit_value(source.name), source.digest(), source.newest())
+            origin = ImportOrigin(fit_value(source.name), source.digest(), source.newest())
             for foreign in reader.read(source):
                 if self._progress is not None:
                     self._progress(*whole.looked_at())
@@ -150,7 +150,7 @@ class ImportRun:
             # Whatever a hostile file makes of a reader, the sessions of the others still come.
             self._fail(source.name, InvalidData(f"{source.name} could not be read: {error!r:.200}"))
 
-    def _bring(self, foreign: Foreign, origin: Origin) -> None:
+    def _bring(self, foreign: Foreign, origin: ImportOrigin) -> None:
         try:
             if foreign.refusal is not None:
                 raise foreign.refusal

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import TooLarge
-from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
+from holdfast.formats import Foreign, ForeignDraft, fit_drafts, fit_value, session_id_of
 from holdfast.library import _sessions, _views
 from holdfast.library._core import Core
 from holdfast.library._imports import ImportedSession, Outcome
@@ -33,7 +33,7 @@ _NAME_CHARS_MAX = 100
 _LINE_BYTES = 150  # of an event besides its data
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ImportOrigin(msgspec.Struct, frozen=True):
     """Where a session comes from: the name of the file, never its way there, and its digest."""
 
     name: str
@@ -62,7 +62,7 @@ class _Clock:
         self.stamp = self._latest
 
 
-def bring(core: Core, foreign: Foreign, origin: Origin, *, dry_run: bool) -> ImportedSession:
+def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) -> ImportedSession:
     """Record what a foreign session has and ours has not. Raises what recording raises.
 
     Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
@@ -100,14 +100,14 @@ def _is_other(foreign: Foreign, known: State) -> bool:
     return bool(keys) and not any(key in known.keys for key in keys)
 
 
-def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:
+def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
     named = {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}
-    yield Draft("link", named, key="i.link")
+    yield ForeignDraft("link", named, key="i.link")
     fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
     yield from (draft for draft in fitted if draft is not None)
 
 
-def _numbered(draft: Draft, known: State | None) -> Draft | None:
+def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
     """The draft; one that takes events back by their keys has their numbers instead.
 
     None if none of them is here: what was left behind before the first import was never said here.
@@ -116,18 +116,22 @@ def _numbered(draft: Draft, known: State | None) -> Draft | None:
         return draft
     here = known.keys if known is not None else {}
     seqs = sorted(here[key] for key in draft.data["keys"] if key in here)
-    return Draft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
+    return (
+        ForeignDraft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
+    )
 
 
 def _described(foreign: Foreign, known: State | None) -> Foreign:
     """The session with what is said of it as a whole among its drafts, at the end."""
     drafts = list(foreign.drafts)
     if foreign.cwd:
-        drafts.append(Draft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
+        drafts.append(ForeignDraft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
     if foreign.title and _may_title(foreign.title, known):
         title = foreign.title[:_TITLE_CHARS_MAX]
-        drafts.append(Draft("title", {"title": title}, key=f"title.{title}"))
-    drafts += [Draft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
+        drafts.append(ForeignDraft("title", {"title": title}, key=f"title.{title}"))
+    drafts += [
+        ForeignDraft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()
+    ]
     return msgspec.structs.replace(foreign, drafts=drafts)
 
 
@@ -135,12 +139,14 @@ def _may_title(title: str, known: State | None) -> bool:
     """Whether a title may be set: one that a person gave here is not overwritten."""
     if known is None or known.title is None:
         return True
-    drafts = [Draft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)]
+    drafts = [
+        ForeignDraft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)
+    ]
     keys = [draft.key for draft in fit_drafts(Foreign("", "", drafts))]
     return keys[0] in known.keys or keys[1] in known.keys
 
 
-def _imported(foreign: Foreign, origin: Origin) -> Draft:
+def _imported(foreign: Foreign, origin: ImportOrigin) -> ForeignDraft:
     data: dict[str, Any] = {
         "format": foreign.tool,
         "tool": foreign.tool,
@@ -157,7 +163,7 @@ def _imported(foreign: Foreign, origin: Origin) -> Draft:
         data["parent"] = foreign.parent
         data["parent_session"] = session_id_of(foreign.tool, foreign.parent)
     told = {name: fit_value(value) for name, value in data.items() if value is not None}
-    return Draft("imported", told)
+    return ForeignDraft("imported", told)
 
 
 def _told(problems: list[str]) -> tuple[str, ...]:
@@ -167,7 +173,7 @@ def _told(problems: list[str]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _fit_size(core: Core, drafts: list[Draft], foreign: Foreign) -> None:
+def _fit_size(core: Core, drafts: list[ForeignDraft], foreign: Foreign) -> None:
     """Make the session fit, without the source lines if need be; TooLarge if it still does not."""
     most = core.limits.session_bytes_max
     if sum(_size(draft, core.limits.blob_bytes_min) for draft in drafts) < most:
@@ -185,12 +191,14 @@ def _fit_size(core: Core, drafts: list[Draft], foreign: Foreign) -> None:
         )
 
 
-def _size(draft: Draft, blob_bytes_min: int) -> int:
+def _size(draft: ForeignDraft, blob_bytes_min: int) -> int:
     """About how many bytes the event takes in the log, large parts being kept beside it."""
     return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
 
 
-def _record(core: Core, id: str, drafts: list[Draft], foreign: Foreign, origin: Origin) -> None:
+def _record(
+    core: Core, id: str, drafts: list[ForeignDraft], foreign: Foreign, origin: ImportOrigin
+) -> None:
     first = next((draft.timestamp for draft in drafts if draft.timestamp), None)
     clock = _Clock(foreign.created_at or first or origin.modified or now_ms())
     limits = msgspec.structs.replace(core.limits, message_bytes_max=core.limits.blob_bytes_max)
@@ -207,7 +215,7 @@ def _record(core: Core, id: str, drafts: list[Draft], foreign: Foreign, origin: 
         clock.end()
 
 
-def _extend(session: Session, batch: list[Draft], clock: _Clock) -> None:
+def _extend(session: Session, batch: list[ForeignDraft], clock: _Clock) -> None:
     events: list[Any] = [
         EventDraft(draft.type, draft.data, draft.run, draft.key, clock.pass_to(draft.timestamp))
         for draft in batch
@@ -215,8 +223,8 @@ def _extend(session: Session, batch: list[Draft], clock: _Clock) -> None:
     session.extend(events)
 
 
-def _batches(drafts: list[Draft]) -> Iterator[list[Draft]]:
-    batch: list[Draft] = []
+def _batches(drafts: list[ForeignDraft]) -> Iterator[list[ForeignDraft]]:
+    batch: list[ForeignDraft] = []
     size = 0
     for draft in drafts:
         batch.append(draft)
@@ -249,7 +257,9 @@ _VALUES = {
 _DIGEST_CHARS = 16
 
 
-def revisions(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+def revisions(
+    drafts: list[ForeignDraft], known: State, events: Events, id: str
+) -> list[ForeignDraft]:
     """The last thing that was said here, said as the source has it now; nothing if it is the same.
 
     Its old form is taken back. What stands further back was whole when it was imported.
@@ -262,7 +272,7 @@ def revisions(drafts: list[Draft], known: State, events: Events, id: str) -> lis
     ]
 
 
-def _revised(draft: Draft, known: State, events: Events, id: str) -> list[Draft]:
+def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list[ForeignDraft]:
     """A draft whose event here says something else."""
     key = f"{draft.key}~{_digest(draft)}"
     forms = [seq for name, seq in known.keys.items() if _is_form(name, draft.key or "")]
@@ -272,7 +282,7 @@ def _revised(draft: Draft, known: State, events: Events, id: str) -> list[Draft]
         return []
     return [
         _taken_back(seq, draft, key),
-        Draft(draft.type, draft.data, draft.timestamp, draft.run, key),
+        ForeignDraft(draft.type, draft.data, draft.timestamp, draft.run, key),
     ]
 
 
@@ -281,7 +291,9 @@ def _is_form(name: str, key: str) -> bool:
     return name == key or (name.startswith(f"{key}~") and not name.endswith("~back"))
 
 
-def _outgrown(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+def _outgrown(
+    drafts: list[ForeignDraft], known: State, events: Events, id: str
+) -> list[ForeignDraft]:
     """The taking back of words that a new draft begins with, where the source names no message."""
     new = next((d for d in drafts if d.type in _BODIES and d.key not in known.keys), None)
     if new is None or not isinstance(new.data.get("content"), str):
@@ -297,16 +309,16 @@ def _outgrown(drafts: list[Draft], known: State, events: Events, id: str) -> lis
     return []
 
 
-def _taken_back(seq: int, draft: Draft, key: str) -> Draft:
-    return Draft("retracted", {"seqs": [seq]}, draft.timestamp, key=f"{key}~back")
+def _taken_back(seq: int, draft: ForeignDraft, key: str) -> ForeignDraft:
+    return ForeignDraft("retracted", {"seqs": [seq]}, draft.timestamp, key=f"{key}~back")
 
 
-def _digest(draft: Draft) -> str:
+def _digest(draft: ForeignDraft) -> str:
     data = msgspec.json.encode(draft.data.get(_BODIES[draft.type]), order="sorted")
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
 
 
-def _differs(draft: Draft, recorded: Event) -> bool:
+def _differs(draft: ForeignDraft, recorded: Event) -> bool:
     """Whether the source has another text or other arguments now."""
     if recorded.type != draft.type:
         return False
@@ -315,7 +327,9 @@ def _differs(draft: Draft, recorded: Event) -> bool:
     return not is_reference(before) and before != draft.data.get(body)
 
 
-def returns(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+def returns(
+    drafts: list[ForeignDraft], known: State, events: Events, id: str
+) -> list[ForeignDraft]:
     """What the source has set back to an earlier value: such a draft has a key that is known.
 
     What a person changed or removed here since then stays as it is.
@@ -333,16 +347,16 @@ def returns(drafts: list[Draft], known: State, events: Events, id: str) -> list[
         draft = wanted.pop(_name(event), None)
         if draft is not None and (event.key or "").startswith("i."):
             again = f"{draft.key}~{event.seq}"
-            found.append(Draft(draft.type, draft.data, draft.timestamp, draft.run, again))
+            found.append(ForeignDraft(draft.type, draft.data, draft.timestamp, draft.run, again))
     return found
 
 
-def _name(one: Draft | Event) -> tuple[str, str]:
+def _name(one: ForeignDraft | Event) -> tuple[str, str]:
     """What a draft or an event sets."""
     return _VALUES[one.type][0], str(one.data.get(_VALUES[one.type][1], ""))
 
 
-def _holds(draft: Draft, known: State) -> bool:
+def _holds(draft: ForeignDraft, known: State) -> bool:
     """Whether what a draft sets is so, or is not there any more."""
     if draft.type == "title":
         return known.title in (None, draft.data["title"])

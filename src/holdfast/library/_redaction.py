@@ -37,7 +37,7 @@ from holdfast.session import load, now_ms, read_range, resolve_blobs
 from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
-    from holdfast.security import Finding, Redactor, Sealer, Span
+    from holdfast.security import Finding, Redactor, Sealer, SecretSpan
     from holdfast.storage import Documents, Log
 
 
@@ -417,7 +417,9 @@ def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) 
     return told
 
 
-def _piece(redactor: Redactor, text: str, at: int, spans: list[Span]) -> tuple[str, list[Finding]]:
+def _piece(
+    redactor: Redactor, text: str, at: int, spans: list[SecretSpan]
+) -> tuple[str, list[Finding]]:
     """One piece: the mark stands where a secret begins, and what goes on in the next is gone."""
     mine = [span for span in spans if span.start < at + len(text) and span.stop > at]
     said, found, done = "", [], 0

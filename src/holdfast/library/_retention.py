@@ -19,7 +19,7 @@ from holdfast.model import Notice, SessionMetadata
 from holdfast.session import Snapshots, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Decision, Policy
+    from holdfast.catalog import Policy, RetentionDecision
     from holdfast.library.answers.care import Pruned
 
 _REASON_CHARS_MAX = 2_000
@@ -140,7 +140,7 @@ def _carry_out(
     progress: Progress | None,
 ) -> None:
     total = len(result.decisions) + len(result.emptied) + len(old)
-    done: builtins.list[Decision] = []
+    done: builtins.list[RetentionDecision] = []
     for step, decision in enumerate(result.decisions, 1):
         act = (
             partial(archive, core)

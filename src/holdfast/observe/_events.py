@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, Notice
 from holdfast.observe._observer import code_of
-from holdfast.session import Done, Observer
+from holdfast.session import Finished, Observer
 from holdfast.storage import add_to_file
 
 # Told louder than the rest, for those who read only what is wrong.
@@ -56,7 +56,7 @@ class LogObserver(Observer):
         self._logger = logger or logging.getLogger("holdfast")
         self._content = content
 
-    def end(self, begun: Any, done: Done) -> None:
+    def end(self, begun: Any, done: Finished) -> None:
         """An operation has ended; one that failed is told."""
         if done.error is not None:
             detail = {"operation": done.operation, "code": code_of(done.error)}

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, Locked, NotFound, UsageError
 from holdfast.model import Event, Notice
 from holdfast.observe._figures import Figures, Sink
-from holdfast.session import Done, Observer, Observers
+from holdfast.session import Finished, Observer, Observers
 
 _UNKNOWN = "other"
 
@@ -18,7 +18,7 @@ class Watching(Observer):
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def end(self, begun: Any, done: Done) -> None:
+    def end(self, begun: Any, done: Finished) -> None:
         """An operation has ended."""
         sink, error = self._sink, done.error
         if done.idle:
@@ -53,7 +53,7 @@ class Watching(Observer):
             for type, count in item.detail["issues"].items():
                 sink.add("holdfast_recovery_issues_total", count, type)
 
-    def _count_restore(self, done: Done) -> None:
+    def _count_restore(self, done: Finished) -> None:
         """What was asked for wrongly is no restore that failed."""
         error = done.error
         if error is None and done.restored:

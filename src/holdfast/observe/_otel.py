@@ -20,7 +20,7 @@ from holdfast.model import VERSION, Event, Notice
 from holdfast.observe._figures import METRICS, Figures
 from holdfast.observe._observer import Watching, code_of
 from holdfast.observe._store_figures import add_health
-from holdfast.session import Done, Observers
+from holdfast.session import Finished, Observers
 
 _SCOPE = "holdfast"
 # An append is too small to be a span of its own; that it took long is in the metrics.
@@ -127,7 +127,7 @@ class OtelObserver(Watching):
             return span, None
         return span, context.attach(trace.set_span_in_context(span))
 
-    def end(self, begun: Any, done: Done) -> None:
+    def end(self, begun: Any, done: Finished) -> None:
         """An operation has ended."""
         super().end(begun, done)
         if begun is not None:
@@ -203,7 +203,7 @@ def _clients(meter: Meter) -> Clients:
     )
 
 
-def _end(span: Span, done: Done) -> None:
+def _end(span: Span, done: Finished) -> None:
     if done.error is not None:
         span.set_attribute("error.type", code_of(done.error))
         span.set_status(Status(StatusCode.ERROR))

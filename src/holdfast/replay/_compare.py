@@ -14,7 +14,7 @@ from holdfast.replay._fold import fold
 from holdfast.replay._history import common_prefix, read_history
 from holdfast.replay._state import LoadBlob, MemoryEntry, State, Tokens, read_recorded
 from holdfast.replay._turns import (
-    Turn,
+    TurnEvents,
     TurnView,
     files_in,
     split_turns,
@@ -145,7 +145,7 @@ def _ancestor(a: Told, shared: int) -> Ancestor | None:
     return Ancestor(session_id=segment.session, seq=shared, turns=len(split_turns(common)))
 
 
-def _side(told: Told, state: State, turns: list[Turn], cost: Cost | None) -> Side:
+def _side(told: Told, state: State, turns: list[TurnEvents], cost: Cost | None) -> Side:
     events = [event for turn in turns for event in turn.events]
     used = tokens_of(events)
     return Side(
@@ -164,7 +164,7 @@ def _recorded_cost(used: dict[str, Tokens]) -> float | None:
     return sum(known) if known else None
 
 
-def pair_turns(a: list[Turn], b: list[Turn]) -> list[TurnPair]:
+def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
     """The turns of both in their order; those that begin with the same words side by side."""
     left, right = [turn.view() for turn in a], [turn.view() for turn in b]
     if len(left) * len(right) > _PAIRS_MAX:
@@ -254,7 +254,7 @@ KINDS = ("variable", "memory", "todo")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Holding(msgspec.Struct, frozen=True):
     """One thing that a state holds, in a form that tells whether two are the same."""
 
     mark: bytes
@@ -267,16 +267,16 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     name: str
-    base: Kept | None
-    ours: Kept | None
-    theirs: Kept | None
+    base: Holding | None
+    ours: Holding | None
+    theirs: Holding | None
 
     @property
     def conflict(self) -> bool:
         """Whether both sides changed it, each in its own way."""
         return self.did(self.ours) != "kept" and self.did(self.theirs) != "kept"
 
-    def did(self, side: Kept | None) -> Did:
+    def did(self, side: Holding | None) -> Did:
         """What a side did with it since they parted."""
         if _mark(side) == _mark(self.base):
             return "kept"
@@ -295,24 +295,24 @@ def differences(base: State, ours: State, theirs: State) -> Iterator[Difference]
 def _difference(
     kind: str,
     name: str,
-    base: Mapping[str, Kept],
-    ours: Mapping[str, Kept],
-    theirs: Mapping[str, Kept],
+    base: Mapping[str, Holding],
+    ours: Mapping[str, Holding],
+    theirs: Mapping[str, Holding],
 ) -> Difference:
     return Difference(
         kind=kind, name=name, base=base.get(name), ours=ours.get(name), theirs=theirs.get(name)
     )
 
 
-def kept_of(state: State, kind: str) -> dict[str, Kept]:
+def kept_of(state: State, kind: str) -> dict[str, Holding]:
     """What a state holds of one kind, by name; a todo's name is its text."""
     if kind == "variable":
-        return {name: Kept(bytes(raw), raw) for name, raw in state.encoded.items()}
+        return {name: Holding(bytes(raw), raw) for name, raw in state.encoded.items()}
     if kind == "memory":
-        return {key: Kept(_memory_mark(entry), entry) for key, entry in state.memory.items()}
-    found: dict[str, Kept] = {}
+        return {key: Holding(_memory_mark(entry), entry) for key, entry in state.memory.items()}
+    found: dict[str, Holding] = {}
     for todo in state.todos:
-        found[_free(found, str(todo.get("content")))] = Kept(_todo_mark(todo), todo)
+        found[_free(found, str(todo.get("content")))] = Holding(_todo_mark(todo), todo)
     return found
 
 
@@ -334,11 +334,11 @@ def _free(taken: Mapping[str, Any], name: str) -> str:
     return free
 
 
-def _mark(kept: Kept | None) -> bytes | None:
+def _mark(kept: Holding | None) -> bytes | None:
     return None if kept is None else kept.mark
 
 
-def value_of(kind: str, kept: Kept | None, load: LoadBlob | None = None) -> Any:
+def value_of(kind: str, kept: Holding | None, load: LoadBlob | None = None) -> Any:
     """What is kept as a plain value; a variable in its recorded form, without what is beside it."""
     if kept is None:
         return None

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from holdfast.model import Event
-from holdfast.replay._turns import Turn, data_of
+from holdfast.replay._turns import TurnEvents, data_of
 
 
 class Origin(NamedTuple):
@@ -52,7 +52,7 @@ class Merge(NamedTuple):
     at: int
 
 
-class History:
+class Descent:
     """What one log says of its origin."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class History:
         if at >= 0 and first <= copies[at].last:
             yield copies[at].to, copies[at].to_last
 
-    def origins(self, turn: Turn) -> list[Copy]:
+    def origins(self, turn: TurnEvents) -> list[Copy]:
         """Where a turn of this log was first recorded, and where it was copied from."""
         own = self.segment_of(turn.first)
         found = [] if own is None else [Copy(own.log, turn.first, turn.last, 0, 0)]
@@ -111,9 +111,9 @@ class History:
         return list(self._copies_to)
 
 
-def read_history(session_id: str, events: Iterable[Event]) -> History:
+def read_history(session_id: str, events: Iterable[Event]) -> Descent:
     """What the events of a session say of where they came from. Malformed claims are ignored."""
-    found = History()
+    found = Descent()
     log: str | None = None
     last = -1
     for event in events:
@@ -131,7 +131,7 @@ def read_history(session_id: str, events: Iterable[Event]) -> History:
     return found
 
 
-def _read_merge(found: History, data: dict[str, Any], at: int) -> None:
+def _read_merge(found: Descent, data: dict[str, Any], at: int) -> None:
     log, seq, copies = _text(data.get("log")), data.get("seq"), data.get("copies")
     if log is not None and isinstance(seq, int):
         found.merges.append(Merge(_text(data.get("session")) or "", Origin(log, seq), at))

@@ -86,7 +86,7 @@ def _shorten(text: str, chars_max: int) -> str:
     return f"{text[: chars_max - 17]}-{mark}"
 
 
-class Names:
+class CallNames:
     """Gives each call of one conversation its own id: the recorded one, or ``…-2``, ``…-3``.
 
     An id is its own in every dialect: also its short forms belong to no other call.

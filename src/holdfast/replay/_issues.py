@@ -10,7 +10,7 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.replay._dialects import Dialect
-    from holdfast.replay._pieces import Draft
+    from holdfast.replay._pieces import MessageDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def format_issues(issues: Iterable[Issue]) -> str:
     return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
 
 
-def unreached(drafts: Iterable[Draft], dialect: Dialect, unit: str = "event") -> list[Issue]:
+def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "event") -> list[Issue]:
     """An issue for each image or document that the provider could not fetch, and that is named."""
     return [
         Issue("unreachable", f"{unit} {seq}", f"{url[:200]} is only named: not for {dialect.name}")

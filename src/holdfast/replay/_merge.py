@@ -14,13 +14,13 @@ import msgspec
 
 from holdfast.errors import InvalidData, UsageError
 from holdfast.model import Event, decode_json, fill_references, has_blob
-from holdfast.replay._compare import Difference, Kept, Told, differences, kept_of, value_of
+from holdfast.replay._compare import Difference, Holding, Told, differences, kept_of, value_of
 from holdfast.replay._fold import fold
-from holdfast.replay._history import Copy, History, common_prefix, read_history
+from holdfast.replay._history import Copy, Descent, common_prefix, read_history
 from holdfast.replay._runs import Router
 from holdfast.replay._state import LoadBlob, State
 from holdfast.replay._text import clean_json
-from holdfast.replay._turns import WORDS, Turn, TurnView, data_of, split_turns, text_of
+from holdfast.replay._turns import WORDS, TurnEvents, TurnView, data_of, split_turns, text_of
 
 Policy = Literal["ours", "theirs", "both", "ask"]
 POLICIES = ("ours", "theirs", "both", "ask")
@@ -65,7 +65,7 @@ class MergeReport(msgspec.Struct, frozen=True, kw_only=True):
     copies: list[Copy] = []
 
 
-class Plan(NamedTuple):
+class MergePlan(NamedTuple):
     """The events to record after the fork, and what they amount to."""
 
     events: list[Event]
@@ -88,7 +88,7 @@ class MergeBlobs(NamedTuple):
     theirs: LoadBlob | None = None
 
 
-def new_turns(a: Told, b: Told) -> list[Turn]:
+def new_turns(a: Told, b: Told) -> list[TurnEvents]:
     """The turns of ``b`` that ``a`` has not, by descent or by an earlier merge.
 
     They keep the numbers under which :func:`~holdfast.replay.compare` shows them.
@@ -117,7 +117,9 @@ def _words(event: Event) -> Words:
     return event.type, event.timestamp, text_of(data_of(event).get("content"))
 
 
-def _is_known(turn: Turn, ours: History, theirs: History, heard: dict[Words, list[int]]) -> bool:
+def _is_known(
+    turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]
+) -> bool:
     """Whether ours has a turn, where both say that it would be."""
     places = [place for one in theirs.origins(turn) for place in ours.places(one)]
     if not places or not turn.has_words:
@@ -139,7 +141,7 @@ def plan_merge(
     first_seq: int,
     run: str,
     blobs: MergeBlobs | None = None,
-) -> Plan:
+) -> MergePlan:
     """What to record, from ``first_seq`` on, so that a fork of ``a`` has what ``b`` did.
 
     ``run`` is the name under which the copied turns stand; the fork's own ``forked`` event bears it
@@ -170,7 +172,7 @@ def plan_merge(
         taken=[f"{one.kind} {one.name}" for one in found if _is_taken(one)],
         copies=_copies(chosen, copied, origins),
     )
-    return Plan([*copied.events, *settled], report)
+    return MergePlan([*copied.events, *settled], report)
 
 
 def _check(wishes: MergeWishes) -> None:
@@ -186,7 +188,7 @@ def _are_numbers(value: Any) -> bool:
     )
 
 
-def _chosen(fresh: list[Turn], wanted: str | Sequence[int]) -> list[Turn]:
+def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEvents]:
     if isinstance(wanted, str):
         return fresh
     known = {turn.number: turn for turn in fresh}
@@ -210,7 +212,7 @@ def _base(a: Told, b: Told) -> State:
     return fold(b.events, at=max(shared, from_b))
 
 
-def _merged_up_to(into: History, other: History, shared: int) -> int:
+def _merged_up_to(into: Descent, other: Descent, shared: int) -> int:
     """How much of the other log had been merged into one, by the other's own numbers."""
     found = shared
     for merge in into.merges:
@@ -299,7 +301,7 @@ def _free_name(state: State, kind: str, name: str) -> str:
     return free
 
 
-def _set(kind: str, name: str, kept: Kept | None, blobs: MergeBlobs) -> Event:
+def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event:
     label = "name" if kind == "variable" else "key"
     if kept is None:
         return Event.make(f"{kind}_delete", {label: name})
@@ -316,7 +318,7 @@ def _set(kind: str, name: str, kept: Kept | None, blobs: MergeBlobs) -> Event:
     return Event.make(f"{kind}_set", data)
 
 
-def _copies(chosen: list[Turn], copied: Copied, origins: History) -> list[Copy]:
+def _copies(chosen: list[TurnEvents], copied: CopiedTurns, origins: Descent) -> list[Copy]:
     return [
         Copy(one.log, one.first, one.last, *place)
         for turn, place in zip(chosen, copied.places, strict=False)
@@ -324,17 +326,17 @@ def _copies(chosen: list[Turn], copied: Copied, origins: History) -> list[Copy]:
     ]
 
 
-def _summary(turns: list[Turn], b: Told, wishes: MergeWishes, run: str) -> Copied:
+def _summary(turns: list[TurnEvents], b: Told, wishes: MergeWishes, run: str) -> CopiedTurns:
     """One message in the place of the turns, as words of the user."""
     if not turns:
-        return Copied([], [])
+        return CopiedTurns([], [])
     views = [turn.view() for turn in turns]
     text = (wishes.summary or summary_text)(views)
     if not isinstance(text, str) or not text.strip():
         raise UsageError("a summary is a text that is not empty")
     head = f"[Merged from session {b.session_id}: a summary of {len(turns)} turns]"
     data = {"content": f"{head}\n{text}", "metadata": {"merged_from": b.session_id}}
-    return Copied([Event.make("user", data, run=run)], [])
+    return CopiedTurns([Event.make("user", data, run=run)], [])
 
 
 def summary_text(turns: list[TurnView]) -> str:
@@ -362,7 +364,7 @@ _LIFE = frozenset({"agent_start", "agent_iteration", "agent_complete", "agent_er
 _PLAIN_LIFE = _LIFE | {"delegation", "delegation_complete"}
 
 
-class Copied(NamedTuple):
+class CopiedTurns(NamedTuple):
     """The events, and where the first and the last of each turn stand."""
 
     events: list[Event]
@@ -370,8 +372,14 @@ class Copied(NamedTuple):
 
 
 def copy_turns(
-    turns: list[Turn], a: Told, b: Told, *, first_seq: int, run: str, load: LoadBlob | None = None
-) -> Copied:
+    turns: list[TurnEvents],
+    a: Told,
+    b: Told,
+    *,
+    first_seq: int,
+    run: str,
+    load: LoadBlob | None = None,
+) -> CopiedTurns:
     """Turns of ``b`` as events that go into a fork of ``a`` from ``first_seq`` on.
 
     What the top-level agent of ``b`` said stands under ``run``, what others said under names below
@@ -386,7 +394,7 @@ def copy_turns(
             copier.take(event)
         copier.end_turn(turn)
         places.append((first, max(first, copier.next_seq - 1)))
-    return Copied(copier.events, places)
+    return CopiedTurns(copier.events, places)
 
 
 class _Copier:
@@ -423,7 +431,7 @@ class _Copier:
         elif event.type == "turn_end":
             self._open.discard(copy.run or "")
 
-    def end_turn(self, turn: Turn) -> None:
+    def end_turn(self, turn: TurnEvents) -> None:
         """A turn that was still going on there has ended here."""
         timestamp = turn.events[-1].timestamp
         for run in sorted(self._open):

@@ -66,7 +66,7 @@ def _result(identity: str) -> Block:
     return {"type": "tool_result", "tool_use_id": identity, "content": "."}
 
 
-class Told:
+class NativeMessages:
     """What of a conversation came as a provider's messages, by event; ``systems`` in order."""
 
     __slots__ = ("natives", "systems")
@@ -101,10 +101,10 @@ class Told:
         return found, at
 
 
-class Page(Protocol):
+class DraftPage(Protocol):
     """Drafts of messages by number."""
 
-    told: Told
+    told: NativeMessages
 
     def __len__(self) -> int: ...
     def role(self, index: int) -> str: ...
@@ -112,7 +112,9 @@ class Page(Protocol):
     def seqs(self, index: int) -> Sequence[int]: ...
 
 
-def write_draft(dialect: Dialect, page: Page, index: int, at: int) -> tuple[list[Message], int]:
+def write_draft(
+    dialect: Dialect, page: DraftPage, index: int, at: int
+) -> tuple[list[Message], int]:
     """The messages for one draft; what of it came as the provider's messages is those.
 
     System messages from number ``at`` on stand where they were recorded; how many there were then.
@@ -130,7 +132,7 @@ def write_draft(dialect: Dialect, page: Page, index: int, at: int) -> tuple[list
     return written if dialect.order is None else dialect.order(written), at
 
 
-def last_systems(dialect: Dialect, page: Page, at: int) -> list[Message]:
+def last_systems(dialect: Dialect, page: DraftPage, at: int) -> list[Message]:
     """The system messages that nothing follows yet."""
     if dialect.systems == "anywhere" or (dialect.systems == "first" and not len(page)):
         return page.told.system_messages(dialect, at)[0]
@@ -150,14 +152,14 @@ class _Part(NamedTuple):
         return self.native.messages
 
 
-def _fragments(dialect: Dialect, page: Page, index: int) -> Iterator[Fragment]:
+def _fragments(dialect: Dialect, page: DraftPage, index: int) -> Iterator[Fragment]:
     role, before = page.role(index), page.blocks(index - 1) if index else []
     for part in _parts(dialect, page, index):
         messages = part.write(dialect, role, before)
         yield Fragment(part.seq, messages, _is_result(part.blocks[0]))
 
 
-def _parts(dialect: Dialect, page: Page, index: int) -> list[_Part]:
+def _parts(dialect: Dialect, page: DraftPage, index: int) -> list[_Part]:
     """The parts of a draft; all of it is one if its messages could not follow each other."""
     parts = [
         part._replace(native=None)
@@ -173,7 +175,7 @@ def _parts(dialect: Dialect, page: Page, index: int) -> list[_Part]:
     return parts
 
 
-def _split(page: Page, index: int) -> Iterator[_Part]:
+def _split(page: DraftPage, index: int) -> Iterator[_Part]:
     natives, blocks, seqs = page.told.natives, page.blocks(index), page.seqs(index)
     start = 0
     while start < len(blocks):
@@ -191,7 +193,9 @@ def _is_result(block: Block) -> bool:
     return bool(block["type"] == "tool_result")
 
 
-def _stands(dialect: Dialect, page: Page, index: int, native: Native, part: list[Block]) -> bool:
+def _stands(
+    dialect: Dialect, page: DraftPage, index: int, native: Native, part: list[Block]
+) -> bool:
     """Whether a message can be handed back for what is left of its blocks."""
     stood_in = _is_result(part[0]) and not _is_result(native.blocks[0])
     if stood_in or len(part) != len(native.blocks) or not native.fits(dialect.name):
@@ -208,7 +212,7 @@ def _stands(dialect: Dialect, page: Page, index: int, native: Native, part: list
 
 
 def _has_results(
-    dialect: Dialect, page: Page, index: int, native: Native, part: list[Block]
+    dialect: Dialect, page: DraftPage, index: int, native: Native, part: list[Block]
 ) -> bool:
     """Whether the results of a message's calls will answer them: in our form, or all in its own."""
     if native.is_plain(dialect):
@@ -227,7 +231,7 @@ def _has_results(
     return True
 
 
-def _has_call(dialect: Dialect, page: Page, index: int, native: Native, identity: str) -> bool:
+def _has_call(dialect: Dialect, page: DraftPage, index: int, native: Native, identity: str) -> bool:
     """Whether a result finds its call: the message that it was made for, or one in our form."""
     for part in _parts(dialect, page, index - 1):
         call = next((block for block in part.blocks if block.get("id") == identity), None)

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._issues import IssueList
-from holdfast.replay._native import Told
+from holdfast.replay._native import NativeMessages
 from holdfast.replay._state import Stage, may_have_run
 from holdfast.replay._text import is_blank
 
@@ -40,7 +40,7 @@ class Summary(Piece, gc=False, eq=False):
     """What stands for pieces that were taken out."""
 
 
-class Call(Piece, gc=False, eq=False, kw_only=True):
+class CallPiece(Piece, gc=False, eq=False, kw_only=True):
     """A tool call and, once it came, its result. ``grouped``: the results that follow are its.
 
     It is ``announced`` by a block of an assistant's message, ``begun`` by an event of its own, or
@@ -69,7 +69,7 @@ class Call(Piece, gc=False, eq=False, kw_only=True):
 class Mark(Piece, gc=False, eq=False, kw_only=True):
     """The place where a result was recorded; the result itself is shown with its call."""
 
-    call: Call | None = None
+    call: CallPiece | None = None
     repeated: bool = False
 
     def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
@@ -124,7 +124,7 @@ ROLES = ("user", "assistant")
 """They take turns, and the user begins."""
 
 
-class Draft:
+class MessageDraft:
     """A message in the making, by itself."""
 
     __slots__ = ("blocks", "role", "seqs", "summary")
@@ -151,7 +151,7 @@ class Drafts:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.told = Told()
+        self.told = NativeMessages()
         self.flat: list[Block] = []
         self._seqs = array("q")
         self._starts = array("q")
@@ -162,11 +162,11 @@ class Drafts:
         """How many messages there are."""
         return len(self._starts)
 
-    def __iter__(self) -> Iterator[Draft]:
+    def __iter__(self) -> Iterator[MessageDraft]:
         """Each by itself."""
         summaries = set(self._summaries)
         for index in range(len(self._starts)):
-            draft = Draft(ROLES[index & 1])
+            draft = MessageDraft(ROLES[index & 1])
             part = self._part(index)
             draft.blocks, draft.seqs = self.flat[part], self._seqs[part]
             draft.summary = index in summaries

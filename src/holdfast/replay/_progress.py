@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._state import Opening, PendingCall, Stage, State, Turning, may_have_run
+from holdfast.replay._state import OpenedBy, PendingCall, Stage, State, Turning, may_have_run
 from holdfast.replay._upcast import Steps, check_format
 from holdfast.replay._usage import add_usage, read_todos
 
@@ -268,7 +268,7 @@ def opened_reducer(steps: Steps) -> Reducer:
         if body.format is not None:
             state.format = check_format(body.format, steps)
         state.epoch, state.alive = body.epoch, True
-        state.last_open = Opening(
+        state.last_open = OpenedBy(
             event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
         )
 

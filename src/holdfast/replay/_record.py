@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import InvalidData
 from holdfast.replay._blocks import Block, is_paused, is_soft, is_thought, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
-from holdfast.replay._dialects._answer import Answer, open_answer
+from holdfast.replay._dialects._answer import ProviderAnswer, open_answer
 from holdfast.replay._dialects.neutral import bare_text
 from holdfast.replay._ids import fit_id, fit_name, is_named
 from holdfast.replay._messages import admit, recognise
@@ -56,7 +56,7 @@ def tell(given: Any) -> Words:
     return words
 
 
-def _tell_answer(answer: Answer) -> Words:
+def _tell_answer(answer: ProviderAnswer) -> Words:
     sayings: list[_Saying] = []
     for message in answer.messages:
         if not isinstance(message, dict):

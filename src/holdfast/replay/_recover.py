@@ -11,11 +11,11 @@ from holdfast.replay._blocks import Block
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue, recovery_line, unreached
-from holdfast.replay._native import Told, last_systems, write_draft
-from holdfast.replay._pieces import NOWHERE, Draft
+from holdfast.replay._native import NativeMessages, last_systems, write_draft
+from holdfast.replay._pieces import NOWHERE, MessageDraft
 from holdfast.replay._sanitize import sanitize
 from holdfast.replay._text import MANY, collector_paused
-from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
+from holdfast.replay._window import LeftOut, TokenCount, WindowDrafts, fit_window
 
 _PLAIN = frozenset({"text", "tool_use"})  # blocks in which no address can be
 
@@ -100,7 +100,7 @@ def _read(events: Iterable[Event], incomplete: str, at: int | None) -> Conversat
     return conversation
 
 
-def _complaints(window: Window, window_tokens: int) -> list[Issue]:
+def _complaints(window: WindowDrafts, window_tokens: int) -> list[Issue]:
     tokens = window.count.tokens
     if tokens <= window_tokens:
         return []
@@ -111,7 +111,7 @@ def _complaints(window: Window, window_tokens: int) -> list[Issue]:
 class _Shown:
     """The drafts in a window."""
 
-    def __init__(self, drafts: list[Draft], told: Told) -> None:
+    def __init__(self, drafts: list[MessageDraft], told: NativeMessages) -> None:
         self._drafts = drafts
         self.told = told
 
@@ -128,9 +128,9 @@ class _Shown:
         return self._drafts[index].seqs
 
 
-def _render(drafts: list[Draft], told: Told, dialect: Dialect) -> list[Message]:
+def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:
     """The messages for these drafts."""
-    shown = _Shown(drafts, Told() if dialect.name == "neutral" else told)
+    shown = _Shown(drafts, NativeMessages() if dialect.name == "neutral" else told)
     messages: list[Message] = []
     at = 0
     for index in range(len(drafts)):

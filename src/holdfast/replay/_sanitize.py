@@ -18,7 +18,7 @@ from holdfast.replay._conversation import check_incomplete
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue, unreached
 from holdfast.replay._messages import read_message
-from holdfast.replay._pieces import Draft
+from holdfast.replay._pieces import MessageDraft
 from holdfast.replay._rules import validate
 from holdfast.replay._text import collector_paused, type_name
 from holdfast.replay._thread import Thread
@@ -148,7 +148,7 @@ class _Repair:
         self._thread.issues.note("fallback", "list", detail, rendered[len(kept) :])
         return kept
 
-    def _render(self, drafts: list[Draft], *, originals: bool) -> list[Message]:
+    def _render(self, drafts: list[MessageDraft], *, originals: bool) -> list[Message]:
         rendered: list[Message] = []
         for index, draft in enumerate(drafts):
             before = drafts[index - 1].blocks if index else []
@@ -156,7 +156,7 @@ class _Repair:
             rendered += self._originals(draft, messages) if originals else messages
         return self._with_system(rendered, originals=originals)
 
-    def _originals(self, draft: Draft, messages: list[Message]) -> list[Message]:
+    def _originals(self, draft: MessageDraft, messages: list[Message]) -> list[Message]:
         """Each message as it was given, if what was written for it says no more and no less."""
         sources = _without_repeats(draft.seqs)
         if len(sources) != len(messages):

@@ -197,7 +197,7 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.stage == "begun"
 
 
-class Opening(msgspec.Struct, omit_defaults=True):
+class OpenedBy(msgspec.Struct, omit_defaults=True):
     """Who opened the session for writing, and whether it was closed again."""
 
     seq: int
@@ -278,7 +278,7 @@ class State(
     alive: bool = True
     """Whether whoever recorded this may still be at work: seen when it is asked, never folded."""
 
-    last_open: Opening | None = None
+    last_open: OpenedBy | None = None
     epoch: int = 0
     keys: dict[str, int] = {}
     """Idempotency keys and the events that carried them first."""

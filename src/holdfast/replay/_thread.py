@@ -18,10 +18,10 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
-from holdfast.replay._ids import Names, fit_id, fit_name, is_named
+from holdfast.replay._ids import CallNames, fit_id, fit_name, is_named
 from holdfast.replay._issues import IssueList
 from holdfast.replay._native import Native
-from holdfast.replay._pieces import NOWHERE, Call, Drafts, Mark, Piece, Stream, Summary
+from holdfast.replay._pieces import NOWHERE, CallPiece, Drafts, Mark, Piece, Stream, Summary
 from holdfast.replay._state import Stage, stand_in
 
 OPENING = "(the conversation begins here)"
@@ -64,17 +64,17 @@ class Thread:
         self._spots = array("q")
         self._drafts = Drafts()
         self._dirty = NONE
-        self._group: list[Call] = []
+        self._group: list[CallPiece] = []
         self._soft: list[tuple[Piece, int]] = []
         self._serving: dict[str, _Waiting] = {}
         self._lost: set[Piece] = set()
         self._for_now = NONE
-        self._names = Names()
+        self._names = CallNames()
         self._tools: dict[str, str] = {}
-        self._waiting: dict[str, list[Call]] = {}
+        self._waiting: dict[str, list[CallPiece]] = {}
         self._known: set[str] = set()
         # Of each id the call that was answered last, until the user speaks again.
-        self._answered: dict[str, Call] = {}
+        self._answered: dict[str, CallPiece] = {}
         self._user_seq = NOWHERE
         self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
@@ -110,7 +110,7 @@ class Thread:
             detail = f"malformed tool name: now {name}"
             self.issues.note("invalid_name", self.issues.place(seq), detail)
         block["id"], block["name"] = own, name
-        piece = Call(
+        piece = CallPiece(
             "assistant",
             block,
             index=len(self._pieces),
@@ -129,7 +129,7 @@ class Thread:
         else:
             self._waiting.setdefault(key, []).append(piece)
 
-    def _same_call(self, key: str, block: Block, *, begun: bool) -> Call | None:
+    def _same_call(self, key: str, block: Block, *, begun: bool) -> CallPiece | None:
         """The call that this is the other half of, or another attempt at; None if it is new.
 
         Some models number their calls anew in each turn, so an id alone does not say it: a call
@@ -149,18 +149,18 @@ class Thread:
             return None
         return None if (answered.begun if begun else answered.announced) else answered
 
-    def _is_named(self, call: Call, block: Block) -> bool:
+    def _is_named(self, call: CallPiece, block: Block) -> bool:
         """Whether a call goes to the tool that the block names."""
         name: str = block["name"]
         return bool(call.block["name"] == self._tools.get(name, name))
 
-    def _of_this_turn(self, calls: Sequence[Call]) -> Sequence[Call]:
+    def _of_this_turn(self, calls: Sequence[CallPiece]) -> Sequence[CallPiece]:
         """The calls since the user last spoke; all, if they are all older."""
         there = [call for call in calls if not call.gone]
         new = [call for call in there if self._seqs[call.index] > self._user_seq]
         return new or there
 
-    def _join(self, call: Call, seq: int, block: Block, *, begun: bool) -> None:
+    def _join(self, call: CallPiece, seq: int, block: Block, *, begun: bool) -> None:
         """Take in the other half of a call, or one more attempt at it.
 
         What stands in the conversation are the model's own arguments, in the message that has them:
@@ -232,12 +232,12 @@ class Thread:
             call.stage = stage
             self._spoil(call.index)
 
-    def _open_call(self, key: str | None) -> Call | None:
+    def _open_call(self, key: str | None) -> CallPiece | None:
         """The newest call of this key that waits for its result."""
         found = self._of_this_turn(self._waiting.get(key or "", ()))
         return found[-1] if found else None
 
-    def _answer(self, call: Call, mark: Mark, seq: int) -> None:
+    def _answer(self, call: CallPiece, mark: Mark, seq: int) -> None:
         own = call.block["id"]
         if mark.block["tool_use_id"] == own:
             mark.block["tool_use_id"] = own
@@ -257,7 +257,7 @@ class Thread:
     def keep_native(self, seq: int, messages: list[dict[str, Any]], first: int) -> None:
         """An event said the pieces from ``first`` on as a provider's messages."""
         pieces = self._pieces[first:]
-        calls = [piece for piece in pieces if isinstance(piece, Call)]
+        calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
         reused = {call.key for call in calls if call.key and call.block["id"] != fit_id(call.key)}
         native = Native(messages, [piece.block for piece in pieces], reused)
         self._drafts.told.natives[seq] = native
@@ -346,7 +346,7 @@ class Thread:
 
     def _is_within(self, piece: Piece, first: int, last: int) -> bool:
         """Whether a summary of these events may stand for a piece of one of them."""
-        if isinstance(piece, Call):
+        if isinstance(piece, CallPiece):
             return piece.result is not None and first <= piece.result_seq <= last
         if isinstance(piece, Mark) and piece.call is not None and not piece.call.gone:
             return first <= self._seqs[piece.call.index] <= last
@@ -372,7 +372,7 @@ class Thread:
         self._seqs[low:high] = array("q", seqs)
         for index in range(low, len(self._pieces)):
             piece = self._pieces[index]
-            if isinstance(piece, (Call, Stream)):
+            if isinstance(piece, (CallPiece, Stream)):
                 piece.index = index
 
     def _spoil(self, index: int) -> None:
@@ -415,7 +415,7 @@ class Thread:
         return self._dirty == NONE
 
     def _render(self, piece: Piece, seq: int) -> None:
-        if isinstance(piece, Call):
+        if isinstance(piece, CallPiece):
             if piece.result is not None or self._incomplete != "drop":
                 self._show_soft()
                 self._put(piece.role, self._called(piece.block), seq)
@@ -501,7 +501,7 @@ class Thread:
             self._lost.add(waiting.piece)
             self._spoil(self._find(waiting.seq))
 
-    def _stand_in(self, call: Call) -> Block | None:
+    def _stand_in(self, call: CallPiece) -> Block | None:
         if self._incomplete == "keep":
             return None
         identity = call.block["id"]

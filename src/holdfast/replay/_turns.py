@@ -45,7 +45,7 @@ class TurnView(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class Turn:
+class TurnEvents:
     """One turn: its events, without state and the session's own life."""
 
     __slots__ = ("events", "has_words", "number", "run")
@@ -95,20 +95,20 @@ class Turn:
                     yield text
 
 
-def split_turns(events: Iterable[Event]) -> list[Turn]:
+def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
     """The turns of these events; every event that is not state is in exactly one of them.
 
     A turn begins with ``turn_start``, or with a user's words outside of one. What comes before the
     first such event goes on with a turn that began elsewhere, and is one by itself.
     """
-    turns: list[Turn] = []
+    turns: list[TurnEvents] = []
     is_open = False
     for event in events:
         if event.type in NOT_IN_TURNS:
             continue
         starts = event.type == "turn_start" or (event.type == "user" and _is_own(turns, event))
         if not turns or (starts and not is_open and turns[-1].has_words):
-            turns.append(Turn(len(turns) + 1, event))
+            turns.append(TurnEvents(len(turns) + 1, event))
         else:
             turns[-1].take(event, is_start=starts)
         if event.run == turns[-1].run and event.type in ("turn_start", "turn_end"):
@@ -116,7 +116,7 @@ def split_turns(events: Iterable[Event]) -> list[Turn]:
     return turns
 
 
-def _is_own(turns: list[Turn], event: Event) -> bool:
+def _is_own(turns: list[TurnEvents], event: Event) -> bool:
     """Whether a user's words are for the top-level agent, as far as the run tells."""
     return event.run is None or not turns or event.run == turns[-1].run
 

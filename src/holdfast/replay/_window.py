@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.replay._blocks import Block
-from holdfast.replay._pieces import Draft
+from holdfast.replay._pieces import MessageDraft
 from holdfast.replay._usage import estimate_tokens
 from holdfast.replay._values import dump_json
 
@@ -40,20 +40,20 @@ class TokenCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowDrafts:
     """The drafts to show, their length, and what is left out; None if everything is shown."""
 
-    drafts: list[Draft]
+    drafts: list[MessageDraft]
     count: TokenCount
     left_out: LeftOut | None
 
 
 def fit_window(
-    drafts: list[Draft],
+    drafts: list[MessageDraft],
     window_tokens: int,
     usage: Mapping[int, dict[str, Any]],
     count_tokens: CountTokens | None,
-) -> Window:
+) -> WindowDrafts:
     """The newest part of a conversation that fits, after its first user turn or latest summary.
 
     A call and its results are never parted. The first turn or summary is kept even if nothing else
@@ -63,17 +63,17 @@ def fit_window(
     costs = gauge.measure(drafts)
     total = sum(costs)
     if total <= window_tokens:
-        return Window(drafts, TokenCount(total, gauge.source), None)
+        return WindowDrafts(drafts, TokenCount(total, gauge.source), None)
     head_index = max((i for i, draft in enumerate(drafts) if draft.summary), default=0)
     head = _words_of(drafts[head_index])
     head_cost = gauge.count(head)
     start = _start(drafts, costs, head_index, window_tokens - head_cost)
     shown = _join(head, drafts[start:])
     count = TokenCount(head_cost + sum(costs[start:]), gauge.source)
-    return Window(shown, count, _left_out(drafts, costs, head_index, start))
+    return WindowDrafts(shown, count, _left_out(drafts, costs, head_index, start))
 
 
-def _start(drafts: list[Draft], costs: list[int], head: int, room: int) -> int:
+def _start(drafts: list[MessageDraft], costs: list[int], head: int, room: int) -> int:
     """The earliest draft from which on everything fits, and before which a cut is allowed."""
     start = len(drafts)
     for index in range(len(drafts) - 1, head, -1):
@@ -85,32 +85,34 @@ def _start(drafts: list[Draft], costs: list[int], head: int, room: int) -> int:
     return start
 
 
-def _answers(draft: Draft) -> bool:
+def _answers(draft: MessageDraft) -> bool:
     """Whether a draft holds results, so that it cannot stand without the one before it."""
     return bool(draft.blocks) and draft.blocks[0]["type"] == "tool_result"
 
 
-def _words_of(draft: Draft) -> Draft:
+def _words_of(draft: MessageDraft) -> MessageDraft:
     """A user's draft without the results in it."""
-    words = Draft(draft.role)
+    words = MessageDraft(draft.role)
     for block, seq in zip(draft.blocks, draft.seqs, strict=True):
         if block["type"] != "tool_result":
             words.add(block, seq)
     return words
 
 
-def _join(head: Draft, rest: list[Draft]) -> list[Draft]:
+def _join(head: MessageDraft, rest: list[MessageDraft]) -> list[MessageDraft]:
     """The head and the rest; two user turns in a row become one."""
     if not rest or rest[0].role != head.role:
         return [head, *rest]
-    both = Draft(head.role)
+    both = MessageDraft(head.role)
     for draft in (head, rest[0]):
         for block, seq in zip(draft.blocks, draft.seqs, strict=True):
             both.add(block, seq)
     return [both, *rest[1:]]
 
 
-def _left_out(drafts: list[Draft], costs: list[int], head: int, start: int) -> LeftOut | None:
+def _left_out(
+    drafts: list[MessageDraft], costs: list[int], head: int, start: int
+) -> LeftOut | None:
     gone = [i for i in range(start) if i != head]
     seqs = [seq for i in gone for seq in drafts[i].seqs if seq >= 0]
     blocks = [block for i in gone for block in drafts[i].blocks]
@@ -137,11 +139,11 @@ class _Gauge:
     def source(self) -> str:
         return "+".join(sorted(self._sources)) or "estimate"
 
-    def measure(self, drafts: list[Draft]) -> list[int]:
+    def measure(self, drafts: list[MessageDraft]) -> list[int]:
         """The tokens of each draft."""
         return [self._recorded(draft) or self.count(draft) for draft in drafts]
 
-    def _recorded(self, draft: Draft) -> int:
+    def _recorded(self, draft: MessageDraft) -> int:
         """What the provider said it wrote, if it said so."""
         if draft.role != "assistant":
             return 0
@@ -151,7 +153,7 @@ class _Gauge:
             self._sources.add("usage")
         return tokens
 
-    def count(self, draft: Draft) -> int:
+    def count(self, draft: MessageDraft) -> int:
         """The tokens of a draft's text, counted or estimated."""
         self._sources.add("counter" if self._count else "estimate")
         return sum(self._count_block(block) for block in draft.blocks)

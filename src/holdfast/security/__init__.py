@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         secret_values,
     )
     from holdfast.security.redaction.rules import read_user_rules
-    from holdfast.security.redaction.scanner import Scanner, Span, has_mark
+    from holdfast.security.redaction.scanner import Scanner, SecretSpan, has_mark
 
 # Loaded when first asked for: most programs seal nothing.
 __getattr__ = lazy(
@@ -74,7 +74,7 @@ __getattr__ = lazy(
             "Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"
         ),
         "redaction.rules": "read_user_rules",
-        "redaction.scanner": "Scanner Span has_mark",
+        "redaction.scanner": "Scanner SecretSpan has_mark",
         "_seal": (
             "DataKey Opener Sealer document_key is_sealed_document new_data_key open_document "
             "seal_document"
@@ -97,8 +97,8 @@ __all__ = [
     "Ring",
     "Scanner",
     "Sealer",
+    "SecretSpan",
     "Signing",
-    "Span",
     "Streamed",
     "WrappingKey",
     "document_key",

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     )
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
-    from holdfast.session._observed import Done, ObservedSession, Observer, Observers
-    from holdfast.session._offsets import Place
+    from holdfast.session._observed import Finished, ObservedSession, Observer, Observers
+    from holdfast.session._offsets import EventEnd
     from holdfast.session._repair import repair_log
     from holdfast.session._reseal import decrypt_key, encrypt_key, rekey_key
     from holdfast.session._seal import rewriter_for
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         sealing,
         within,
     )
-    from holdfast.session._verification import Finding, Report, verify_log
+    from holdfast.session._verification import Report, TamperedPlace, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
 __getattr__ = lazy(
@@ -64,13 +64,13 @@ __getattr__ = lazy(
         ),
         "_branches": "Branches check_new_id detach_children",
         "_follower": "Follower",
-        "_observed": "Done ObservedSession Observer Observers",
-        "_offsets": "Place",
+        "_observed": "Finished ObservedSession Observer Observers",
+        "_offsets": "EventEnd",
         "_repair": "repair_log",
         "_reseal": "decrypt_key encrypt_key rekey_key",
         "_seal": "rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
-        "_verification": "Finding Report verify_log",
+        "_verification": "TamperedPlace Report verify_log",
     },
 )
 
@@ -82,10 +82,10 @@ __all__ = [
     "ApprovalsDocument",
     "Branches",
     "Clock",
-    "Done",
     "Draft",
     "Durability",
-    "Finding",
+    "EventEnd",
+    "Finished",
     "Follower",
     "Hub",
     "Loaded",
@@ -96,7 +96,6 @@ __all__ = [
     "Opening",
     "Options",
     "Patience",
-    "Place",
     "PluginDocument",
     "Recorder",
     "Repair",
@@ -108,6 +107,7 @@ __all__ = [
     "Snapshot",
     "Snapshots",
     "Subscriber",
+    "TamperedPlace",
     "Timers",
     "ToolRun",
     "Turn",

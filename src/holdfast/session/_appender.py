@@ -17,7 +17,7 @@ from holdfast.storage import forks
 
 if TYPE_CHECKING:
     from holdfast.session._keeper import Keeper
-    from holdfast.session._redaction import Plan, Redacting
+    from holdfast.session._redaction import RedactionPlan, SessionRedaction
     from holdfast.session._subscribers import Hub, Outbox
     from holdfast.storage import Store
 
@@ -36,7 +36,7 @@ class Appending(Readable):
     _closed: bool
     _ended: bool
     _always: bool
-    _redacting: Redacting | None
+    _redacting: SessionRedaction | None
     _keyed: dict[str, Event]
     _hub: Hub
     _outbox: Outbox
@@ -227,7 +227,7 @@ class Appending(Readable):
         plan = self._redacting.plan(drafts, self.seq + 1)
         return self._write(plan.drafts, plan)
 
-    def _write(self, drafts: list[Draft], plan: Plan | None) -> list[Event]:
+    def _write(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
         preamble: list[Draft] = []
         if not self._opening.begun:
             # Before anything is made on disk: what cannot be recorded leaves no trace.

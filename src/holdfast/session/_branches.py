@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import Event, Limits, check_id, read_line
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._offsets import Place, find_place, has_place, line_at
+from holdfast.session._offsets import EventEnd, find_place, has_place, line_at
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
@@ -40,7 +40,7 @@ class Branches:
         self._limits = limits
         self._clock = clock
 
-    def find(self, session_id: str, at: int | None = None) -> Place:
+    def find(self, session_id: str, at: int | None = None) -> EventEnd:
         """Where a fork at this event would begin. Raises as ``find_place`` does, and UsageError."""
         if at is not None and (type(at) is not int or at < 0):
             raise UsageError(f"an event is named by its number from 0 on, not {at!r}")
@@ -50,7 +50,7 @@ class Branches:
             # A session that was replaced by another while it was read looks like this, once.
             return self._find(session_id, at)
 
-    def _find(self, session_id: str, at: int | None) -> Place:
+    def _find(self, session_id: str, at: int | None) -> EventEnd:
         key = f"sessions/{session_id}"
         try:
             return find_place(self._store.log(key), self._store.documents(key), at)
@@ -62,7 +62,7 @@ class Branches:
         self,
         parent_id: str,
         new_id: str,
-        place: Place,
+        place: EventEnd,
         *,
         reason: str | None = "fork",
         run: str | None = None,
@@ -103,7 +103,7 @@ class Branches:
             self._store.drop(to)
             raise
 
-    def _write(self, source: str, key: str, place: Place, drafts: list[Draft]) -> None:
+    def _write(self, source: str, key: str, place: EventEnd, drafts: list[Draft]) -> None:
         lease = self._store.lease(key)
         epoch = lease.acquire("fork", _LEASE_MS)
         log, documents = self._store.log(key), self._store.documents(key)
@@ -135,7 +135,7 @@ class Branches:
             return draft
         return draft._replace(data=self._redactor.data(draft.type, draft.data).data)
 
-    def _root_of(self, key: str, place: Place) -> str | None:
+    def _root_of(self, key: str, place: EventEnd) -> str | None:
         """The root that the parent names, as far as that can be told without reading it all."""
         base = self._store.base_size(key)
         if base:

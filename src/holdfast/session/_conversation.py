@@ -18,7 +18,7 @@ _LINES_MAX = 10_000
 _logged: dict[tuple[str, str], str] = {}
 
 
-class Talk:
+class LiveConversation:
     """One conversation for each way of treating calls without a result."""
 
     def __init__(self, read_all: Callable[[], Iterable[Event]], documents: Documents) -> None:

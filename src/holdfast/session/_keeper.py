@@ -25,7 +25,7 @@ from holdfast.storage import forks
 _PAUSE_MS = 250
 
 
-class Kept(Protocol):
+class KeptSession(Protocol):
     """What the keeper needs of a session."""
 
     @property
@@ -48,7 +48,7 @@ class Keeper:
 
     def __init__(
         self,
-        session: Kept,
+        session: KeptSession,
         opening: Opening,
         writer: Writer,
         outbox: Outbox,

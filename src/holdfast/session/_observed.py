@@ -21,7 +21,7 @@ OPERATIONS = ("append", "flush", "sync", "snapshot", "load")
 """What is watched: recording, ``flush``, the medium's part in it, snapshots, and opening."""
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """One operation that came to its end, well or not."""
 
     operation: str
@@ -53,7 +53,7 @@ class Observer:
     def begin(self, operation: str, session_id: str) -> Any:
         """An operation begins; what is returned is given to ``end``."""
 
-    def end(self, begun: Any, done: Done) -> None:
+    def end(self, begun: Any, done: Finished) -> None:
         """The operation has ended."""
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
@@ -145,7 +145,7 @@ class Watch:
 
     def end(self, error: BaseException | None = None) -> None:
         """Tell what it was."""
-        done = Done(
+        done = Finished(
             operation=self.operation,
             session_id=self.session_id,
             seconds=perf_counter() - self._started,

@@ -24,7 +24,7 @@ _LOOK_BYTES = 1 << 18
 _CHECKED_BYTES_MAX = 1 << 19
 
 
-class Place(NamedTuple):
+class EventEnd(NamedTuple):
     """The end of an event, and what is known there."""
 
     position: Position
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     """The newest whole snapshot of the events before."""
 
 
-def find_place(log: Log, documents: Documents, at: int | None) -> Place:
+def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
     """The end of event ``at``, or of the last whole one; of its batch, if it is inside one.
 
     Raises NotFound for an event that is not there, Damaged if bytes before it are not as written
@@ -45,7 +45,7 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
     return _find(log, snapshot, at)._replace(snapshot=snapshot)
 
 
-def has_place(log: Log, place: Place) -> bool:
+def has_place(log: Log, place: EventEnd) -> bool:
     """Whether a log has the same events up to a place that was found in another one.
 
     As far as they are looked at, as in ``find_place``.
@@ -58,7 +58,7 @@ def has_place(log: Log, place: Place) -> bool:
         return False
 
 
-def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> Place:
+def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> EventEnd:
     first = read_line(line_at(log, 0), log.unseal)
     if first is not None:
         check_format(first)
@@ -66,7 +66,7 @@ def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> Place:
     wanted = sys.maxsize if at is None else at
     near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
     # A snapshot may end with the very event; then nothing is left to read.
-    place = Place(near) if near.seq > wanted else _walk(log, near, wanted)
+    place = EventEnd(near) if near.seq > wanted else _walk(log, near, wanted)
     end = place.position
     if end.seq == 0:
         raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)
@@ -142,19 +142,19 @@ def _likely(near: Position, end: int, distance: float) -> int:
     return int(min(max(near.offset + distance - _NEAR_BYTES // 8, first), last))
 
 
-def _walk(log: Log, start: Position, wanted: int) -> Place:
+def _walk(log: Log, start: Position, wanted: int) -> EventEnd:
     """Read on from a place until the event has ended. Raises Damaged where a line is not whole."""
     reader = LineReader(start, log.unseal)
     for block in _blocks(log, start.offset, wanted - start.seq + 1):
         for event in reader.feed(block):
             check_format(event)
         if reader.position.seq > wanted:
-            return Place(reader.position)
+            return EventEnd(reader.position)
     for event in reader.finish():
         check_format(event)
     if reader.gaps:
         raise _damaged(reader.gaps[0].first_seq)
-    return Place(reader.position, reader.open_line)
+    return EventEnd(reader.position, reader.open_line)
 
 
 def _blocks(log: Log, offset: int, count: int) -> Iterator[bytes]:

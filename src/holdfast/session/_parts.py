@@ -14,7 +14,7 @@ from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import random_hex
 
 if TYPE_CHECKING:
-    from holdfast.session._redaction import Redacting
+    from holdfast.session._redaction import SessionRedaction
 
 
 class NotStoredWarning(UserWarning):
@@ -130,7 +130,7 @@ class Memory:
         owner: Owner,
         agent: AgentMemory,
         load: LoadBlob | None = None,
-        redacting: Redacting | None = None,
+        redacting: SessionRedaction | None = None,
     ) -> None:
         self._owner = owner
         self._agent = agent

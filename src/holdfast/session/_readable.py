@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import threading
 
     from holdfast.replay import Fold, State
-    from holdfast.session._conversation import Talk
+    from holdfast.session._conversation import LiveConversation
     from holdfast.session._opening import Opening, Options
     from holdfast.session._writer import Writer
 
@@ -33,7 +33,7 @@ class Readable(Recorder):
     _writer: Writer
     _opening: Opening
     _options: Options
-    _talk: Talk
+    _talk: LiveConversation
     _in_doubt: bool
 
     @abstractmethod

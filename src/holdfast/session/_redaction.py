@@ -42,7 +42,7 @@ class _Flow(NamedTuple):
     members: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
-class Plan(NamedTuple):
+class RedactionPlan(NamedTuple):
     """What is to be written for some drafts, and what has to be kept once it is."""
 
     drafts: list[Draft]
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     unscanned: int
 
 
-class Redacting:
+class SessionRedaction:
     """The redaction of one live session. Its lock is around everything here."""
 
     def __init__(self, session_id: str, redactor: Redactor, limits: Limits) -> None:
@@ -77,7 +77,7 @@ class Redacting:
         kept = self._redactor.data(event.type, data)
         return kept.data is data and not kept.found and not kept.unscanned
 
-    def plan(self, drafts: Sequence[Draft], first_seq: int) -> Plan:
+    def plan(self, drafts: Sequence[Draft], first_seq: int) -> RedactionPlan:
         """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
 
         ``first_seq`` is what the caller took for the seq of the first one when it counted on.
@@ -100,7 +100,7 @@ class Redacting:
             self._put(plan, draft, data, found)
         return plan._replace(added=frozenset(added), unscanned=unscanned)
 
-    def plan_held(self, run: str | None) -> Plan:
+    def plan_held(self, run: str | None) -> RedactionPlan:
         """What to write of what is held back, when it cannot be waited for. Raises as above."""
         plan = self._empty_plan()
         for stream in self._streams:
@@ -114,10 +114,10 @@ class Redacting:
         lengths = {kind: len(flow.state.held) for (of, kind), flow in found if of == run}
         return {kind: length for kind, length in lengths.items() if length}
 
-    def _empty_plan(self) -> Plan:
-        return Plan([], frozenset(), {}, dict(self._streams), [], 0)
+    def _empty_plan(self) -> RedactionPlan:
+        return RedactionPlan([], frozenset(), {}, dict(self._streams), [], 0)
 
-    def done(self, plan: Plan, events: Sequence[Event]) -> Iterator[Notice]:
+    def done(self, plan: RedactionPlan, events: Sequence[Event]) -> Iterator[Notice]:
         """The plan has been written as these events; what there is to tell of it."""
         self._streams = plan.streams
         for place, data in plan.originals.items() if self._redactor.spares_model else ():
@@ -150,7 +150,7 @@ class Redacting:
         """The same for what is kept beside the log. Raises SecretFound as ``plan`` does."""
         return self._redactor.data("", data).data
 
-    def _plan_piece(self, plan: Plan, draft: Draft) -> None:
+    def _plan_piece(self, plan: RedactionPlan, draft: Draft) -> None:
         piece = draft.data["content"]
         stream = (draft.run, str(draft.data.get("kind", "text")))
         before = plan.streams.get(stream, _Flow()).state
@@ -165,7 +165,9 @@ class Redacting:
             data = draft.data
         self._put(plan, draft, data, found)
 
-    def _put(self, plan: Plan, draft: Draft, data: dict[str, Any], found: list[Finding]) -> None:
+    def _put(
+        self, plan: RedactionPlan, draft: Draft, data: dict[str, Any], found: list[Finding]
+    ) -> None:
         if data is not draft.data:
             plan.originals[len(plan.drafts)] = draft.data
             draft = draft._replace(data=data)
@@ -173,7 +175,7 @@ class Redacting:
         plan.found.extend(found)
         self._redactor.refuse(found)
 
-    def _end_streams(self, plan: Plan, draft: Draft, added: set[int]) -> None:
+    def _end_streams(self, plan: RedactionPlan, draft: Draft, added: set[int]) -> None:
         """Streams that this event ends are recorded to their last word: someone may follow them."""
         said = draft.data.get("content") if "covers_from" in draft.data else None
         kinds = kinds_said(draft.type, said)
@@ -186,7 +188,7 @@ class Redacting:
                 added.update(range(before, len(plan.drafts)))
                 del plan.streams[stream]
 
-    def _plan_end(self, plan: Plan, stream: _Stream) -> _Flow:
+    def _plan_end(self, plan: RedactionPlan, stream: _Stream) -> _Flow:
         """What is held back of a stream, as a piece of its own; how far the stream is then."""
         state, members = plan.streams[stream]
         said, found = finish(self._redactor, state)

@@ -13,7 +13,7 @@ from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, Notice
 from holdfast.session._appender import Appending
 from holdfast.session._cancellation import uncancelled
-from holdfast.session._conversation import Talk, log_recovery
+from holdfast.session._conversation import LiveConversation, log_recovery
 from holdfast.session._finalizers import WhenForgotten
 from holdfast.session._keeper import Keeper, Timers
 from holdfast.session._opening import Opening
@@ -27,7 +27,7 @@ from holdfast.storage import Store, forks
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.session._redaction import Redacting
+    from holdfast.session._redaction import SessionRedaction
 
 T = TypeVar("T")
 _PATIENCE_S = 1.0
@@ -96,7 +96,7 @@ class Session(Appending):
         self._keyed: dict[str, Event] = {}
         self._hub = hub or Hub()
         self._outbox = Outbox(self.id, self._hub)
-        self._talk = Talk(self._as_said, opening.documents)
+        self._talk = LiveConversation(self._as_said, opening.documents)
         self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = WhenForgotten(self, opening.release)
@@ -391,10 +391,10 @@ class Session(Appending):
         self._outbox.deliver()
 
 
-def _redacting(opening: Opening) -> Redacting:
-    from holdfast.session._redaction import Redacting
+def _redacting(opening: Opening) -> SessionRedaction:
+    from holdfast.session._redaction import SessionRedaction
 
-    found = Redacting(opening.session_id, opening.options.redactor, opening.options.limits)
+    found = SessionRedaction(opening.session_id, opening.options.redactor, opening.options.limits)
     opening.options = found.without_secrets(opening.options)
     return found
 

@@ -48,7 +48,7 @@ _FOREIGN = (
 _HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class TamperedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """One place that is not as it was written, though its checksums say so."""
 
     what: str
@@ -91,7 +91,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     opened: bool = True
     """False for a sealed log without its key: only its checksums could be compared."""
-    tampered: list[Finding] = []
+    tampered: list[TamperedPlace] = []
     head: str = ""
     """Stands for every event that is there now; empty if there is none, or one is damaged.
 
@@ -296,10 +296,10 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
     return heads.told(report, chain, log, found.position.offset)
 
 
-def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Finding]]:
+def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[TamperedPlace]]:
     """Every line by itself: the events that open, and what does not."""
     events: list[Event] = []
-    tampered: list[Finding] = []
+    tampered: list[TamperedPlace] = []
     before: bytes | None = BEFORE_ALL
     who, next_seq, more = "", 0, []
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
@@ -308,7 +308,7 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Findin
         if error is not None:
             what = error.message.removeprefix(f"event {line.seq} ")
             tampered.append(
-                Finding(what=what, seq=line.seq, offset=start, size=stop - start, who=who)
+                TamperedPlace(what=what, seq=line.seq, offset=start, size=stop - start, who=who)
             )
         elif event is not None:
             events.append(event)
@@ -372,14 +372,16 @@ def _prefixes(marks: dict[int, tuple[int, str] | None]) -> dict[int, tuple[int, 
     return {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
 
 
-def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[Finding]:
+def _check_prefixes(
+    prefixes: dict[int, tuple[int, str]], chain: PrefixChain
+) -> list[TamperedPlace]:
     """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
     good = 0
     for seq, (offset, prefix) in prefixes.items():
         digest = chain.digests.get(offset)
         if digest not in (None, prefix):
             what = "or one before it is not what it was when its snapshot was taken"
-            return [Finding(what=what, seq=seq, offset=good, size=offset - good)]
+            return [TamperedPlace(what=what, seq=seq, offset=good, size=offset - good)]
         good = offset
     return []
 
@@ -451,7 +453,7 @@ def _explain(report: Report) -> Iterator[str]:
         yield "Everything that is there is whole." if report.repairs else "Everything is whole."
 
 
-def _explain_finding(one: Finding) -> str:
+def _explain_finding(one: TamperedPlace) -> str:
     where = f"({one.size:,} bytes from byte {one.offset:,} on)"
     by = f" It stands in what was written by {one.who}." if one.who else ""
     return f"Tampered with: event {one.seq} {where} {one.what}.{by}"

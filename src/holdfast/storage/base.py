@@ -32,7 +32,7 @@ from holdfast.storage._names import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.storage.postgres.link import Link
+    from holdfast.storage.postgres.link import ServerLink
 
 
 # What a store tells of itself and of its keys, as plain values.
@@ -366,7 +366,7 @@ class Store(ABC):
         """The same for the catalogue of one space, a file for each; None for in memory."""
         return None
 
-    def lend_catalog(self) -> Link | None:
+    def lend_catalog(self) -> ServerLink | None:
         """The way to a database in which a catalogue of this store may be kept, shared by all.
 
         None if there is none, as nearly everywhere: then ``catalog_place`` says where it is. It

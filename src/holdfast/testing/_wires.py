@@ -12,7 +12,7 @@ import msgspec
 _numbers = itertools.count(1)
 
 
-class Wanted(Protocol):
+class WantedCall(Protocol):
     """A call that the answer asks for."""
 
     @property
@@ -61,7 +61,7 @@ class Wire(ABC):
 
     @abstractmethod
     def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[Wanted], thinking: str | None
+        self, body: dict[str, Any], text: str, calls: Sequence[WantedCall], thinking: str | None
     ) -> dict[str, Any]:
         """The whole answer."""
 
@@ -89,7 +89,7 @@ class Anthropic(Wire):
         return list(body.get("messages") or [])
 
     def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[Wanted], thinking: str | None
+        self, body: dict[str, Any], text: str, calls: Sequence[WantedCall], thinking: str | None
     ) -> dict[str, Any]:
         """A message of blocks."""
         content: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ class OpenAIChat(Wire):
         return list(body.get("messages") or [])
 
     def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[Wanted], thinking: str | None
+        self, body: dict[str, Any], text: str, calls: Sequence[WantedCall], thinking: str | None
     ) -> dict[str, Any]:
         """One choice."""
         message: dict[str, Any] = {"role": "assistant", "content": text or None}
@@ -205,7 +205,7 @@ class OpenAIChat(Wire):
         yield b"data: [DONE]\n\n"
 
 
-def _function(call: Wanted) -> dict[str, Any]:
+def _function(call: WantedCall) -> dict[str, Any]:
     arguments = msgspec.json.encode(call.input).decode()
     function = {"name": call.tool, "arguments": arguments}
     return {"id": call.id or _new_id("call_"), "type": "function", "function": function}
@@ -223,7 +223,7 @@ class OpenAIResponses(Wire):
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
     def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[Wanted], thinking: str | None
+        self, body: dict[str, Any], text: str, calls: Sequence[WantedCall], thinking: str | None
     ) -> dict[str, Any]:
         """A response with output items."""
         output: list[dict[str, Any]] = []
@@ -288,7 +288,7 @@ def _output_message(text: str) -> dict[str, Any]:
     }
 
 
-def _output_call(call: Wanted) -> dict[str, Any]:
+def _output_call(call: WantedCall) -> dict[str, Any]:
     return {
         "type": "function_call",
         "id": _new_id("fc_"),
@@ -320,7 +320,7 @@ class Gemini(Wire):
         return list(body.get("contents") or [])
 
     def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[Wanted], thinking: str | None
+        self, body: dict[str, Any], text: str, calls: Sequence[WantedCall], thinking: str | None
     ) -> dict[str, Any]:
         """One candidate."""
         parts: list[dict[str, Any]] = [{"text": text}] if text else []

@@ -24,7 +24,7 @@ import msgspec
 from holdfast.replay import validate
 from holdfast.testing._wires import WIRES, Wire
 
-__all__ = ["Call", "Fail", "Request", "Say", "ScriptedModel", "Step", "Together"]
+__all__ = ["AskForTool", "Fail", "Request", "Say", "ScriptedModel", "Step", "Together"]
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Say(msgspec.Struct, frozen=True):
     thinking: str | None = None
 
 
-class Call(msgspec.Struct, frozen=True):
+class AskForTool(msgspec.Struct, frozen=True):
     """Ask for a tool."""
 
     tool: str
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True):
 class Together(msgspec.Struct, frozen=True):
     """Say something and ask for several tools in one answer."""
 
-    calls: Sequence[Call]
+    calls: Sequence[AskForTool]
     text: str = ""
     pause_s: float = 0.0
 
@@ -58,7 +58,7 @@ class Fail(msgspec.Struct, frozen=True):
     message: str = "the script says so"
 
 
-Step = Say | Call | Together | Fail
+Step = Say | AskForTool | Together | Fail
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the tests speak."""
 
-    def _answer(self, wire: Wire, body: dict[str, Any], step: Say | Call | Together) -> None:
+    def _answer(self, wire: Wire, body: dict[str, Any], step: Say | AskForTool | Together) -> None:
         text, calls, pause_s, thinking = _parts(step)
         answer = wire.answer(body, text, calls, thinking)
         if not wire.is_streamed(self.path, body):
@@ -215,9 +215,9 @@ def _broken_rules(messages: list[dict[str, Any]], wire: Wire) -> list[str]:
     return validate(messages, wire.provider).errors
 
 
-def _parts(step: Say | Call | Together) -> tuple[str, list[Call], float, str | None]:
+def _parts(step: Say | AskForTool | Together) -> tuple[str, list[AskForTool], float, str | None]:
     if isinstance(step, Say):
         return step.text, [], step.pause_s, step.thinking
-    if isinstance(step, Call):
+    if isinstance(step, AskForTool):
         return "", [step], 0.0, None
     return step.text, list(step.calls), step.pause_s, None

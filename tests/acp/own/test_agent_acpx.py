@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.library import Holdfast
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 pytestmark = [
     pytest.mark.peers,
@@ -31,7 +31,7 @@ def acpx(tmp_path, peers, store_root):
     home.mkdir()
     project.mkdir()
     script = [
-        Call("write_file", {"path": "notes.txt", "content": "QUINCES"}),
+        AskForTool("write_file", {"path": "notes.txt", "content": "QUINCES"}),
         Say("I wrote it."),
         Say("You asked for QUINCES."),
     ]

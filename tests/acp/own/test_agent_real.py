@@ -14,7 +14,7 @@ import pytest
 from acp import schema
 
 from holdfast.library import Holdfast
-from holdfast.testing.model_server import Call, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE_S = 120
@@ -73,7 +73,7 @@ def words(updates, kind):
 
 async def test_the_official_client_works_with_the_command(environment, store_root, tmp_path):
     """Initialize, new, a prompt with a tool and a diff, list, and load in a second process."""
-    steps = [Call("write_file", {"path": "a.txt", "content": "x"}), Say("It is written.")]
+    steps = [AskForTool("write_file", {"path": "a.txt", "content": "x"}), Say("It is written.")]
     lends = schema.ClientCapabilities(
         fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
     )

@@ -24,7 +24,7 @@ from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 from holdfast.model import VERSION
 
-__all__ = ["Examination", "Finding", "examine"]
+__all__ = ["Capability", "Examination", "examine"]
 
 WORKS, REFUSED, FAILS, SILENT, DIED, UNTRIED = (
     "works",
@@ -38,7 +38,7 @@ _ENDS_S = 1.9
 _OPTIONAL = ("list", "load", "resume", "fork", "close", "delete")
 
 
-class Finding(msgspec.Struct):
+class Capability(msgspec.Struct):
     """One thing that an agent may be able to do."""
 
     name: str
@@ -55,7 +55,7 @@ class Examination(msgspec.Struct):
     agent: dict[str, Any] = {}
     protocol_version: Any = None
     start_s: float = 0.0
-    findings: list[Finding] = []
+    findings: list[Capability] = []
     verdicts: list[str] = []
 
 
@@ -85,7 +85,7 @@ class _Doctor:
         self._quiet_s = quiet_s
         self._requests = Requests(ClientConfig())
         self.report = Examination(command)
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, Capability] = {}
         self._updates = 0
         self._noise = 0
         self._asked: list[Frame] = []
@@ -153,7 +153,7 @@ class _Doctor:
             said = name in ("new", "prompt") or self._link.advertises(name)
             if name == "load":
                 said = bool(self._link.can.get("loadSession"))
-            self._findings[name] = Finding(name, said)
+            self._findings[name] = Capability(name, said)
 
     def _hear(self, frame: Frame) -> None:
         if "id" in frame:

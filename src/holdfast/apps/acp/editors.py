@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import InvalidData, UsageError
 from holdfast.storage import is_path, place_file, read_file
 
-__all__ = ["EDITORS", "Plan", "command_line", "default_name", "plan", "write"]
+__all__ = ["EDITORS", "EditorPlan", "command_line", "default_name", "plan", "write"]
 
 _KEY = "agent_servers"
 
@@ -34,7 +34,7 @@ EDITORS = {
 }
 
 
-class Plan(NamedTuple):
+class EditorPlan(NamedTuple):
     """What would be written, and where."""
 
     path: str
@@ -58,7 +58,7 @@ def command_line(agent: list[str], store: str | None) -> list[str]:
     return [own, *place, "acp", "proxy", "--", *agent] if agent else [own, *place, "acp", "agent"]
 
 
-def plan(editor: str, command: list[str], *, name: str, path: str | None = None) -> Plan:
+def plan(editor: str, command: list[str], *, name: str, path: str | None = None) -> EditorPlan:
     """What would be written. Raises InvalidData for settings that cannot be read."""
     if editor not in EDITORS:
         raise UsageError(
@@ -69,10 +69,10 @@ def plan(editor: str, command: list[str], *, name: str, path: str | None = None)
     place = os.path.realpath(os.path.expanduser(path or found.settings))
     before = _read(place)
     entry = {**found.marks, "command": command[0], "args": command[1:], "env": _env(before, name)}
-    return Plan(place, name, entry, before, with_member(before, (_KEY, name), entry))
+    return EditorPlan(place, name, entry, before, with_member(before, (_KEY, name), entry))
 
 
-def write(plan: Plan) -> str | None:
+def write(plan: EditorPlan) -> str | None:
     """Write the settings, whole or not at all; where the old ones are kept, if there were any."""
     backup = None
     if plan.before:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Heard", "is_only_speech", "missing_end"]
+__all__ = ["ReplayedWords", "is_only_speech", "missing_end"]
 
 Message = Mapping[str, Any]
 
@@ -16,7 +16,7 @@ _SAID = frozenset({"user_message_chunk", "agent_message_chunk"})
 _DONE = frozenset({"completed", "failed"})
 
 
-class Heard:
+class ReplayedWords:
     """The words and the calls of a replay, however they are cut and in whatever order."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Heard:
         return id in self._results
 
 
-def missing_end(messages: Sequence[Message], heard: Heard) -> Sequence[Message]:
+def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[Message]:
     """The messages after the last one that the replay has."""
     said, is_whole = heard.end()
     if not is_whole:

@@ -18,7 +18,7 @@ from holdfast.apps.cli._failure import (
     tell_failure,
     tell_warning,
 )
-from holdfast.apps.cli._flags import Asked, asked
+from holdfast.apps.cli._flags import Flags, asked
 from holdfast.apps.cli._screen import standard_error, standard_output
 from holdfast.model import VERSION
 
@@ -113,8 +113,8 @@ Exit codes:
 class App:
     """What every verb gets: where to write, and the store that was asked for."""
 
-    def __init__(self, place: str | None = None, told: Asked | None = None) -> None:
-        told = told or Asked()
+    def __init__(self, place: str | None = None, told: Flags | None = None) -> None:
+        told = told or Flags()
         self.place = place
         self.takes_wait = False
         self.wait_ms: int | None = None

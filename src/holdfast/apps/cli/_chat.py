@@ -15,7 +15,7 @@ from holdfast.apps.cli._slash import COMMANDS, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker
 from holdfast.apps.cli._talk_options import Wishes, standard_input
-from holdfast.apps.history import History
+from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Span
 from holdfast.errors import HoldfastError
 from holdfast.replay import is_complete
@@ -38,7 +38,7 @@ class Chat:
         self.has_failed = False
         self.is_terminal = sys.stdin.isatty() and app.out.is_terminal
         self.talker = Talker(app, wishes, self._permit if self.is_terminal else None)
-        self._reader = LineReader(History(), [f"/{name}" for name in COMMANDS])
+        self._reader = PromptReader(InputHistory(), [f"/{name}" for name in COMMANDS])
 
     @property
     def session_id(self) -> str | None:
@@ -174,10 +174,10 @@ def _plain_interrupts() -> Iterator[None]:
 # Lines that are typed at a prompt, with what was typed before.
 
 
-class LineReader:
+class PromptReader:
     """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
 
-    def __init__(self, history: History, words: list[str]) -> None:
+    def __init__(self, history: InputHistory, words: list[str]) -> None:
         self._history = history
         self._words = words
         self._readline = _find_readline()

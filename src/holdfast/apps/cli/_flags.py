@@ -9,7 +9,7 @@ from typing import NamedTuple
 from holdfast.apps.cli._screen import COLOURS
 
 
-class Asked(NamedTuple):
+class Flags(NamedTuple):
     """How things are to be told."""
 
     as_json: bool = False
@@ -17,7 +17,7 @@ class Asked(NamedTuple):
     pager: bool = True
 
 
-def asked(arguments: Sequence[str]) -> Asked:
+def asked(arguments: Sequence[str]) -> Flags:
     """What the command line says about it, as far as it can be understood."""
     words = list(arguments)
     if "--" in words:
@@ -27,6 +27,6 @@ def asked(arguments: Sequence[str]) -> Asked:
         name, equals, value = word.partition("=")
         if name == "--color":
             colour = value if equals else after
-    return Asked(
+    return Flags(
         "--json" in words, colour if colour in COLOURS else None, "--no-pager" not in words
     )

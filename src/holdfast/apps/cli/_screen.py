@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from holdfast.apps.render.page import Page
+from holdfast.apps.render.page import Canvas
 from holdfast.security import escape_json, neutralise
 
 # Neither `typing` nor `msgspec`: they take longer to load than a short list to show.
@@ -48,7 +48,7 @@ def wants_colour(
     return is_terminal and environment.get("CLICOLOR") != "0"
 
 
-class Screen(Page):
+class Screen(Canvas):
     """A stream that people look at, or that a program reads."""
 
     # Lines that say how far work is: whoever writes to the same terminal takes them away first.
@@ -109,11 +109,11 @@ class Screen(Page):
         self._clear_meters()
         self._stream.write(text + "\n")
 
-    def sink(self, *, is_json: bool) -> Sink:
+    def sink(self, *, is_json: bool) -> ByteSink:
         """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
         self._clear_meters()
         self._stream.flush()
-        return Sink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
+        return ByteSink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
 
     def meter(
         self, what: str, *, in_bytes: bool = False
@@ -156,7 +156,7 @@ class Screen(Page):
         return self._chosen
 
 
-class Sink:
+class ByteSink:
     """Where the bytes of a document go. A terminal gets no character that it could obey."""
 
     def __init__(self, stream: TextIO, *, is_json: bool, is_terminal: bool) -> None:

@@ -142,9 +142,9 @@ def _tell(app: App, done: Pruned) -> None:
 
 
 def _cells(one: object, now: int) -> list[Piece]:
-    from holdfast.catalog import Decision
+    from holdfast.catalog import RetentionDecision
 
-    assert isinstance(one, Decision)
+    assert isinstance(one, RetentionDecision)
     return [
         Span(one.action, "warning" if one.action == "delete" else ""),
         Span(one.session_id, "name"),

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.apps.gate.responses import PROBLEM
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON, Endpoint
 from holdfast.apps.http._requests import Id
-from holdfast.apps.http._socket import EVENTS, TYPES, Said
+from holdfast.apps.http._socket import EVENTS, TYPES, Input
 from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION
 
@@ -45,7 +45,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
         row = paths.setdefault(endpoint.path, {})
         row[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
     paths[INPUT] = {"get": _input(schema_of)}
-    components["Said"]["properties"]["type"]["enum"] = list(TYPES)
+    components["Input"]["properties"]["type"]["enum"] = list(TYPES)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -63,7 +63,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 
 
 def _types(endpoints: tuple[Endpoint, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, TurnAnswer, Said)}
+    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, TurnAnswer, Input)}
     for endpoint in endpoints:
         for kind in (endpoint.query, endpoint.body, endpoint.answer):
             if kind is not None:
@@ -115,7 +115,7 @@ def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
         },
         "x-websocket": {
             "subprotocols": ["holdfast", "bearer.TOKEN"],
-            "from-client": schema_of[repr(Said)],
+            "from-client": schema_of[repr(Input)],
             "from-server": {
                 "type": "object",
                 "properties": told,

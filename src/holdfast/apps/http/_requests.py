@@ -168,7 +168,7 @@ class Resuming(_Naming, frozen=True, kw_only=True):
     new_id: Id | None = None
 
 
-class Merge(_Naming, frozen=True, kw_only=True):
+class MergeRequest(_Naming, frozen=True, kw_only=True):
     """What of another session comes in."""
 
     other: Id
@@ -193,7 +193,7 @@ class Hold(_Given, frozen=True, kw_only=True):
     reason: _Text | None = None
 
 
-class Turn(_Given, frozen=True, kw_only=True):
+class TurnRequest(_Given, frozen=True, kw_only=True):
     """What the agent is asked; null to go on with what was interrupted."""
 
     prompt: str | list[dict[str, Any]] | None = None
@@ -201,7 +201,7 @@ class Turn(_Given, frozen=True, kw_only=True):
     value: Any = None
 
 
-class Approval(_Given, frozen=True, kw_only=True):
+class ApprovalRequest(_Given, frozen=True, kw_only=True):
     """Whether a tool may run, and for how long that counts."""
 
     approved: bool

@@ -16,8 +16,8 @@ from holdfast.apps.http import _audit
 from holdfast.apps.http._endpoints import EVENT_STREAM, Endpoint
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._spaces import Spaces
-from holdfast.apps.http._threads import Threads
-from holdfast.apps.http._turns import Turns
+from holdfast.apps.http._threads import BoundedThreads
+from holdfast.apps.http._turns import RunningTurns
 from holdfast.apps.http.tokens import Token, TokenBook
 from holdfast.library import Holdfast
 from holdfast.observe import Metrics, add_health
@@ -44,9 +44,9 @@ class Service:
     ) -> None:
         self.hf = hf
         self.tokens = TokenBook(hf.store)
-        self.threads = Threads(threads)
+        self.threads = BoundedThreads(threads)
         self.spaces = Spaces(hf, self.threads, idle_s=idle_s)
-        self.turns = Turns(kit, self.spaces, self.threads, root=root)
+        self.turns = RunningTurns(kit, self.spaces, self.threads, root=root)
         self.stopping = asyncio.Event()
         self._buckets = Buckets(rate, max(int(rate * 4), 1))
         self._failures = Buckets(1, 30)

@@ -18,7 +18,7 @@ from holdfast.agent import Message, Scope
 from holdfast.apps.http import _audit
 from holdfast.apps.http._call import as_json
 from holdfast.apps.http._problems import Refused, problem, problem_fields
-from holdfast.apps.http._requests import Append, Turn
+from holdfast.apps.http._requests import Append, TurnRequest
 from holdfast.apps.http._stream import Following
 from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
@@ -60,7 +60,7 @@ _NO_MORE = "the token counts no more"
 _NAMES = {"piece": "agent.piece", "done": "agent.response"}
 
 
-class Said(msgspec.Struct, frozen=True):
+class Input(msgspec.Struct, frozen=True):
     """What a client sends; which fields count depends on the type. Plain text is ``user_input``."""
 
     type: str = "user_input"
@@ -75,7 +75,7 @@ class Said(msgspec.Struct, frozen=True):
     scope: Scope = "once"
 
 
-_read = msgspec.json.Decoder(Said).decode
+_read = msgspec.json.Decoder(Input).decode
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
@@ -189,7 +189,7 @@ class _Input:
         except (HoldfastError, Refused) as error:
             await self._send("error", _problem(error))
 
-    async def _answer(self, said: Said) -> None:
+    async def _answer(self, said: Input) -> None:
         if said.type == "subscribe":
             await self._subscribe(said.components)
             return
@@ -246,14 +246,14 @@ class _Input:
             wish = Append(type="user", data={"role": "user", "content": given})
             await self._record("input.received", wish)
             return
-        turn = self._service.turns.begin(self._token.space, self._id, Turn(prompt=given))
+        turn = self._service.turns.begin(self._token.space, self._id, TurnRequest(prompt=given))
         self._do(self._pass_on(heard(turn)))
 
     async def _pass_on(self, told: AsyncIterator[Message]) -> None:
         async for name, data in told:
             await self._send(_NAMES.get(name, name if name == "error" else f"agent.{name}"), data)
 
-    async def _append(self, said: Said) -> None:
+    async def _append(self, said: Input) -> None:
         given = {"type": said.event, "data": said.data or {}, "key": said.key, "run": said.run}
         try:
             wish = msgspec.convert(given, Append)
@@ -285,18 +285,18 @@ class _Input:
             await self._socket.send_text(text)
 
 
-def _understood(text: str) -> Said | None:
+def _understood(text: str) -> Input | None:
     """A message of a known shape, plain text as what a user says; None for an empty one."""
     if not text.strip():
         return None
     if not text.lstrip().startswith("{"):
-        return Said(input=text)
+        return Input(input=text)
     try:
         return _read(text)
     except msgspec.ValidationError as error:
         raise Refused(400, "usage", f"the message is wrong: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return Said(input=text)
+        return Input(input=text)
 
 
 def _problem(error: HoldfastError | Refused) -> dict[str, Any]:

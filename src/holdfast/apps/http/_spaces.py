@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.agent import Host
-from holdfast.apps.http._threads import Threads
+from holdfast.apps.http._threads import BoundedThreads
 from holdfast.library import Holdfast
 from holdfast.session import Patience, Session, uncancelled
 
@@ -31,7 +31,7 @@ class Spaces:
     def __init__(
         self,
         hf: Holdfast,
-        threads: Threads,
+        threads: BoundedThreads,
         *,
         spaces_max: int = _SPACES_MAX,
         idle_s: float = _IDLE_S,

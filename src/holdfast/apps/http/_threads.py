@@ -13,7 +13,7 @@ T = TypeVar("T")
 _WAITING_MAX = 1000
 
 
-class Threads:
+class BoundedThreads:
     """Runs functions on threads; when too many wait, the next is refused at once."""
 
     def __init__(self, count: int = 16, waiting_max: int = _WAITING_MAX) -> None:

@@ -15,10 +15,10 @@ from holdfast.agent import AGENT_TYPE, AgentHome, HostedTurn, Kit, Message, Scop
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON
 from holdfast.apps.http._problems import Refused, problem, problem_fields
-from holdfast.apps.http._requests import Turn
+from holdfast.apps.http._requests import TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS, Spaces
 from holdfast.apps.http._stream import sse
-from holdfast.apps.http._threads import Threads
+from holdfast.apps.http._threads import BoundedThreads
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers.turns import TurnAnswer
@@ -34,14 +34,14 @@ _TURNS_MAX = 64
 _TURNS_OF_SPACE_MAX = 32
 
 
-class Turns:
+class RunningTurns:
     """The turns that run here, at most one of a session."""
 
     def __init__(
         self,
         kit: Kit | None,
         spaces: Spaces,
-        threads: Threads,
+        threads: BoundedThreads,
         *,
         root: str | None = None,
         turns_max: int = _TURNS_MAX,
@@ -59,7 +59,9 @@ class Turns:
         """Whether there is a model."""
         return self._kit is not None
 
-    def begin(self, space: str, id: str, wish: Turn, *, key: str | None = None) -> HostedTurn:
+    def begin(
+        self, space: str, id: str, wish: TurnRequest, *, key: str | None = None
+    ) -> HostedTurn:
         """Begin a turn. Raises Refused while one goes on, or where none can be."""
         kit = self._kit
         if kit is None:
@@ -89,7 +91,9 @@ class Turns:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _answer(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> TurnAnswer:
+    async def _answer(
+        self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit
+    ) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
         except (HoldfastError, Refused):
@@ -98,7 +102,9 @@ class Turns:
             _LOGGER.exception("a turn of session %s failed", turn.key[1])
             raise Refused(500, "internal", "the server made a mistake") from error
 
-    async def _run(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> TurnAnswer:
+    async def _run(
+        self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit
+    ) -> TurnAnswer:
         space, id = turn.key
         async with (
             self._spaces.use(space) as hf,
@@ -150,7 +156,7 @@ def _open(kit: Kit, hf: Holdfast, id: str) -> Session:
     return AgentHome(hf, kit.agent_id, AGENT_TYPE).open_session(id, lease_ms=LEASE_MS)
 
 
-def _stream(agent: Agent, wish: Turn, session: Session) -> RunStream:
+def _stream(agent: Agent, wish: TurnRequest, session: Session) -> RunStream:
     if wish.resume_token is not None:
         if wish.prompt is not None:
             raise UsageError("a turn is resumed with a value, not with a prompt")
@@ -171,7 +177,9 @@ def _answered(session: Session, result: RunResult) -> TurnAnswer:
     )
 
 
-def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, TurnAnswer | None]:
+def _take_key(
+    session: Session, wish: TurnRequest, key: str
+) -> tuple[TurnRequest, TurnAnswer | None]:
     """A turn that was asked for before: gone on with if it was cut, else its answer."""
     mark = f"turn.{key}"
     begun = session.live_state.keys.get(mark)
@@ -182,7 +190,7 @@ def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, TurnAnswer 
     if not said:
         return wish, None  # it ended before a word was said
     if session.live_state.unfinished or said[-1].type == "user":
-        return Turn(prompt=None), None
+        return TurnRequest(prompt=None), None
     output = said[-1].data.get("content")
     return wish, TurnAnswer(
         session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded"

@@ -15,8 +15,8 @@ from holdfast.apps.ipc._messages import (
     ASKS,
     BY_METHOD,
     NOTICES,
-    Ask,
-    Query,
+    Operation,
+    PromptMessage,
     Wish,
     as_refusal,
     refusal,
@@ -104,7 +104,7 @@ class Connection:
             ask, wish = asker.read()
         except RpcError as error:
             return await self._send(asker.refuse(as_refusal(error)))
-        if not isinstance(wish, Query):
+        if not isinstance(wish, PromptMessage):
             return await self._answer(asker, ask, self._does[ask.tag](wish))
         # Beside the others, so that tools can be approved and the query cancelled.
         task = asyncio.ensure_future(self._answer_query(asker, ask, wish))
@@ -113,14 +113,14 @@ class Connection:
         await asyncio.sleep(0)  # it has begun before the next line is looked at
         return None
 
-    async def _answer(self, asker: _Asker, ask: Ask, work: Awaitable[Struct]) -> None:
+    async def _answer(self, asker: _Asker, ask: Operation, work: Awaitable[Struct]) -> None:
         try:
             told = asker.tell(ask, to_builtins(await work))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
             told = asker.refuse(as_refusal(error))
         await self._send(told)
 
-    async def _answer_query(self, asker: _Asker, ask: Ask, wish: Query) -> None:
+    async def _answer_query(self, asker: _Asker, ask: Operation, wish: PromptMessage) -> None:
         with contextlib.suppress(ConnectionError):  # nobody is there to be told
             try:
                 await self._answer(asker, ask, self._current.query(wish, self._saying(asker)))
@@ -152,11 +152,11 @@ class _Asker(ABC):
     """How a request was put, which is how it is answered."""
 
     @abstractmethod
-    def read(self) -> tuple[Ask, Wish]:
+    def read(self) -> tuple[Operation, Wish]:
         """What is asked for. Raises RpcError."""
 
     @abstractmethod
-    def tell(self, ask: Ask, answer: dict[str, Any]) -> Frame | None:
+    def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame | None:
         """The answer; None if none is wanted."""
 
     @abstractmethod
@@ -177,7 +177,7 @@ class _TagAsker(_Asker):
         given = self._frame.get("id")
         self._id = {"id": given} if "id" in self._frame and _is_id(given) else {}
 
-    def read(self) -> tuple[Ask, Wish]:
+    def read(self) -> tuple[Operation, Wish]:
         tag = self._frame.get("type")
         if not isinstance(tag, str):
             raise refusal(
@@ -197,7 +197,7 @@ class _TagAsker(_Asker):
         _check_id(self._frame)
         return ASKS[tag], _read_wish(ASKS[tag], self._frame)
 
-    def tell(self, ask: Ask, answer: dict[str, Any]) -> Frame:
+    def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame:
         return {"type": ask.answer, **self._id, **answer}
 
     def refuse(self, error: RpcError) -> Frame:
@@ -216,7 +216,7 @@ class _RpcAsker(_Asker):
         given = None if frame is None else frame.get("id")
         self._id = given if _is_id(given) else None
 
-    def read(self) -> tuple[Ask, Wish]:
+    def read(self) -> tuple[Operation, Wish]:
         frame = self._frame or {}
         _check_id(frame)
         if frame.get("jsonrpc", "2.0") != "2.0":
@@ -239,7 +239,7 @@ class _RpcAsker(_Asker):
             raise refusal(INVALID_PARAMS, "invalid_params", "params are an object, by name", "")
         return ask, _read_wish(ask, params or {})
 
-    def tell(self, ask: Ask, answer: dict[str, Any]) -> Frame | None:
+    def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame | None:
         return response(self._id, answer) if self._wants_answer else None
 
     def refuse(self, error: RpcError) -> Frame | None:
@@ -265,7 +265,7 @@ def _check_id(frame: Frame) -> None:
         raise refusal(INVALID_REQUEST, "invalid_request", "an id is a text, a number or null", "")
 
 
-def _read_wish(ask: Ask, fields: Frame) -> Wish:
+def _read_wish(ask: Operation, fields: Frame) -> Wish:
     try:
         return msgspec.convert(fields, ask.takes)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:

@@ -23,13 +23,13 @@ class Wish(msgspec.Struct, frozen=True):
     """What was asked for; fields that are not known here are left alone."""
 
 
-class Initialize(Wish, frozen=True):
+class Hello(Wish, frozen=True):
     """The first words of a connection; in demo mode no model is asked, and no tool runs."""
 
     demo_mode: bool = False
 
 
-class Query(Wish, frozen=True):
+class PromptMessage(Wish, frozen=True):
     """Something said to the agent."""
 
     query: str
@@ -63,7 +63,7 @@ class SessionLoad(Wish, frozen=True):
     session_id: str
 
 
-class SessionList(Wish, frozen=True):
+class ListSessions(Wish, frozen=True):
     """Which sessions there are."""
 
     limit: int | None = None
@@ -82,7 +82,7 @@ class SessionExport(Wish, frozen=True):
     format: str = "markdown"
 
 
-class Ask(NamedTuple):
+class Operation(NamedTuple):
     """One thing that can be asked: its tag, its method, what it takes, and its answer's tag."""
 
     tag: str
@@ -92,16 +92,16 @@ class Ask(NamedTuple):
 
 
 _ASKS = (
-    Ask("initialize", "initialize", Initialize, "initialized"),
-    Ask("query", "agent.query", Query, "query_result"),
-    Ask("cancel", "agent.cancel", Cancel, "cancelled"),
-    Ask("tool_approve", "tool.approve", ToolApprove, "tool_approved"),
-    Ask("session_create", "session.create", SessionCreate, "session_created"),
-    Ask("session_save", "session.save", SessionSave, "session_saved"),
-    Ask("session_load", "session.load", SessionLoad, "session_loaded"),
-    Ask("session_list", "session.list", SessionList, "session_list_result"),
-    Ask("session_delete", "session.delete", SessionDelete, "session_deleted"),
-    Ask("session_export", "session.export", SessionExport, "session_exported"),
+    Operation("initialize", "initialize", Hello, "initialized"),
+    Operation("query", "agent.query", PromptMessage, "query_result"),
+    Operation("cancel", "agent.cancel", Cancel, "cancelled"),
+    Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved"),
+    Operation("session_create", "session.create", SessionCreate, "session_created"),
+    Operation("session_save", "session.save", SessionSave, "session_saved"),
+    Operation("session_load", "session.load", SessionLoad, "session_loaded"),
+    Operation("session_list", "session.list", ListSessions, "session_list_result"),
+    Operation("session_delete", "session.delete", SessionDelete, "session_deleted"),
+    Operation("session_export", "session.export", SessionExport, "session_exported"),
 )
 ASKS = {ask.tag: ask for ask in _ASKS}
 # A client may use the tags as methods too, and `query` is what the agent is asked.

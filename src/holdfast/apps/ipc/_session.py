@@ -14,12 +14,12 @@ from holdfast.agent import Host, HostedTurn, Kit, needs_agent
 from holdfast.apps.ipc._messages import (
     LIMIT_MAX,
     Cancel,
-    Initialize,
-    Query,
+    Hello,
+    ListSessions,
+    PromptMessage,
     SessionCreate,
     SessionDelete,
     SessionExport,
-    SessionList,
     SessionLoad,
     SessionSave,
     ToolApprove,
@@ -71,7 +71,7 @@ class Current:
         self._demo = False
         self._is_alone = False
 
-    async def initialize(self, wish: Initialize) -> Answer:
+    async def initialize(self, wish: Hello) -> Answer:
         """Say who is here, and how it is meant."""
         self._demo = wish.demo_mode
         return Greeting(
@@ -119,7 +119,7 @@ class Current:
             self._id = found.session_id
         return SessionLoaded(session_id=found.session_id, message_count=found.message_count)
 
-    async def list(self, wish: SessionList) -> Answer:
+    async def list(self, wish: ListSessions) -> Answer:
         """The sessions, newest first; all of them without a limit."""
         if wish.limit is not None and not 0 <= wish.limit <= LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
@@ -163,7 +163,7 @@ class Current:
 
     # -- turns -------------------------------------------------------------------------------
 
-    async def query(self, wish: Query, say: Say) -> Answer:
+    async def query(self, wish: PromptMessage, say: Say) -> Answer:
         """Answer, word by word, and then as a whole. Raises what ends the turn."""
         self._check_idle()
         if not wish.query.strip():

@@ -13,7 +13,7 @@ from holdfast.agent import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._session import Current
 from holdfast.apps.watched import watch
-from holdfast.apps.wire.pipes import ENDING, Pipe, Writer, serve
+from holdfast.apps.wire.pipes import ENDING, Pipe, PipeWriter, serve
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
 
@@ -73,7 +73,7 @@ class Bridge:
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        pipe = Pipe(reader, Writer(writer), line_bytes_max=LINE_BYTES_MAX)
+        pipe = Pipe(reader, PipeWriter(writer), line_bytes_max=LINE_BYTES_MAX)
         try:
             await self.serve(pipe)
         finally:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.apps.render.ink import cells
-from holdfast.apps.render.page import Column, Page, Piece, Span
+from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted
 from holdfast.replay import as_text
 from holdfast.security import neutralise
@@ -38,7 +38,7 @@ def kept_value(kind: str, value: Any) -> str:
     return ", ".join(str(one) for one in told if one not in (None, "medium")) or "(no status)"
 
 
-def print_comparison(page: Page, found: Comparison, *, full: bool) -> None:
+def print_comparison(page: Canvas, found: Comparison, *, full: bool) -> None:
     """Where the two parted, their turns side by side, and in what else they differ."""
     _print_sides(page, found)
     if found.same:
@@ -48,7 +48,7 @@ def print_comparison(page: Page, found: Comparison, *, full: bool) -> None:
     _print_changes(page, found.changes)
 
 
-def _print_sides(page: Page, found: Comparison) -> None:
+def _print_sides(page: Canvas, found: Comparison) -> None:
     for name, side in (("A", found.a), ("B", found.b)):
         page.line(
             Span(f"{name}  ", "strong"),
@@ -76,12 +76,12 @@ def _figures(side: Side) -> str:
     return ", ".join(told) + " since"
 
 
-def _heading(page: Page, text: str) -> None:
+def _heading(page: Canvas, text: str) -> None:
     page.line()
     page.line(Span(text, "strong"))
 
 
-def _print_turns(page: Page, turns: list[TurnPair], *, full: bool) -> None:
+def _print_turns(page: Canvas, turns: list[TurnPair], *, full: bool) -> None:
     if turns:
         _heading(page, "Turns")
         print_halves(page, [_halves(pair) for pair in turns], None if full else _LINES_MAX)
@@ -111,7 +111,7 @@ def _turn_spans(turn: TurnView | None, answer: str, asked: str, *, same: bool) -
     ]
 
 
-def _print_uses(page: Page, found: Comparison) -> None:
+def _print_uses(page: Canvas, found: Comparison) -> None:
     if found.tools:
         _heading(page, "Tools")
         page.table(_USES, [_tool_cells(use) for use in found.tools])
@@ -133,7 +133,7 @@ def _calls(count: int, failed: int) -> str:
     return counted(count, "call") + (f", {failed} failed" if failed else "")
 
 
-def _print_changes(page: Page, changes: list[Change]) -> None:
+def _print_changes(page: Canvas, changes: list[Change]) -> None:
     if not changes:
         return
     _heading(page, "Memory, variables and todos")
@@ -175,7 +175,7 @@ class Half(NamedTuple):
     texts: Sequence[Span]
 
 
-def print_halves(screen: Page, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
+def print_halves(screen: Canvas, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
     """Pairs one below the other; of each text at most so many lines, which end with a "…" then."""
     labels = [max((len(pair[side].label) for pair in pairs), default=0) for side in (0, 1)]
     room = screen.columns - sum(labels) - 3 * len(_GAP)

@@ -10,24 +10,24 @@ from holdfast._config import configuration
 from holdfast.errors import HoldfastError, Locked
 from holdfast.library import Holdfast
 
-__all__ = ["Told", "told"]
+__all__ = ["FailureText", "told"]
 
 
-class Told(NamedTuple):
+class FailureText(NamedTuple):
     """A sentence without its full stop, and a remedy; the remedy may be empty."""
 
     message: str
     remedy: str
 
 
-def told(error: BaseException, *, waits: bool = False) -> Told:
+def told(error: BaseException, *, waits: bool = False) -> FailureText:
     """What to say about an exception, whatever it is, to someone who can wait with ``--wait``."""
     if isinstance(error, HoldfastError):
-        return Told(error.message, _remedy(error, waits=waits))
+        return FailureText(error.message, _remedy(error, waits=waits))
     if isinstance(error, OSError):
         why = os.strerror(error.errno) if error.errno else str(error)
-        return Told(f"the system refused: {why}", "Check the disk and your rights.")
-    return Told(
+        return FailureText(f"the system refused: {why}", "Check the disk and your rights.")
+    return FailureText(
         f"{type(error).__name__}: {error}",
         "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
     )

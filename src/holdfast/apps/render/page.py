@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.apps.render.ink import Ink
 
-__all__ = ["Column", "Page", "Piece", "Span"]
+__all__ = ["Canvas", "Column", "Piece", "Span"]
 
 _INDENT_SPACES = 2
 
@@ -58,7 +58,7 @@ class Column:
         """As wide a flexible one should be before another is left out for it."""
 
 
-class Page(ABC):
+class Canvas(ABC):
     """Something to write on."""
 
     @property

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.apps.render.page import Column, Page, Piece, Span
+from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time, short
 from holdfast.catalog import (
     Period,
@@ -29,7 +29,7 @@ _FEW_DAYS = 3
 _WIDE = 84
 
 
-def print_stats(page: Page, stats: Stats, width: int) -> None:
+def print_stats(page: Canvas, stats: Stats, width: int) -> None:
     """The whole page, with charts for that width."""
     width = min(width, _COLUMNS_MAX)
     _summary(page, stats)
@@ -46,12 +46,12 @@ def print_stats(page: Page, stats: Stats, width: int) -> None:
     _sessions(page, "Most expensive sessions", stats.most_expensive)
 
 
-def _heading(page: Page, text: str, note: str = "") -> None:
+def _heading(page: Canvas, text: str, note: str = "") -> None:
     page.line("")
     page.line(Span(text, "strong"), Span(f"  {note}" if note else "", "faint"))
 
 
-def _summary(page: Page, stats: Stats) -> None:
+def _summary(page: Canvas, stats: Stats) -> None:
     page.line(
         Span(counted(stats.sessions, "session"), "strong"),
         f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}",
@@ -87,7 +87,7 @@ def _missing(stats: Stats) -> Span:
     return Span(text, "warning")
 
 
-def _over_time(page: Page, stats: Stats, width: int) -> None:
+def _over_time(page: Canvas, stats: Stats, width: int) -> None:
     if not stats.periods:
         return
     use_tokens = stats.tokens > 0
@@ -127,7 +127,7 @@ def _cost_note(used: Period) -> str:
     return "" if used.cost is None else f"   {_money(used.cost)}"
 
 
-def _activity(page: Page, stats: Stats, width: int) -> None:
+def _activity(page: Canvas, stats: Stats, width: int) -> None:
     if not any(stats.days.values()):
         return
     _heading(page, "Activity", f"messages; times of {stats.tz}")
@@ -137,7 +137,7 @@ def _activity(page: Page, stats: Stats, width: int) -> None:
     _hours_and_weekdays(page, stats, wide=width >= _WIDE)
 
 
-def _hours_and_weekdays(page: Page, stats: Stats, *, wide: bool) -> None:
+def _hours_and_weekdays(page: Canvas, stats: Stats, *, wide: bool) -> None:
     if any(stats.hours):
         busiest = max(range(24), key=lambda hour: stats.hours[hour])
         line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
@@ -160,7 +160,7 @@ def _hours_and_weekdays(page: Page, stats: Stats, *, wide: bool) -> None:
     )
 
 
-def _shares(page: Page, title: str, name: str, shares: Sequence[Share]) -> None:
+def _shares(page: Canvas, title: str, name: str, shares: Sequence[Share]) -> None:
     if not shares:
         return
     _heading(page, title, _more(len(shares)))
@@ -197,7 +197,7 @@ def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
     return Span(f"{_money(cost)} +?", "warning") if unpriced else _money(cost)
 
 
-def _tools(page: Page, tools: Sequence[ToolFigures]) -> None:
+def _tools(page: Canvas, tools: Sequence[ToolFigures]) -> None:
     if not tools:
         return
     _heading(page, "Tools", _more(len(tools)))
@@ -228,7 +228,7 @@ def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
     ]
 
 
-def _topics(page: Page, stats: Stats) -> None:
+def _topics(page: Canvas, stats: Stats) -> None:
     if not stats.topics:
         return
     _heading(page, "Topics", _more(len(stats.topics)))
@@ -245,7 +245,7 @@ def _topics(page: Page, stats: Stats) -> None:
     page.table(table, rows)
 
 
-def _sessions(page: Page, title: str, sessions: Sequence[SessionFigures]) -> None:
+def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures]) -> None:
     if not sessions:
         return
     _heading(page, title)
@@ -271,7 +271,7 @@ def _sessions(page: Page, title: str, sessions: Sequence[SessionFigures]) -> Non
     page.table(table, rows)
 
 
-def print_timeline(page: Page, timeline: Timeline) -> None:
+def print_timeline(page: Canvas, timeline: Timeline) -> None:
     """One session, turn by turn."""
     cost = "" if timeline.cost is None else f"   {_money(timeline.cost)}"
     if timeline.unpriced_tokens:

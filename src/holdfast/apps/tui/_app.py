@@ -22,7 +22,7 @@ from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._sessions import SessionPages, Start
-from holdfast.apps.tui._talks import Talks
+from holdfast.apps.tui._talks import AppTalks
 from holdfast.apps.tui._workers import hand_over, is_there
 from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
@@ -253,7 +253,7 @@ class SessionsApp(KeyOrder):
         self.tracking = Tracking()
         self.fresh: set[str] = set()
         """Sessions that were begun here and in which nothing was said yet."""
-        self.talks = Talks(self._maker(place, model, agent), self._ask, self._heard)
+        self.talks = AppTalks(self._maker(place, model, agent), self._ask, self._heard)
         self._first_id = session_id
         self._main: MainScreen | None = None
         for theme in (DARK, LIGHT):

@@ -19,7 +19,7 @@ from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
-    from holdfast.apps.history import History
+    from holdfast.apps.history import InputHistory
     from holdfast.library import Holdfast
 
 
@@ -99,7 +99,7 @@ class SayLine(TextLine):
         super().__init__(placeholder=placeholder, id=id)
         self._lines: list[str] = []
         self._at = 0
-        self._history: History | None = None
+        self._history: InputHistory | None = None
 
     def on_focus(self) -> None:
         """Fetch what was typed before, when it may first be asked for."""
@@ -108,9 +108,9 @@ class SayLine(TextLine):
 
     @work(thread=True)
     def _load(self) -> None:
-        from holdfast.apps.history import History
+        from holdfast.apps.history import InputHistory
 
-        self._history = History()
+        self._history = InputHistory()
         self._lines = self._history.lines()
         self._at = len(self._lines)
 

@@ -18,7 +18,7 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.render.ink import STYLES, Colour
-from holdfast.apps.render.page import Page, Span
+from holdfast.apps.render.page import Canvas, Span
 from holdfast.apps.render.tree import forest
 from holdfast.apps.render.words import ago, counted
 from holdfast.apps.tui._safe import content, lay_out, styled
@@ -122,14 +122,14 @@ class PageScreen(Screen[T]):
 # Pages that the command prints too, taken as something the app can show.
 
 
-def printed(width: int, write: Callable[[Page], None]) -> list[Strip]:
+def printed(width: int, write: Callable[[Canvas], None]) -> list[Strip]:
     """The lines that ``write`` puts onto a page of that width."""
     paper = _Paper(width)
     write(paper)
     return lay_out(Group(*paper.ink.pieces), width)
 
 
-class _Paper(Page):
+class _Paper(Canvas):
     """A sheet in the place of the terminal."""
 
     def __init__(self, width: int) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STOP_S = 10
 
 
-class Talks:
+class AppTalks:
     """The agents of this app, by session. All methods may be called from the app's own loop.
 
     ``make`` gives the maker of agents, ``ask`` a future for the decision on a tool, and ``tell`` is

@@ -230,12 +230,12 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
     "title": _title,
     "tag": _tag,
     "untag": _untag,
-    "pin": _plain(lambda hf, id: hf.policies.pin(id), "Pinned: no policy lets it go."),
-    "unpin": _plain(lambda hf, id: hf.policies.unpin(id), "Not pinned any more."),
+    "pin": _plain(lambda hf, key: hf.policies.pin(key), "Pinned: no policy lets it go."),
+    "unpin": _plain(lambda hf, key: hf.policies.unpin(key), "Not pinned any more."),
     "archive": _plain(
-        lambda hf, id: hf.archive(id), "Archived: compressed, and readable as before."
+        lambda hf, key: hf.archive(key), "Archived: compressed, and readable as before."
     ),
-    "unarchive": _plain(lambda hf, id: hf.unarchive(id), "Taken out of the archive."),
+    "unarchive": _plain(lambda hf, key: hf.unarchive(key), "Taken out of the archive."),
     "delete": _delete,
     "fork": _fork,
     "restore": _restore,

@@ -26,7 +26,7 @@ _BEGINS = ("user", "turn_start")
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class Media(NamedTuple):
+class ShownMedia(NamedTuple):
     """A picture or file in a message, by its place in it."""
 
     number: int
@@ -36,7 +36,7 @@ class Media(NamedTuple):
 
 
 @dataclass
-class Item:
+class ShownItem:
     """One thing that is shown: a message, a tool call with its result, or a note."""
 
     seq: int
@@ -48,28 +48,28 @@ class Item:
     html: Markup | None = None
     line: str = ""
     """What a folded item shows."""
-    result: Item | None = None
+    result: ShownItem | None = None
     is_cut: bool = False
     is_stream: bool = False
     """Whether it is of several events, none of which has all of it."""
     is_writing: bool = False
-    media: list[Media] = field(default_factory=list)
+    media: list[ShownMedia] = field(default_factory=list)
 
 
 class Tail(NamedTuple):
     """The end of a conversation: what stays, and what may still change from ``next`` on."""
 
-    settled: list[Item]
-    open: list[Item]
+    settled: list[ShownItem]
+    open: list[ShownItem]
     next: int
     is_behind: bool = False
     """Whether more came than this tells: the page has to be loaded anew."""
 
 
-class Window(NamedTuple):
+class ConversationPart(NamedTuple):
     """Some of a conversation: items of the events from ``start`` to before ``stop``."""
 
-    items: list[Item]
+    items: list[ShownItem]
     start: int
     stop: int
     newest: int
@@ -89,7 +89,7 @@ class Window(NamedTuple):
 
 def read_window(
     hf: Holdfast, id: str, *, stop: int | None = None, at: int | None = None, is_live: bool = False
-) -> Window:
+) -> ConversationPart:
     """The page that ends before ``stop``, or has event ``at``, or the last. Raises NotFound.
 
     ``is_live``: someone writes it, so that what is not complete is not cut off yet.
@@ -119,7 +119,7 @@ def read_window(
     lost = lost_from(hf, id) if end > newest else None
     open_lost = lost if rest else None  # told once
     tail = Tail([], _items(rest, following, open_lost, is_writing=True), following)
-    return Window(_items(settled, start, lost), start, end, newest, tail)
+    return ConversationPart(_items(settled, start, lost), start, end, newest, tail)
 
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
@@ -163,9 +163,9 @@ def _first_open(events: list[Event], start: int) -> int:
 
 def _items(
     events: list[Event], first: int, lost: int | None = None, *, is_writing: bool = False
-) -> list[Item]:
-    calls: dict[tuple[str | None, str | None], Item] = {}
-    items: list[Item] = []
+) -> list[ShownItem]:
+    calls: dict[tuple[str | None, str | None], ShownItem] = {}
+    items: list[ShownItem] = []
     seq, number = -1, 0
     for entry in read_transcript(events, first, lost):
         number = number if entry.seq == seq else 0
@@ -184,13 +184,13 @@ def _items(
     return items
 
 
-def _item(entry: Entry, number: int, who: str) -> Item:
+def _item(entry: Entry, number: int, who: str) -> ShownItem:
     """An entry as an item; ``number`` files of its event are in items before it."""
-    item = Item(entry.seq, entry.part, entry.timestamp, entry.kind, who)
+    item = ShownItem(entry.seq, entry.part, entry.timestamp, entry.kind, who)
     item.is_stream = entry.state != "whole"
     shown = list(_files(entry))
     item.media = [
-        Media(number + index, one.kind, one.media_type, one.media_type in _PICTURES)
+        ShownMedia(number + index, one.kind, one.media_type, one.media_type in _PICTURES)
         for index, one in enumerate(shown)
     ]
     text = body(entry)

@@ -52,7 +52,7 @@ _FIELDS = ("q", "tag", "agent", "age", "status", "kept", "sort")
 _PLAIN_END = re.compile(r"\w\Z")
 
 
-class Asked(NamedTuple):
+class PageRequest(NamedTuple):
     """What the list is to show, as the address of the page says it."""
 
     q: str = ""
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
     sort: str = ""
 
     @classmethod
-    def of(cls, request: Request) -> Asked:
+    def of(cls, request: Request) -> PageRequest:
         """From the query; what is no choice counts as none."""
         given = {name: request.query_params.get(name, "").strip()[:500] for name in _FIELDS}
         for name, known in (("age", AGES), ("status", CHOICES), ("sort", ORDERS)):
@@ -93,7 +93,7 @@ class Asked(NamedTuple):
         }
 
 
-class Found(NamedTuple):
+class SessionHits(NamedTuple):
     """A session in which something was found, and where."""
 
     session_id: str
@@ -104,7 +104,7 @@ class Found(NamedTuple):
 
 def list_page(request: Request) -> Response:
     """The list, or for a part of the page only its rows."""
-    asked = Asked.of(request)
+    asked = PageRequest.of(request)
     site = site_of(request)
     values: dict[str, Any] = {
         "asked": asked,
@@ -147,7 +147,7 @@ def trash_page(request: Request) -> Response:
     return page(request, "trash.html", trashed=site_of(request).hf.trash.list()[:500])
 
 
-def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
+def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetadata], str | None]:
     archived = {"archived": True, "active": False}.get(asked.kept)
     wanted = {
         **asked.filters(time.time()),
@@ -159,7 +159,7 @@ def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], 
     return list(rows), rows.next
 
 
-def _search(hf: Holdfast, asked: Asked) -> list[Found]:
+def _search(hf: Holdfast, asked: PageRequest) -> list[SessionHits]:
     """Sessions by what was said in them, best first; a word that is being typed may go on."""
     query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
     try:
@@ -168,17 +168,17 @@ def _search(hf: Holdfast, asked: Asked) -> list[Found]:
         return []
     found = {one.session_id: one for one in _by_id(hf, asked.q)}
     for hit in hits:
-        new = Found(hit.session_id, hit.title, hit.timestamp, [])
+        new = SessionHits(hit.session_id, hit.title, hit.timestamp, [])
         one = found.setdefault(hit.session_id, new)
         if len(one.hits) < _SNIPPETS:
             one.hits.append(hit)
     return list(found.values())
 
 
-def _by_id(hf: Holdfast, text: str) -> Iterator[Found]:
+def _by_id(hf: Holdfast, text: str) -> Iterator[SessionHits]:
     """Sessions whose id begins like this; a few letters would be too many of them."""
     if len(text) < _ID_CHARS_MIN or not is_id(text):
         return
     for id in hf.session_ids(text)[:_IDS]:
         row = hf.info(id)
-        yield Found(id, row.title, row.updated_at, [])
+        yield SessionHits(id, row.title, row.updated_at, [])

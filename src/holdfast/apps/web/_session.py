@@ -49,7 +49,7 @@ FORMATS = {
 }
 
 
-class Line(NamedTuple):
+class TimelineRow(NamedTuple):
     """One event of the timeline."""
 
     seq: int
@@ -271,7 +271,7 @@ def _resolved(event: Event, documents: Any) -> Iterator[Event]:
         yield event
 
 
-def _line(event: Event) -> Line:
+def _line(event: Event) -> TimelineRow:
     raw = bytes(event.raw)
     is_long = len(raw) > _RAW_BYTES_MAX
     # Making a very long one beautiful takes long, and only its beginning is shown.
@@ -280,7 +280,7 @@ def _line(event: Event) -> Line:
         data = event.data
     except HoldfastError:
         data = {}
-    return Line(
+    return TimelineRow(
         event.seq,
         event.timestamp,
         event.type,

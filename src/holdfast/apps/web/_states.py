@@ -40,7 +40,7 @@ class Fact(NamedTuple):
     value: str
 
 
-class Difference(NamedTuple):
+class FactChange(NamedTuple):
     """What one fact was and is; ``kind`` is added, removed or changed."""
 
     part: str
@@ -63,7 +63,7 @@ def by_part(found: list[Fact]) -> dict[str, list[Fact]]:
     return parts
 
 
-def differences(before: State, after: State) -> list[Difference]:
+def differences(before: State, after: State) -> list[FactChange]:
     """What was added, removed and changed between two states, in the order of ``facts``."""
     old = {fact[:2]: fact.value for fact in facts(before)}
     new = {fact[:2]: fact.value for fact in facts(after)}
@@ -72,7 +72,7 @@ def differences(before: State, after: State) -> list[Difference]:
         was, is_now = old.get((part, name)), new.get((part, name))
         if was != is_now:
             kind = "added" if was is None else "removed" if is_now is None else "changed"
-            found.append(Difference(part, name, was or "", is_now or "", kind))
+            found.append(FactChange(part, name, was or "", is_now or "", kind))
     return found
 
 

@@ -70,7 +70,7 @@ class Cell(NamedTuple):
     messages: int
 
 
-class Calendar(NamedTuple):
+class YearCalendar(NamedTuple):
     """A year of days, a week in each column."""
 
     cells: list[Cell]
@@ -112,7 +112,7 @@ def store_page(request: Request) -> Response:
     return page(request, "store.html", checks=list(site.checks()), health=site.hf.catalog_health())
 
 
-def calendar_of(days: dict[str, int], today: dt.date) -> Calendar:
+def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
     """The year up to today; every day is there, also those without anything."""
     first = today - dt.timedelta(days=today.weekday() + 7 * (_WEEKS - 1))
     most = max(days.values(), default=0)
@@ -125,7 +125,7 @@ def calendar_of(days: dict[str, int], today: dt.date) -> Calendar:
         count = days.get(day.isoformat(), 0)
         step = 0 if not count else 1 + min(_STEPS * count // (most + 1), _STEPS - 1)
         cells.append(Cell(column * _CELL, 18 + line * _CELL, step, day.isoformat(), count))
-    return Calendar(cells, months, _WEEKS * _CELL, 18 + 7 * _CELL)
+    return YearCalendar(cells, months, _WEEKS * _CELL, 18 + 7 * _CELL)
 
 
 def charts_of(stats: Stats) -> list[Chart]:

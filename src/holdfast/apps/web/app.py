@@ -64,7 +64,7 @@ def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> WebApp:
         lifespan=_lifespan,
     )
     app.state.site = site
-    app.state.streams = Streams()
+    app.state.streams = PageStreams()
     return WebApp(
         guarded(app, hosts=hosts, need_origin=True, policy=POLICY, body_bytes_max=_BODY_BYTES_MAX),
         app.state.streams,
@@ -74,7 +74,7 @@ def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> WebApp:
 class WebApp:
     """The guarded app, and the ``streams`` that have to end before the server does."""
 
-    def __init__(self, app: ASGIApp, streams: Streams) -> None:
+    def __init__(self, app: ASGIApp, streams: PageStreams) -> None:
         self._app = app
         self.streams = streams
 
@@ -304,7 +304,7 @@ _HEARTBEAT_S = 15.0
 _STREAMS_MAX = 64
 
 
-class Streams:
+class PageStreams:
     """How many pages follow something, and whether they are to end."""
 
     def __init__(self) -> None:
@@ -332,7 +332,9 @@ async def live_stream(request: Request) -> Response:
     )
 
 
-async def _stream(site: Site, streams: Streams, id: str, follower: Follower) -> AsyncIterator[str]:
+async def _stream(
+    site: Site, streams: PageStreams, id: str, follower: Follower
+) -> AsyncIterator[str]:
     streams.count += 1
     told: tuple[Any, ...] = ()
     quiet, pause = 0.0, _PAUSE_MIN_S
@@ -358,7 +360,7 @@ async def _stream(site: Site, streams: Streams, id: str, follower: Follower) -> 
         follower.close()
 
 
-async def _wait(streams: Streams, seconds: float) -> None:
+async def _wait(streams: PageStreams, seconds: float) -> None:
     try:
         await asyncio.wait_for(streams.ending.wait(), seconds)
     except TimeoutError:

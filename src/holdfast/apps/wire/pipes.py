@@ -16,7 +16,7 @@ from holdfast.apps.wire.lines import Splitter, TooLong
 from holdfast.errors import AgentError
 from holdfast.storage import widen_pipe
 
-__all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
+__all__ = ["AgentProcess", "Pipe", "PipeWriter", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
 _PIPE_BYTES = 256 * 1024
@@ -32,7 +32,7 @@ _WATCH = (
 )
 
 
-class Writer:
+class PipeWriter:
     """What a pipe writes to: an asyncio writer, or a file."""
 
     def __init__(self, stream: asyncio.StreamWriter | IO[bytes]) -> None:
@@ -95,7 +95,7 @@ class Pipe:
     """Lines in, lines out."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: Writer, *, line_bytes_max: int | None = None
+        self, reader: asyncio.StreamReader, writer: PipeWriter, *, line_bytes_max: int | None = None
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -169,9 +169,9 @@ async def connect(
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, target
         )
-        writer = Writer(asyncio.StreamWriter(transport, protocol, None, loop))
+        writer = PipeWriter(asyncio.StreamWriter(transport, protocol, None, loop))
     except ValueError:
-        writer = Writer(target)
+        writer = PipeWriter(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
 
 
@@ -234,7 +234,9 @@ class AgentProcess:
         reader, stdin = process.stdout, process.stdin
         if reader is None or stdin is None:  # pragma: no cover - both were asked for
             raise AgentError("the agent has no pipes")
-        return cls(process, Pipe(reader, Writer(stdin), line_bytes_max=line_bytes_max), lifeline)
+        return cls(
+            process, Pipe(reader, PipeWriter(stdin), line_bytes_max=line_bytes_max), lifeline
+        )
 
     @property
     def pid(self) -> int:

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._index import Row, Trace, Update
+from holdfast.catalog._index import IndexUpdate, Row, Trace
 from holdfast.catalog.postgres.rows import column_values, label_rows, said_rows
 from holdfast.catalog.sqlite.rows import read_row
 
@@ -75,7 +75,7 @@ def _checked(found: Any) -> Row:
         raise IndexDamaged("the row of a session")
     meta = read_row(found["id"], found["data"], found["crc"]).meta
     row = Row(meta, _decode_trace(found["trace"]))
-    expected = column_values(Update(row=row, state=b"", tally=b""))
+    expected = column_values(IndexUpdate(row=row, state=b"", tally=b""))
     if any(found[name] != value for name, value in expected.items()):
         raise IndexDamaged("what lists are sorted and narrowed by")
     labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))

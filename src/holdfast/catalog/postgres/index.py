@@ -15,9 +15,9 @@ import msgspec
 
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import Filter, Page
-from holdfast.catalog._index import Index, Kept, Row, Trace, Update, make_page, shown
+from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, Trace, make_page, shown
 from holdfast.catalog._orders import NEWEST, Order, Place
-from holdfast.catalog.postgres.rows import Change, fold_crc, make_ready, put, remove, version_of
+from holdfast.catalog.postgres.rows import RowChange, fold_crc, make_ready, put, remove, version_of
 from holdfast.catalog.postgres.schema import drop_tables, empty_tables, prepare
 from holdfast.catalog.postgres.search import Statement, search_tables, select_sessions
 from holdfast.catalog.sqlite.rows import read_row
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._audit import Hear
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
-    from holdfast.storage.postgres import Link
+    from holdfast.storage.postgres import ServerLink
 
 __all__ = ["PostgresIndex"]
 
@@ -63,7 +63,7 @@ class _Failed(NamedTuple):
 class PostgresIndex(Index):
     """Rows in the tables of ``schema.py``. The connection stays the store's."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         """Make the tables, if need be. Raises IndexRefused where that may not be."""
         self._link = link
         self._generation: UUID | None = None
@@ -121,7 +121,7 @@ class PostgresIndex(Index):
         }
 
     def write(
-        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """One transaction; the words are made ready before it."""
         changes = make_ready(updates, self._listeners(updates), self._price_mark())
@@ -276,7 +276,7 @@ class PostgresIndex(Index):
     def _price_mark(self) -> str:
         return "" if self.prices is None else self.prices.mark
 
-    def _listeners(self, updates: Iterable[Update]) -> dict[str, Any]:
+    def _listeners(self, updates: Iterable[IndexUpdate]) -> dict[str, Any]:
         ids = [update.row.meta.session_id for update in updates if update.version]
         if not ids:
             return {}
@@ -327,7 +327,7 @@ class _Work(NamedTuple):
     """What is to be written in one transaction."""
 
     generation: UUID | None
-    changes: Sequence[Change]
+    changes: Sequence[RowChange]
     gone: Collection[str]
     mark: str | None
     unknown: Collection[str]

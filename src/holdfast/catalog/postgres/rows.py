@@ -14,10 +14,10 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._index import Update
+from holdfast.catalog._index import IndexUpdate
 from holdfast.catalog._orders import SORTS, text_of
 from holdfast.catalog._query import Fts5, Query
-from holdfast.catalog._search_texts import Changes, Heard, Listener
+from holdfast.catalog._search_texts import Heard, IndexChanges, Listener
 from holdfast.catalog._tokenizer import fold, words_of
 from holdfast.model import SessionMetadata, fold_id
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Change",
+    "RowChange",
     "clamped",
     "column_values",
     "fold_crc",
@@ -93,7 +93,7 @@ class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
     """What a list shows, without what most sessions have in common."""
 
 
-class Change(msgspec.Struct):
+class RowChange(msgspec.Struct):
     """All that is to be written about one session."""
 
     id: str
@@ -119,7 +119,9 @@ class Change(msgspec.Struct):
         return self.version, self.first
 
 
-def make_ready(updates: Iterable[Update], known: Mapping[str, Any], priced: str) -> list[Change]:
+def make_ready(
+    updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced: str
+) -> list[RowChange]:
     """The changes in the order of their ids; ``known`` has the listeners of sessions that go on.
 
     ``priced`` is the mark of the prices by which costs were computed.
@@ -128,19 +130,19 @@ def make_ready(updates: Iterable[Update], known: Mapping[str, Any], priced: str)
     return [_change(by_id[id], known.get(id), priced) for id in sorted(by_id)]
 
 
-def _change(update: Update, kept: Any, priced: str) -> Change:
+def _change(update: IndexUpdate, kept: Any, priced: str) -> RowChange:
     id = update.row.meta.session_id
     goes_on = kept is not None and not update.whole
     listener = _unpack(kept["listener"]) if goes_on and kept["listener"] else Listener()
     first = kept["said"] if kept is not None else 0
     was_streaming = goes_on and bool(listener.streams)
-    changes = listener.hear(update.events) if update.events else Changes()
+    changes = listener.hear(update.events) if update.events else IndexChanges()
     streaming = listener.shown_streams() if update.events else []
     said, words = said_rows(id, first, changes.heard, streaming)
     has_listener = bool(update.events) or goes_on
     packed = _pack(listener) if has_listener else b""
     crc = fold_crc(update.state, update.tally, packed)
-    return Change(
+    return RowChange(
         id=id,
         version=update.version,
         first=first,
@@ -157,7 +159,7 @@ def _change(update: Update, kept: Any, priced: str) -> Change:
     )
 
 
-def _columns(update: Update, priced: str) -> tuple[Any, ...]:
+def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
     meta, trace = update.row.meta, update.row.trace
     data, traced = _encode(_Stored(**_members(meta))), _encode(trace)
     return (
@@ -183,7 +185,7 @@ def _columns(update: Update, priced: str) -> tuple[Any, ...]:
     )
 
 
-def column_values(update: Update) -> dict[str, Any]:
+def column_values(update: IndexUpdate) -> dict[str, Any]:
     """Return what is kept of a session to sort and to narrow by, by the names of the columns."""
     found = dict(zip(_COLUMNS.split(", "), _columns(update, ""), strict=True))
     return {name: found[name] for name in found if name not in _CARRIED}
@@ -221,7 +223,7 @@ def _row(id: str, number: int, one: Heard, vector: Vector, *, is_open: bool) -> 
 
 
 async def put(
-    connection: Connection, changes: Sequence[Change], unknown: Collection[str]
+    connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]
 ) -> list[str]:
     """Write all changes whose row is as it was; the ids of the others.
 
@@ -249,7 +251,7 @@ async def put(
     return [id for id in ids if id not in written]
 
 
-def _arrays(changes: Sequence[Change]) -> list[list[Any]]:
+def _arrays(changes: Sequence[RowChange]) -> list[list[Any]]:
     return _transposed([change.columns for change in changes])
 
 
@@ -258,7 +260,7 @@ def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 async def _put_rest(
-    connection: Connection, changes: Sequence[Change], unknown: Collection[str]
+    connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]
 ) -> None:
     if not changes:
         return
@@ -277,7 +279,7 @@ async def _put_rest(
         await connection.execute(_LEARN, sorted(words))
 
 
-async def _drop(connection: Connection, changes: Sequence[Change]) -> None:
+async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
     """Remove what counts no more of what was said earlier."""
     delete = "DELETE FROM catalog_said s"
     for condition, ids in (

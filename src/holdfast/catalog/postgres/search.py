@@ -10,7 +10,7 @@ from holdfast.catalog._filter import Filter
 from holdfast.catalog._orders import NEWEST, Order, Place
 from holdfast.catalog._query import Query, read_query
 from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import EXAMINED_MAX, Asked, Found, Hit, make_hit, search_pages
+from holdfast.catalog._search import EXAMINED_MAX, Asked, Candidate, Hit, make_hit, search_pages
 from holdfast.catalog.postgres.rows import GIANT, clamped, key_of, match_of
 from holdfast.model import SessionMetadata
 
@@ -151,7 +151,7 @@ class _Search:
         """What a list shows of a session."""
         return self._known.get(self._ids[number])
 
-    def pages(self, query: Query) -> Iterator[list[Found]]:
+    def pages(self, query: Query) -> Iterator[list[Candidate]]:
         """The rows that may fit, in pages, the newest first."""
         match = match_of(query, self._expand)
         limit = self._asked.limit
@@ -205,11 +205,11 @@ class _Search:
                 "s.role IN ('tool_call', 'tool_result') AND s.name = {}", key_of(asked.tool)
             )
 
-    def _numbered(self, page: list[Any]) -> list[Found]:
+    def _numbered(self, page: list[Any]) -> list[Candidate]:
         new = sorted({row["session"] for row in page} - self._known.keys())
         self._known.update(self._read(new) if new else {})
         return [
-            Found(
+            Candidate(
                 0,
                 self._number(row["session"]),
                 row["seq"],

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import EVERYTHING, Filter, Page
-from holdfast.catalog._index import Index, Kept, Row, Update, make_page, shown
+from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, make_page, shown
 from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, arranged
 from holdfast.catalog.sqlite.figures import block_rows, keep_figures, kept_figures
 from holdfast.catalog.sqlite.rows import read_row, read_rows, read_whole
@@ -42,7 +42,7 @@ from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from holdfast.catalog._audit import Hear
-    from holdfast.catalog._recall import Memory
+    from holdfast.catalog._recall import RecallCache
     from holdfast.catalog._search import Asked, Expander, Hit
     from holdfast.storage import Store
     from holdfast.storage.sqlite import Connection
@@ -67,7 +67,7 @@ class SqliteIndex(Index):
         """``store`` says of which store this is an index; one of another store is emptied."""
         self.connection = connection
         self._store = store
-        self._memory: Memory | None = None
+        self._memory: RecallCache | None = None
         self._expander: Expander | None = None
         if not has_schema(connection) or read_fact(self.connection, "store") != store.encode():
             self.clear()
@@ -109,7 +109,7 @@ class SqliteIndex(Index):
         return found
 
     def write(
-        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """One transaction."""
         with self._transaction():
@@ -149,11 +149,11 @@ class SqliteIndex(Index):
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By its full-text table."""
-        from holdfast.catalog._recall import Memory
+        from holdfast.catalog._recall import RecallCache
         from holdfast.catalog._search import Expander, search_index
 
         if self._memory is None:
-            self._memory, self._expander = Memory(), Expander()
+            self._memory, self._expander = RecallCache(), Expander()
         return search_index(self.connection, store, asked, self._memory, self._expander)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:

@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._search_texts import ROLES, Changes, Heard, Listener
+from holdfast.catalog._search_texts import ROLES, Heard, IndexChanges, Listener
 from holdfast.catalog._tokenizer import fold
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def is_worn(connection: Connection) -> bool:
     return alive * 2 < total
 
 
-def _drop(connection: Connection, row: int, changes: Changes, *, was_streaming: bool) -> None:
+def _drop(connection: Connection, row: int, changes: IndexChanges, *, was_streaming: bool) -> None:
     """Remove what counts no more of what was added earlier."""
     if was_streaming:
         _delete(connection, "session = ? AND streaming", (row,))

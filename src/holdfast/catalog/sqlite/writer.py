@@ -14,7 +14,7 @@ from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
-    from holdfast.catalog._index import Update
+    from holdfast.catalog._index import IndexUpdate
     from holdfast.catalog._prices import Prices
     from holdfast.storage.sqlite import Connection
 
@@ -69,7 +69,7 @@ class Writing:
         self._connection = connection
         self._rows: set[int] = set()
 
-    def put(self, update: Update) -> bool:
+    def put(self, update: IndexUpdate) -> bool:
         """Write what a look found out; False if others changed the row since."""
         row = update.row
         meta = row.meta
@@ -123,7 +123,7 @@ class Writing:
         """Let go of the figures of what was written."""
         forget_figures(self._connection, self._rows)
 
-    def _put_rest(self, number: int, update: Update) -> None:
+    def _put_rest(self, number: int, update: IndexUpdate) -> None:
         from holdfast.catalog.sqlite import search_tables
 
         meta = update.row.meta

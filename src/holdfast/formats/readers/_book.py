@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.formats._foreign import Draft, Foreign
+from holdfast.formats._foreign import Foreign, ForeignDraft
 from holdfast.formats.readers._shape import block_text, items, mapping
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
@@ -15,7 +15,7 @@ _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
 """How the runs are named that a person went back from."""
 
 
-class Entry:
+class SourceEntry:
     """One line, row or message of the source, and the drafts that it gives.
 
     The first draft carries the source as it came. An entry that says nothing of the conversation
@@ -23,7 +23,7 @@ class Entry:
     """
 
     def __init__(self, book: Book, raw: Any, stamp: int | None, key: str, run: str | None) -> None:
-        self.drafts: list[Draft] = []
+        self.drafts: list[ForeignDraft] = []
         self.key = key
         self.kind: str | None = None
         self._book = book
@@ -38,7 +38,7 @@ class Entry:
         if not self._book.claim(key):
             return
         kept = {name: value for name, value in data.items() if value is not None}
-        self.drafts.append(Draft(type, kept, self._stamp, self._run, key))
+        self.drafts.append(ForeignDraft(type, kept, self._stamp, self._run, key))
 
     def user(self, content: Any, key: str | None = None) -> None:
         """What a person said: a text or blocks. Nothing is not said."""
@@ -88,7 +88,7 @@ class Entry:
         if figures:
             self.add("usage", figures | {"model": _name(model)}, key)
 
-    def close(self) -> list[Draft]:
+    def close(self) -> list[ForeignDraft]:
         """The drafts, of which the first has the source."""
         if not self.drafts:
             data = {"direction": "imported", "tool": self._book.tool, "kind": self.kind}
@@ -103,7 +103,7 @@ class Book:
     def __init__(self, tool: str, problems: list[str] | None = None) -> None:
         self.tool = tool
         self.problems: list[str] = [] if problems is None else problems
-        self.drafts: list[Draft] = []
+        self.drafts: list[ForeignDraft] = []
         self.first_stamp: int | None = None
         self._keys: set[str] = set()
         self._doubles: dict[str, int] = {}
@@ -139,7 +139,7 @@ class Book:
         run: str | None = None,
         *,
         again: bool = False,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[SourceEntry]:
         """An entry to be filled; at the end of the block its drafts are in the book.
 
         Without a key of its own it has one made of the source's bytes. One that came before
@@ -148,7 +148,7 @@ class Book:
         stamp = stamp or self._last_stamp
         self._last_stamp = stamp
         self.first_stamp = self.first_stamp or stamp
-        entry = Entry(self, raw, stamp, key or self.free_key(_digest(raw)), run)
+        entry = SourceEntry(self, raw, stamp, key or self.free_key(_digest(raw)), run)
         yield entry
         if entry.drafts or not again:
             first = len(self.drafts)
@@ -163,7 +163,7 @@ class Book:
         """Whether anything was said so far."""
         return bool(self._main)
 
-    def tell_summary(self, summary: Any, entry: Entry) -> None:
+    def tell_summary(self, summary: Any, entry: SourceEntry) -> None:
         """What came before, in short: of use only where it is not there in full."""
         entry.kind = "compaction"
         words = block_text(summary)
@@ -186,7 +186,7 @@ class Book:
                 count -= 1
         return place
 
-    def _taken_back(self) -> list[Draft]:
+    def _taken_back(self) -> list[ForeignDraft]:
         """Take back, of what was left behind, what an earlier import had in the main run.
 
         There it had the same key; here it gets another one, and is recorded anew in its own run.
@@ -199,7 +199,9 @@ class Book:
                 draft.key = f"{draft.key}@{run}"
         if not keys:
             return []
-        return [Draft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")]
+        return [
+            ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")
+        ]
 
     def foreign(self, foreign_id: str, **details: Any) -> Foreign:
         """The session as it is written down so far."""
@@ -208,7 +210,7 @@ class Book:
         return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
 
 
-def _main_first(drafts: list[Draft]) -> list[Draft]:
+def _main_first(drafts: list[ForeignDraft]) -> list[ForeignDraft]:
     """The drafts, none of a side run before the first of the main one: that would pass for it."""
     first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), None)
     if first is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from holdfast.formats.readers._book import Entry
+from holdfast.formats.readers._book import SourceEntry
 from holdfast.formats.readers._shape import first_text, image_block, items, mapping, text
 
 Part = dict[str, Any]
@@ -58,7 +58,7 @@ def said_by_user(content: Any) -> list[Part]:
     return [block for block in blocks if block]
 
 
-def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: Entry) -> None:
+def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEntry) -> None:
     """What a model's message says: thoughts, words and calls."""
     words = ""
     for part in parts_of(content):
@@ -77,7 +77,7 @@ def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: Entry) -
 
 
 def tell_responses(
-    content: Any, pairing: Pairing, entry: Entry, *, is_error: bool | None = None
+    content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None
 ) -> bool:
     """The tools' results in a message; whether there are any."""
     found = [mapping(part.get("functionResponse")) for part in parts_of(content)]

@@ -6,14 +6,14 @@ import posixpath
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, check_version, frame, read_time
+from holdfast.formats._foreign import ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak
 
 TOOL = "oneringai"
 
 
-class Item:
+class ConversationItem:
     """One item of the conversation, with its time and line where the journal has them."""
 
     __slots__ = ("item", "raw", "role", "when")
@@ -41,7 +41,7 @@ class Item:
         return self.id or self.words
 
 
-def with_calls(items: list[Item], records: Any) -> list[Item]:
+def with_calls(items: list[ConversationItem], records: Any) -> list[ConversationItem]:
     """The items, and among them, by their times, the calls that are kept in a list of their own.
 
     A call that an item tells too is left to it. An item that only repeats what a call gave back is
@@ -62,7 +62,7 @@ def with_calls(items: list[Item], records: Any) -> list[Item]:
     return found
 
 
-class _Call(Item):
+class _Call(ConversationItem):
     """A record of a call: its name, arguments and end."""
 
     __slots__ = ("_repeated",)
@@ -71,7 +71,7 @@ class _Call(Item):
         super().__init__(record, read_time(member(record, "timestamp")))
         self._repeated: list[Any] = []
 
-    def takes(self, item: Item) -> bool:
+    def takes(self, item: ConversationItem) -> bool:
         """Whether an item says what came of this call; no second one does."""
         result = member(self.item, "result")
         words = result if isinstance(result, str) else as_text(result)
@@ -82,7 +82,7 @@ class _Call(Item):
         self._repeated.append(item.raw)
         return True
 
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> list[ForeignDraft]:
         """The call, and its result once it ended."""
         record = self.item
         took = record.get("durationMs")
@@ -95,16 +95,16 @@ class _Call(Item):
             "params": as_json(record.get("args", record.get("arguments"))),
         }
         raw = [record, *self._repeated] if self._repeated else record
-        drafts = [Draft("tool_call", call, began, raw=raw)]
+        drafts = [ForeignDraft("tool_call", call, began, raw=raw)]
         error = record.get("error")
         if error or "result" in record:
             ended = {"toolCallId": self.id, "result": error or record.get("result")}
             ended |= {"is_error": True} if error else {}
-            drafts.append(Draft("tool_result", ended, self.when))
+            drafts.append(ForeignDraft("tool_result", ended, self.when))
         return drafts
 
 
-def said(entry: Item, model: str | None = None) -> list[Draft]:
+def said(entry: ConversationItem, model: str | None = None) -> list[ForeignDraft]:
     """The events of an item, each with a key of its own."""
     item = entry.item
     role = member(item, "role") or entry.role
@@ -188,7 +188,7 @@ _INSTRUCTIONS_VERSION = 2
 _OLD_INSTRUCTIONS_BYTES_MAX = 1024 * 1024
 
 
-class Agent:
+class AgentFiles:
     """The files of one agent, as far as they are there; what is damaged is told as passed over."""
 
     def __init__(self, source: Source) -> None:

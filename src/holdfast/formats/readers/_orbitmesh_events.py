@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.formats._foreign import Draft, frame
-from holdfast.formats.readers._orbitmesh_messages import TOOL, Said, raw_of
+from holdfast.formats._foreign import ForeignDraft, frame
+from holdfast.formats.readers._orbitmesh_messages import TOOL, OrbitmeshMessage, raw_of
 from holdfast.formats.readers._shape import block_text, first_text, items, mapping, rename_figures
 from holdfast.formats.readers._speech import as_json, as_text, digest, speak
 
@@ -35,7 +35,7 @@ _USAGE = {
 }
 
 
-def drafts_of(messages: Iterable[Said]) -> list[Draft]:
+def drafts_of(messages: Iterable[OrbitmeshMessage]) -> list[ForeignDraft]:
     """The messages as drafts."""
     told = _Told()
     for said in messages:
@@ -43,7 +43,7 @@ def drafts_of(messages: Iterable[Said]) -> list[Draft]:
     return told.drafts
 
 
-def earlier_form(messages: Iterable[Said]) -> Draft:
+def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
     """The taking back of what the first version of this reader made of the messages.
 
     It told each of them by itself. Where nothing of that was recorded, nothing is taken back.
@@ -53,13 +53,13 @@ def earlier_form(messages: Iterable[Said]) -> Draft:
     for said in messages:
         count = counts[said.key] = counts.get(said.key, 0) + 1
         keys += [f"{said.key}.{count}.{number}" for number in range(2)]
-    return Draft("retracted", {"keys": keys}, key="earlier form")
+    return ForeignDraft("retracted", {"keys": keys}, key="earlier form")
 
 
 class _Call:
     """A call as far as it is known; what is told of it later completes it."""
 
-    def __init__(self, draft: Draft, raws: list[Any]) -> None:
+    def __init__(self, draft: ForeignDraft, raws: list[Any]) -> None:
         self.draft = draft
         self.raws = raws
         self.streamed = ""
@@ -70,12 +70,12 @@ class _Call:
         """Whether its arguments are not known yet."""
         return not self.draft.data["params"] or "contents" in mapping(self.draft.data["params"])
 
-    def keep(self, said: Said) -> None:
+    def keep(self, said: OrbitmeshMessage) -> None:
         """Keep how news came that say nothing by themselves."""
         self.raws += said.raws
         self.draft.raw = raw_of(self.raws)
 
-    def go_on(self, said: Said) -> None:
+    def go_on(self, said: OrbitmeshMessage) -> None:
         """Add a piece of its arguments."""
         self.streamed += said.contents
         self.keep(said)
@@ -95,7 +95,7 @@ class _Told:
     """The drafts so far, and what is known of calls, requests and the model."""
 
     def __init__(self) -> None:
-        self.drafts: list[Draft] = []
+        self.drafts: list[ForeignDraft] = []
         self._counts: dict[str, int] = {}
         self._calls: dict[str, _Call] = {}
         self._typing: _Call | None = None
@@ -104,22 +104,22 @@ class _Told:
         self._requests: set[str] = set()
         self._words = ""
         self._paid = 0.0
-        self._say: dict[str, Callable[[Said, int], list[Draft]]] = {
+        self._say: dict[str, Callable[[OrbitmeshMessage, int], list[ForeignDraft]]] = {
             "user": lambda said, _: speak("user", said.contents, said.when, said.raw),
             "output": lambda said, _: self._answer(said),
             "thought": lambda said, _: [
-                Draft("thinking", {"content": said.contents}, said.when, raw=said.raw)
+                ForeignDraft("thinking", {"content": said.contents}, said.when, raw=said.raw)
             ],
             "tool_use": self._call,
             "system": lambda said, _: self._notice(said),
             "metric": lambda said, _: self._usage(said),
             "error": lambda said, _: [
-                Draft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)
+                ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)
             ],
             "plan": lambda said, _: self._plan(said),
         }
 
-    def take(self, said: Said) -> None:
+    def take(self, said: OrbitmeshMessage) -> None:
         """Tell one message; what says nothing by itself is kept as it came."""
         count = self._counts[said.key] = self._counts.get(said.key, 0) + 1
         say = self._say.get(said.kind)
@@ -132,7 +132,7 @@ class _Told:
 
     # --- words
 
-    def _answer(self, said: Said) -> list[Draft]:
+    def _answer(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         is_input = said.is_tool_input or (said.own is None and self._typing is not None)
         if is_input and self._typing is not None:
             self._typing.go_on(said)
@@ -142,7 +142,7 @@ class _Told:
         self._words += said.contents
         return speak("assistant", said.contents, said.when, said.raw, model=self._model)
 
-    def _notice(self, said: Said) -> list[Draft]:
+    def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """What the provider told beside the talk: a part of the talk, or a word for what was."""
         own = mapping(said.own)
         kind = own.get("type")
@@ -161,10 +161,10 @@ class _Told:
             return speak("system", said.contents, said.when, said.raw)
         return [frame(TOOL, None, said.when)]
 
-    def _snapshot(self, said: Said) -> list[Draft]:
+    def _snapshot(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """A message of the model as it was in the end: what was not streamed of it."""
         message = mapping(mapping(said.own).get("message"))
-        drafts: list[Draft] = []
+        drafts: list[ForeignDraft] = []
         for block in map(mapping, items(message.get("content"))):
             kind = block.get("type")
             words = as_text(block.get("text"))
@@ -185,7 +185,7 @@ class _Told:
 
     # --- calls
 
-    def _begin(self, said: Said) -> list[Draft]:
+    def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """The model has begun to write a call, of which the input follows."""
         block = mapping(mapping(said.own).get("content_block"))
         if block.get("type") != "tool_use":
@@ -194,7 +194,7 @@ class _Told:
         self._typing = self._calls.get(as_text(block.get("id")))
         return drafts
 
-    def _told_call(self, said: Said, block: Record) -> list[Draft]:
+    def _told_call(self, said: OrbitmeshMessage, block: Record) -> list[ForeignDraft]:
         """A call of the model's own message; none if it is known."""
         id, tool = as_text(block.get("id")), first_text(block.get("name"))
         known = self._calls.get(id)
@@ -204,16 +204,18 @@ class _Told:
             return []
         return self._open(said, id, tool, block.get("input") or {})
 
-    def _open(self, said: Said, id: str, tool: str | None, params: Any) -> list[Draft]:
+    def _open(
+        self, said: OrbitmeshMessage, id: str, tool: str | None, params: Any
+    ) -> list[ForeignDraft]:
         data = {"id": id, "tool": tool or "unknown", "params": as_json(params)}
-        draft = Draft("tool_call", data, said.when, raw=said.raw)
+        draft = ForeignDraft("tool_call", data, said.when, raw=said.raw)
         self._calls[id] = _Call(draft, list(said.raws))
         return [draft]
 
-    def _results(self, said: Said) -> list[Draft]:
+    def _results(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """Results of calls, which the model is told in the user's place."""
         message = mapping(mapping(said.own).get("message"))
-        drafts: list[Draft] = []
+        drafts: list[ForeignDraft] = []
         for block in map(mapping, items(message.get("content"))):
             if block.get("type") == "tool_result":
                 id, content = as_text(block.get("tool_use_id")), block.get("content")
@@ -222,16 +224,20 @@ class _Told:
         self._words = ""
         return drafts
 
-    def _end(self, id: str, result: Any, said: Said, *, is_error: bool) -> list[Draft]:
+    def _end(
+        self, id: str, result: Any, said: OrbitmeshMessage, *, is_error: bool
+    ) -> list[ForeignDraft]:
         known = self._calls.get(id)
         if known is not None:
             if known.is_over:
                 return []
             known.is_over = True
         data = {"toolCallId": id, "result": result}
-        return [Draft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)]
+        return [
+            ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)
+        ]
 
-    def _call(self, said: Said, count: int) -> list[Draft]:
+    def _call(self, said: OrbitmeshMessage, count: int) -> list[ForeignDraft]:
         """A call, or news about one, as far as it was kept: from the provider's own words."""
         own = mapping(said.own)
         if own.get("type") == "content_block_start":
@@ -255,7 +261,7 @@ class _Told:
         drafts = self._open(said, id, as_text(titled) or words.strip(), given)
         return drafts + self._ended(id, told, said)
 
-    def _ended(self, id: str, told: Record, said: Said) -> list[Draft]:
+    def _ended(self, id: str, told: Record, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """The result in news about a call; none while it runs."""
         status = as_text(told.get("status"))
         result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
@@ -270,7 +276,7 @@ class _Told:
 
     # --- figures
 
-    def _usage(self, said: Said) -> list[Draft]:
+    def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """What a request used: told at its start, and again, as a sum, at its end."""
         own = mapping(said.own)
         message = mapping(own.get("message"))
@@ -294,22 +300,22 @@ class _Told:
         names = ("input_tokens", "output_tokens", "requests")
         return self._report(said, dict(zip(names, map(int, counted.groups()), strict=True)))
 
-    def _spend(self, said: Said, id: str, figures: Record) -> list[Draft]:
+    def _spend(self, said: OrbitmeshMessage, id: str, figures: Record) -> list[ForeignDraft]:
         """Count a new request."""
         self._requests.add(id)
         self._request = figures
         return self._report(said, figures) if figures else []
 
-    def _report(self, said: Said, figures: Record) -> list[Draft]:
+    def _report(self, said: OrbitmeshMessage, figures: Record) -> list[ForeignDraft]:
         named = {"model": self._model} if self._model else {}
-        return [Draft("usage", figures | named, said.when)]
+        return [ForeignDraft("usage", figures | named, said.when)]
 
-    def _nothing(self, said: Said) -> list[Draft]:
+    def _nothing(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         return [frame(TOOL, None, said.when)]
 
     # --- plans
 
-    def _plan(self, said: Said) -> list[Draft]:
+    def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """A plan as todos where it is one, else as the words that the agent showed."""
         own = mapping(said.own)
         if own.get("type") == "result":
@@ -318,16 +324,16 @@ class _Told:
         steps = plan.get("entries", plan.get("todos")) if isinstance(plan, dict) else plan
         if not isinstance(steps, list):
             return speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
-        return [Draft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
+        return [ForeignDraft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
 
-    def _bill(self, said: Said) -> list[Draft]:
+    def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """The end of a turn of Claude, with what all of them cost so far."""
         total = rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
         since = total - self._paid if total >= self._paid else total
         self._paid = total
         if since <= 0:
             return self._nothing(said)
-        return [Draft("usage", {"requests": 0, "cost": since, "settles": True}, said.when)]
+        return [ForeignDraft("usage", {"requests": 0, "cost": since, "settles": True}, said.when)]
 
 
 def _is_text(content: Any) -> bool:

@@ -18,7 +18,7 @@ _COMPARED_CHARS_MAX = 1_000_000_000
 _NOTICE = re.compile(r"[a-z][a-z0-9_]*|status: \S+ -> \S+")
 
 
-class Said:
+class OrbitmeshMessage:
     """One message: what kind, its text, when, and how it came."""
 
     __slots__ = ("_pieces", "_raws", "is_chunk", "is_notice", "kind", "own", "when")
@@ -44,13 +44,13 @@ class Said:
         self._pieces.append(contents)
         self._raws += raws
 
-    def take_over(self, other: Said) -> None:
+    def take_over(self, other: OrbitmeshMessage) -> None:
         """Keep how another message came, which says the same."""
         self._raws += other._raws
 
-    def give_back(self) -> Said:
+    def give_back(self) -> OrbitmeshMessage:
         """Take the last piece off again, as a message by itself."""
-        return Said(self.kind, self._pieces.pop(), self.when, self._raws.pop(), None)
+        return OrbitmeshMessage(self.kind, self._pieces.pop(), self.when, self._raws.pop(), None)
 
     @property
     def last_piece(self) -> str:
@@ -100,9 +100,9 @@ def is_log_line(value: Any) -> bool:
     return isinstance(value, dict) and "projection" in value and "kind" in value
 
 
-def logged(source: Source, name: str, problems: list[str]) -> list[Said]:
+def logged(source: Source, name: str, problems: list[str]) -> list[OrbitmeshMessage]:
     """The messages of a log. A delta goes on with the message before it, if that is output."""
-    found: list[Said] = []
+    found: list[OrbitmeshMessage] = []
     for line, value in source.values(name, problems):
         when = read_time(member(value, "timestamp"))
         seq = member(value, "seq")
@@ -111,7 +111,7 @@ def logged(source: Source, name: str, problems: list[str]) -> list[Said]:
             continue
         kind, contents = as_text(value["kind"]) or "output", as_text(value.get("contents"))
         how = as_text(value["projection"])
-        said = Said(kind, contents, when, line, value.get("raw"), how=how)
+        said = OrbitmeshMessage(kind, contents, when, line, value.get("raw"), how=how)
         last = found[-1] if found else None
         joins = how == "append_output_delta" and last is not None and last.kind == "output"
         if last is not None and joins and last.is_tool_input == said.is_tool_input:
@@ -121,10 +121,10 @@ def logged(source: Source, name: str, problems: list[str]) -> list[Said]:
     return found
 
 
-def embedded(messages: Any) -> list[Said]:
+def embedded(messages: Any) -> list[OrbitmeshMessage]:
     """The messages that a session file holds itself."""
     return [
-        Said(
+        OrbitmeshMessage(
             as_text(message.get("kind")) or "output",
             as_text(message.get("contents")),
             read_time(message.get("timestamp")),
@@ -136,7 +136,9 @@ def embedded(messages: Any) -> list[Said]:
     ]
 
 
-def join_in_time(base: list[Said], other: list[Said]) -> list[Said]:
+def join_in_time(
+    base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]
+) -> list[OrbitmeshMessage]:
     """All of ``base`` and what only ``other`` has: where it stands there, or by time at the end."""
     last = max((one.when for one in base if one.when), default=None)
     if last is None:
@@ -152,12 +154,12 @@ def join_in_time(base: list[Said], other: list[Said]) -> list[Said]:
     return [*join(base, early, key=lambda one: one.key), *late]
 
 
-def put_together(messages: list[Said]) -> list[Said]:
+def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
     """The messages with the chunks of one answer, or of one thought, as one.
 
     An agent of ACP tells every thought twice, as output first, and echoes the user as output.
     """
-    found: list[Said] = []
+    found: list[OrbitmeshMessage] = []
     for said in messages:
         last = found[-1] if found else None
         if last is None:
@@ -174,21 +176,21 @@ def put_together(messages: list[Said]) -> list[Said]:
     return found
 
 
-def _is_echo(said: Said, words: str) -> bool:
+def _is_echo(said: OrbitmeshMessage, words: str) -> bool:
     """Whether what was taken for an answer is a thought, or what the user said."""
     if said.kind == "thought":
         return said.contents == words
     return said.kind == "system" and said.contents == "user_message_chunk"
 
 
-def _add(found: list[Said], said: Said) -> None:
+def _add(found: list[OrbitmeshMessage], said: OrbitmeshMessage) -> None:
     if said.kind == "thought" and found and found[-1].kind == "thought":
         found[-1].go_on(said.contents, *said.raws)
     else:
         found.append(said)
 
 
-def go_on_with(said: list[Said], messages: Any) -> list[Said]:
+def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMessage]:
     """What was said, and, in its time, what only a snapshot has.
 
     There each piece of a streamed answer is a message by itself, thoughts among them.
@@ -202,7 +204,7 @@ def go_on_with(said: list[Said], messages: Any) -> list[Said]:
     return found
 
 
-def _unknown(said: list[Said], messages: list[Any]) -> list[Any]:
+def _unknown(said: list[OrbitmeshMessage], messages: list[Any]) -> list[Any]:
     """The messages of a snapshot whose words nobody said."""
     asked = {one.contents for one in said if one.kind == "user"}
     answers = "\n".join(one.contents for one in said if one.kind != "user")
@@ -224,9 +226,9 @@ def _when(message: dict[str, Any]) -> int | None:
     return read_time(message.get("timestamp", message.get("Timestamp")))
 
 
-def _snapped(messages: Any) -> list[Said]:
+def _snapped(messages: Any) -> list[OrbitmeshMessage]:
     """The messages of a snapshot, where each piece of a streamed answer is one by itself."""
-    found: list[Said] = []
+    found: list[OrbitmeshMessage] = []
     for message in messages if isinstance(messages, list) else []:
         if not isinstance(message, dict):
             continue
@@ -237,7 +239,7 @@ def _snapped(messages: Any) -> list[Said]:
         if kind == "output" and found and found[-1].kind == "output":
             found[-1].go_on(contents, message)
         else:
-            found.append(Said(kind, contents, when, message, None))
+            found.append(OrbitmeshMessage(kind, contents, when, message, None))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.formats._foreign import Draft
+from holdfast.formats._foreign import ForeignDraft
 from holdfast.model import decode_json
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ _SIDES = {
 }
 
 
-def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> list[Draft]:
+def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> list[ForeignDraft]:
     """A message as drafts. ``content`` is a text or blocks; ``raw`` goes with the first of them.
 
     Words that stand together are one event; a role that nobody knows speaks as the user, with its
@@ -34,13 +34,13 @@ def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> 
     """
     side = _SIDES.get(str(role).lower(), "user")
     named = {} if str(role).lower() in _SIDES else {"metadata": {"role": str(role)}}
-    drafts: list[Draft] = []
+    drafts: list[ForeignDraft] = []
     words: list[Any] = []
 
     def say() -> None:
         if words:
             said = words[0]["text"] if _is_one_text(words) else list(words)
-            drafts.append(Draft(side, {"content": said, **named}, when))
+            drafts.append(ForeignDraft(side, {"content": said, **named}, when))
             words.clear()
 
     for block in content if isinstance(content, list) else [content]:
@@ -55,10 +55,10 @@ def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> 
 
 
 def _dressed(
-    drafts: list[Draft], side: str, raw: Any, extra: dict[str, Any], when: int | None
-) -> list[Draft]:
+    drafts: list[ForeignDraft], side: str, raw: Any, extra: dict[str, Any], when: int | None
+) -> list[ForeignDraft]:
     if not drafts:
-        drafts.append(Draft(side, {"content": ""}, when))
+        drafts.append(ForeignDraft(side, {"content": ""}, when))
     drafts[0].raw = raw
     given = {name: value for name, value in extra.items() if value is not None}
     spoken = next((draft for draft in drafts if draft.type in (side, "tool_call")), drafts[0])
@@ -80,17 +80,17 @@ def _words(block: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": as_text(block)}]
 
 
-def _own_draft(block: Any, when: int | None) -> Draft | None:
+def _own_draft(block: Any, when: int | None) -> ForeignDraft | None:
     """The draft of a block that is an event of its own; None for words and pictures."""
     if not isinstance(block, dict):
         return None
     kind = block.get("type")
     if kind == "tool_use":
-        return Draft("tool_call", _call(block), when)
+        return ForeignDraft("tool_call", _call(block), when)
     if kind == "tool_result":
-        return Draft("tool_result", _result(block), when)
+        return ForeignDraft("tool_result", _result(block), when)
     if kind == "thinking":
-        return Draft("thinking", _thought(block), when)
+        return ForeignDraft("thinking", _thought(block), when)
     return None
 
 
@@ -119,7 +119,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 def memories(
     entries: Any, when: int | None, read_time: Callable[[Any], int | None]
-) -> Iterator[Draft]:
+) -> Iterator[ForeignDraft]:
     """The entries of a memory, in any of the shapes that agents keep them in."""
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, dict) or not entry.get("key"):
@@ -141,7 +141,7 @@ def memories(
         kept = {name: value for name, value in data.items() if value is not None}
         if type(kept.get("sizeBytes", 0)) is not int:
             del kept["sizeBytes"]
-        yield Draft("memory_set", kept, updated or created or when, raw=entry)
+        yield ForeignDraft("memory_set", kept, updated or created or when, raw=entry)
 
 
 def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """One entry: its id, its parent's, and the group (such as one message) it is a part of."""
 
     id: str
@@ -23,7 +23,7 @@ class Node(NamedTuple):
     """Whether the conversation may end with it: notices hang anywhere on the tree."""
 
 
-def left_behind(nodes: Sequence[Node], *, joined_roots: bool) -> dict[str, str]:
+def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str]:
     """By id, for each entry that is not on the way to the last one, where it went astray.
 
     Parts of one group stay together, results stay with their call: parallel calls branch the tree
@@ -47,7 +47,7 @@ def left_behind(nodes: Sequence[Node], *, joined_roots: bool) -> dict[str, str]:
     return strays
 
 
-def _parents(nodes: Sequence[Node], *, joined_roots: bool) -> dict[str, str | None]:
+def _parents(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str | None]:
     """Each entry's parent, which always comes before it."""
     parents: dict[str, str | None] = {}
     before: str | None = None

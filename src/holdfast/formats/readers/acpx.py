@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     block_text,
@@ -144,7 +144,7 @@ def _either(session: Record, name: str, older: str) -> Any:
     return session.get(name, session.get(older))
 
 
-def _tell_user(user: Record, entry: Entry) -> None:
+def _tell_user(user: Record, entry: SourceEntry) -> None:
     blocks: list[Record | None] = []
     for part in map(mapping, items(user.get("content"))):
         mention = mapping(part.get("Mention"))
@@ -163,7 +163,7 @@ def _picture(image: Any) -> Record | None:
     return data_url_block(source) or image_block("image/png", source)
 
 
-def _tell_agent(agent: Record, model: Any, entry: Entry) -> None:
+def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
     results = mapping(agent.get("tool_results"))
     called: list[str] = []
     for part in map(mapping, items(agent.get("content"))):
@@ -185,7 +185,7 @@ def _tell_agent(agent: Record, model: Any, entry: Entry) -> None:
     _tell_results(called, results, entry)
 
 
-def _tell_results(called: list[str], results: Record, entry: Entry) -> None:
+def _tell_results(called: list[str], results: Record, entry: SourceEntry) -> None:
     """The results of calls that were made together."""
     for id in called:
         if isinstance(results.get(id), dict):
@@ -193,7 +193,7 @@ def _tell_results(called: list[str], results: Record, entry: Entry) -> None:
     called.clear()
 
 
-def _tell_result(id: str, result: Record, entry: Entry) -> None:
+def _tell_result(id: str, result: Record, entry: SourceEntry) -> None:
     content = mapping(result.get("content"))
     picture = _picture(content["Image"]) if "Image" in content else None
     words = first_text(content.get("Text"))
@@ -265,7 +265,7 @@ def _blocks(prompt: Any) -> list[Record]:
     return [block for block in found if block]
 
 
-def _tell_tool(update: Record, entry: Entry) -> None:
+def _tell_tool(update: Record, entry: SourceEntry) -> None:
     id = first_text(update.get("toolCallId"))
     if id is None:
         return

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, names_of
 from holdfast.formats.readers._shape import first_text
 
@@ -145,7 +145,7 @@ def _said(piece: _Piece) -> str:
     return "\n".join(line.removeprefix("#### ").rstrip() for line in piece.lines).strip()
 
 
-def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: Entry) -> None:
+def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: SourceEntry) -> None:
     entry.kind = piece.kind
     if piece.kind == "user":
         said = _said(piece)
@@ -162,7 +162,7 @@ def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: Entry) -
             _tell_usage(line, model, entry)
 
 
-def _tell_usage(line: str, model: str | None, entry: Entry) -> None:
+def _tell_usage(line: str, model: str | None, entry: SourceEntry) -> None:
     tokens = _TOKENS.match(line)
     if tokens is None:
         return

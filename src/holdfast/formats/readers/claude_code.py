@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     UUID,
@@ -20,7 +20,7 @@ from holdfast.formats.readers._shape import (
     rename_figures,
     text,
 )
-from holdfast.formats.readers._tree import Node, left_behind
+from holdfast.formats.readers._tree import TreeNode, left_behind
 
 __all__ = ["READER", "ClaudeCode"]
 
@@ -189,7 +189,7 @@ class _Transcript:
 
     # --- what a record says
 
-    def _tell(self, number: int, record: Record, entry: Entry) -> None:
+    def _tell(self, number: int, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
         if kind == "user":
             self._tell_user(number, record, entry)
@@ -202,7 +202,7 @@ class _Transcript:
             for model, figures in self._bill.settle(record):
                 entry.usage(figures, model, f"cost/{entry.key}/{model or ''}")
 
-    def _tell_user(self, number: int, record: Record, entry: Entry) -> None:
+    def _tell_user(self, number: int, record: Record, entry: SourceEntry) -> None:
         content = mapping(record.get("message")).get("content")
         for block in items(content):
             if mapping(block).get("type") == "tool_result":
@@ -215,7 +215,7 @@ class _Transcript:
         else:
             self._tell_words(number, content, entry)
 
-    def _tell_words(self, number: int, content: Any, entry: Entry) -> None:
+    def _tell_words(self, number: int, content: Any, entry: SourceEntry) -> None:
         words = text(content)
         command = between(words, "<command-name>", "</command-name>")
         if command is not None:
@@ -239,7 +239,7 @@ class _Transcript:
                 return False
         return False
 
-    def _tell_assistant(self, number: int, record: Record, entry: Entry) -> None:
+    def _tell_assistant(self, number: int, record: Record, entry: SourceEntry) -> None:
         message = mapping(record.get("message"))
         model = message.get("model")
         if model == _SYNTHETIC or record.get("isApiErrorMessage") is True:
@@ -340,7 +340,7 @@ def _is_from_the_tool(record: Record) -> bool:
     return any(record.get(mark) is True for mark in marked) or origin not in {"", "human"}
 
 
-def _node(record: Record) -> Node:
+def _node(record: Record) -> TreeNode:
     message = mapping(record.get("message"))
     parent = first_text(record.get("parentUuid"), record.get("logicalParentUuid"))
     blocks = [mapping(block) for block in items(message.get("content"))]
@@ -348,7 +348,7 @@ def _node(record: Record) -> Node:
     answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
     group = first_text(message.get("id")) if record.get("type") == "assistant" else None
     is_talk = text(record.get("type")) in _TALK or _is_queued(record)
-    return Node(record["uuid"], parent, group, _texts(calls), _texts(answers), is_talk)
+    return TreeNode(record["uuid"], parent, group, _texts(calls), _texts(answers), is_talk)
 
 
 def _texts(values: list[Any]) -> tuple[str, ...]:
@@ -362,7 +362,7 @@ def _is_said(block: Record) -> bool:
     return kind in {"image", "document"}
 
 
-def _tell_block(block: Record, model: Any, entry: Entry) -> None:
+def _tell_block(block: Record, model: Any, entry: SourceEntry) -> None:
     kind = block.get("type")
     if kind == "text":
         entry.assistant(block.get("text"), model)
@@ -380,7 +380,7 @@ def _is_queued(record: Record) -> bool:
     return mapping(record.get("attachment")).get("type") == "queued_command"
 
 
-def _tell_queued(attachment: Record, entry: Entry) -> None:
+def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
     """Words that were typed while the model worked, and reached it in mid-turn."""
     entry.kind = text(attachment.get("type")) or None
     if attachment.get("type") != "queued_command":

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
 from holdfast.formats.readers._shape import (
     first_text,
@@ -216,7 +216,7 @@ class _Teller:
             elif given.get("role") == "user":
                 self._tell_user(found, entry)
 
-    def _tell_assistant(self, message: Record, blocks: list[Record], entry: Entry) -> None:
+    def _tell_assistant(self, message: Record, blocks: list[Record], entry: SourceEntry) -> None:
         info = mapping(message.get("modelInfo"))
         model = first_text(info.get("id"), info.get("modelId"), self._model)
         for block in blocks:
@@ -232,7 +232,7 @@ class _Teller:
                 entry.call(id or entry.key, block.get("name"), block.get("input"))
         entry.usage(figures_of(message.get("metrics"), _USAGE), model)
 
-    def _tell_words(self, words: str, model: str | None, entry: Entry) -> None:
+    def _tell_words(self, words: str, model: str | None, entry: SourceEntry) -> None:
         said, calls = read_assistant(words)
         entry.assistant(said.strip() if calls else said, model)
         for number, call in enumerate(calls):
@@ -240,7 +240,7 @@ class _Teller:
             self._open.setdefault(call.tool, deque()).append(id)
             entry.call(id, call.tool, call.params)
 
-    def _tell_user(self, blocks: list[Record], entry: Entry) -> None:
+    def _tell_user(self, blocks: list[Record], entry: SourceEntry) -> None:
         said: list[Record] = []
         result: list[Record] = []
         answered: tuple[str, bool] | None = None
@@ -266,7 +266,7 @@ class _Teller:
         entry.kind = "context"
         entry.user(said)
 
-    def _tell_result(self, block: Record, entry: Entry) -> list[Record]:
+    def _tell_result(self, block: Record, entry: SourceEntry) -> list[Record]:
         """A native result; words of the person that came with it."""
         content = block.get("content")
         failed = block.get("is_error") is True
@@ -274,7 +274,7 @@ class _Teller:
         words = read_user(text(content) if isinstance(content, str) else "")
         return _words(words.said if words.said != content else "")
 
-    def _answered(self, tool: str, entry: Entry) -> str:
+    def _answered(self, tool: str, entry: SourceEntry) -> str:
         """The id of the oldest open call of that tool."""
         waiting = self._open.get(tool)
         return waiting.popleft() if waiting else f"{entry.key}/{tool}"
@@ -313,7 +313,7 @@ _NOISE = re.compile(
 _DENIED = re.compile(r"\s*(?:The tool execution failed|The user denied this operation|\[ERROR\])")
 
 
-class Call(NamedTuple):
+class ClineCall(NamedTuple):
     """A call that was written into the text."""
 
     tool: str
@@ -329,10 +329,10 @@ class Spoken(NamedTuple):
     is_error: bool = False
 
 
-def read_assistant(words: str) -> tuple[str, list[Call]]:
+def read_assistant(words: str) -> tuple[str, list[ClineCall]]:
     """The words before calls that are written into them, and the calls."""
     found = list(_CALL.finditer(words))
-    calls = [Call(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
+    calls = [ClineCall(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
     return words[: found[0].start()] if found else words, calls
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     UUID,
@@ -168,7 +168,7 @@ class _Rollout:
 
     # --- what a line says
 
-    def _tell(self, kind: str, payload: Record, entry: Entry) -> None:
+    def _tell(self, kind: str, payload: Record, entry: SourceEntry) -> None:
         if kind == "response_item":
             tell_item(payload, self._model, entry)
             self._cwd = self._cwd or cwd_in(payload)
@@ -182,7 +182,7 @@ class _Rollout:
         elif kind == "compacted":
             self._book.tell_summary(payload.get("message"), entry)
 
-    def _tell_event(self, event: Record, entry: Entry) -> None:
+    def _tell_event(self, event: Record, entry: SourceEntry) -> None:
         kind = entry.kind = text(event.get("type")) or None
         if kind == "token_count" and not self._has_records:
             self._tell_usage(mapping(event.get("info")), entry)
@@ -195,7 +195,7 @@ class _Rollout:
         elif not self._has_items and kind == "agent_reasoning":
             entry.thinking(text(event.get("text")))
 
-    def _tell_usage(self, info: Record, entry: Entry) -> None:
+    def _tell_usage(self, info: Record, entry: SourceEntry) -> None:
         totals = info.get("total_token_usage")
         if totals is not None and totals != self._totals:  # told again with each change of limits
             entry.usage(rename_figures(info.get("last_token_usage"), _USAGE), self._model)
@@ -262,7 +262,7 @@ def cwd_in(item: Item) -> str | None:
     return first_text(between(words, "<cwd>", "</cwd>"))
 
 
-def tell_item(item: Item, model: str | None, entry: Entry) -> None:
+def tell_item(item: Item, model: str | None, entry: SourceEntry) -> None:
     """What one item says."""
     kind = text(item.get("type")) or ("message" if "role" in item else "")
     if kind == "message":
@@ -281,7 +281,7 @@ def tell_item(item: Item, model: str | None, entry: Entry) -> None:
         entry.kind = text(kind) or None
 
 
-def _tell_message(item: Item, model: str | None, entry: Entry) -> None:
+def _tell_message(item: Item, model: str | None, entry: SourceEntry) -> None:
     role = item.get("role")
     content = item.get("content")
     if role == "assistant":
@@ -310,7 +310,7 @@ def _said(part: Any, kinds: list[Any]) -> Item | None:
     return None if is_noise(words) or not words else {"type": "text", "text": words}
 
 
-def _tell_reasoning(item: Item, entry: Entry) -> None:
+def _tell_reasoning(item: Item, entry: SourceEntry) -> None:
     id = first_text(item.get("id"))
     if id and id.startswith("rs") and (item.get("encrypted_content") or item.get("summary")):
         names = ("id", "summary", "content", "encrypted_content")
@@ -320,7 +320,7 @@ def _tell_reasoning(item: Item, entry: Entry) -> None:
     entry.thinking(block_text(item.get("summary")) or block_text(item.get("content")))
 
 
-def _tell_call(item: Item, entry: Entry) -> None:
+def _tell_call(item: Item, entry: SourceEntry) -> None:
     kind = item["type"]
     id = first_text(item.get("call_id"), item.get("id")) or entry.key
     if kind == "function_call":
@@ -333,7 +333,7 @@ def _tell_call(item: Item, entry: Entry) -> None:
         entry.call(id, "tool_search", json_value(item.get("arguments")))
 
 
-def _tell_output(item: Item, entry: Entry) -> None:
+def _tell_output(item: Item, entry: SourceEntry) -> None:
     id = first_text(item.get("call_id"), item.get("id")) or entry.key
     output = item.get("output", item.get("tools"))
     failed = False

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     UUID,
@@ -116,7 +116,7 @@ class _Log:
             return None
         return first_text(*_NAME.findall(words))
 
-    def _tell(self, kind: str, data: Record, entry: Entry) -> None:
+    def _tell(self, kind: str, data: Record, entry: SourceEntry) -> None:
         entry.kind = kind or None
         if kind == "user.message":
             _tell_user(data, entry)
@@ -129,7 +129,7 @@ class _Log:
         else:
             self._note(kind, data, entry)
 
-    def _note(self, kind: str, data: Record, entry: Entry) -> None:
+    def _note(self, kind: str, data: Record, entry: SourceEntry) -> None:
         if kind == "session.start" and not self._start:
             self._start = data
         elif kind == "session.title_changed":
@@ -143,7 +143,7 @@ class _Log:
         elif kind == "session.snapshot_rewind":
             self._rewind(text(data.get("upToEventId")))
 
-    def _tell_assistant(self, data: Record, entry: Entry) -> None:
+    def _tell_assistant(self, data: Record, entry: SourceEntry) -> None:
         self._tell_thought(data.get("reasoningText"), entry)
         entry.assistant(data.get("content"), first_text(data.get("model"), self._model))
         for request in map(mapping, items(data.get("toolRequests"))):
@@ -151,7 +151,7 @@ class _Log:
             name = first_text(request.get("name"), request.get("toolName"))
             entry.call(id, name, json_value(request.get("arguments")))
 
-    def _tell_thought(self, words: Any, entry: Entry) -> None:
+    def _tell_thought(self, words: Any, entry: SourceEntry) -> None:
         """A thought; the same may come by itself and with the message."""
         if words != self._thought:
             entry.thinking(text(words))
@@ -170,7 +170,7 @@ def _run(record: Record, data: Record) -> str | None:
     return f"agent-{parent}" if parent else None
 
 
-def _tell_user(data: Record, entry: Entry) -> None:
+def _tell_user(data: Record, entry: SourceEntry) -> None:
     origin = text(data.get("source"))
     if origin and origin not in {"user", "queued", "steering"}:
         entry.kind = origin
@@ -182,7 +182,7 @@ def _tell_user(data: Record, entry: Entry) -> None:
     entry.user(blocks)
 
 
-def _tell_tool(kind: str, data: Record, entry: Entry) -> None:
+def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
     id = first_text(data.get("toolCallId"))
     if id is None:
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.formats._bounds import decode_document
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import digest
 
@@ -72,7 +72,7 @@ def _is_event(value: Any) -> bool:
     )
 
 
-def _draft(line: bytes, value: Any) -> Draft:
+def _draft(line: bytes, value: Any) -> ForeignDraft:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return frame(TOOL, line)
     when = read_time(value.get("timestamp"))
@@ -84,7 +84,7 @@ def _draft(line: bytes, value: Any) -> Draft:
     if isinstance(about, dict):
         about = _with_cost(about)
         data = {**data, "metadata": {**about, **_map(data.get("metadata"))}}
-    return Draft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
+    return ForeignDraft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
 
 
 def _with_cost(about: dict[str, Any]) -> dict[str, Any]:

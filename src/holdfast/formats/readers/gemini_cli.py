@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._gemini_parts import (
     Pairing,
@@ -182,7 +182,7 @@ class _Chat:
         with self.book.entry(raw, stamp, id, again=again) as entry:
             self._tell(message, entry)
 
-    def _tell(self, message: Record, entry: Entry) -> None:
+    def _tell(self, message: Record, entry: SourceEntry) -> None:
         kind, content = text(message.get("type")), message.get("content")
         entry.kind = kind or None
         if kind == "user":
@@ -190,7 +190,7 @@ class _Chat:
         elif kind in _MODEL_TYPES:
             self._tell_model(message, content, entry)
 
-    def _tell_user(self, content: Any, entry: Entry) -> None:
+    def _tell_user(self, content: Any, entry: SourceEntry) -> None:
         said = []
         for block in said_by_user(content):
             words = text(block.get("text"))
@@ -203,7 +203,7 @@ class _Chat:
         tell_responses(content, self._pairing, entry)
         entry.user(said, f"{entry.key}/said")
 
-    def _tell_model(self, message: Record, content: Any, entry: Entry) -> None:
+    def _tell_model(self, message: Record, content: Any, entry: SourceEntry) -> None:
         model = message.get("model")
         for number, thought in enumerate(items(message.get("thoughts"))):
             subject = text(mapping(thought).get("subject"))
@@ -225,7 +225,7 @@ class _Chat:
         figures = rename_figures(message.get("tokens"), _USAGE)
         entry.usage(figures, model, f"{entry.key}/usage")
 
-    def _tell_result(self, id: str, call: Record, entry: Entry) -> None:
+    def _tell_result(self, id: str, call: Record, entry: SourceEntry) -> None:
         failed = text(call.get("status")) in _FAILED
         parts = parts_of(call.get("result"))
         responses = [mapping(part.get("functionResponse")) for part in parts]

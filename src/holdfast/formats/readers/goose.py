@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import (
     any_of,
     first_records,
@@ -148,7 +148,7 @@ def _utc(value: Any) -> int | None:
     return read_time(f"{value.strip()}+00:00" if naive else value)
 
 
-def _tell(message: Record, model: Any, entry: Entry) -> None:
+def _tell(message: Record, model: Any, entry: SourceEntry) -> None:
     seen = mapping(json_value(message.get("metadata_json", message.get("metadata"))))
     if seen.get("userVisible") is False:
         entry.kind = "hidden"  # a summary for the model alone; what it sums up is still here
@@ -172,7 +172,7 @@ def _said(block: Record) -> Record | None:
     return None
 
 
-def _tell_block(block: Record, model: Any, entry: Entry, *, is_user: bool) -> None:
+def _tell_block(block: Record, model: Any, entry: SourceEntry, *, is_user: bool) -> None:
     kind = text(block.get("type"))
     if kind == "text" and not is_user:
         entry.assistant(block.get("text"), model)

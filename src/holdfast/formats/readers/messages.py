@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_text, digest, member, speak, texts_in
 from holdfast.replay import from_dialect, recognise
@@ -23,7 +23,7 @@ _IDS = ("id", "session_id", "sessionId", "conversation_id", "conversationId")
 _TIMES = ("timestamp", "created_at", "createdAt", "create_time", "time")
 
 
-class Messages:
+class MessageLists:
     """Reads plain message lists."""
 
     tool = TOOL
@@ -53,7 +53,7 @@ class Messages:
             yield _foreign(source.name, lines, problems)
 
 
-READER = Messages()
+READER = MessageLists()
 
 
 def _list_in(value: Any) -> list[Any] | None:
@@ -128,7 +128,7 @@ def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
     )
 
 
-def _prompts(about: dict[str, Any]) -> Iterator[Draft]:
+def _prompts(about: dict[str, Any]) -> Iterator[ForeignDraft]:
     for name in _PROMPTS:
         given = about.get(name)
         if isinstance(given, dict):
@@ -137,15 +137,15 @@ def _prompts(about: dict[str, Any]) -> Iterator[Draft]:
         texts = [part if isinstance(part, str) else member(part, "text") for part in parts]
         text = "\n\n".join(as_text(text) for text in texts if text)
         if text:
-            yield Draft("system", {"content": text}, raw=about[name])
+            yield ForeignDraft("system", {"content": text}, raw=about[name])
 
 
-def _drafts(message: Any, model: str | None) -> list[Draft]:
+def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
     if not isinstance(message, dict):
         return [frame(TOOL, message)]
     when = _time(message)
     neutral = from_dialect([message], recognise(message).name)
-    drafts: list[Draft] = []
+    drafts: list[ForeignDraft] = []
     for said in neutral:
         extra = _extra(message, said["role"], model)
         drafts += speak(said["role"], said["content"], when, None, **extra)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError, TooNew
-from holdfast.formats._foreign import Draft, Foreign, check_version, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._oneringai_items import (
     SESSION,
     TOOL,
-    Agent,
-    Item,
+    AgentFiles,
+    ConversationItem,
     is_agent_folder,
     said,
     with_calls,
@@ -74,7 +74,7 @@ class OneRingAI:
             return
         value = source.json(source.name)
         if source.name == SESSION and "context" in value:
-            agent = Agent(source)
+            agent = AgentFiles(source)
             yield _under(agent, _first_design(source, agent))
             return
         if not _is_index(value):
@@ -89,7 +89,7 @@ class OneRingAI:
 
     def _read_agent(self, source: Source) -> Iterator[Foreign]:
         """All sessions of an agent, each with what the agent was told for good."""
-        agent = Agent(source)
+        agent = AgentFiles(source)
         for one in _sessions(source):
             if one.is_used() or not self.claims(one):
                 continue
@@ -119,13 +119,13 @@ def _sessions(source: Source) -> list[Source]:
     return found + [one for one in source.below("sessions").children() if one.is_file]
 
 
-def _first_design(source: Source, agent: Agent) -> Foreign:
+def _first_design(source: Source, agent: AgentFiles) -> Foreign:
     """The one session of an agent: memory and plugins lie beside it, or in it."""
     value = source.json(source.name)
     return _session(source, {**value, "files": agent.plugins}, _journal_of(source))
 
 
-def _under(agent: Agent, foreign: Foreign) -> Foreign:
+def _under(agent: AgentFiles, foreign: Foreign) -> Foreign:
     """A session with what its agent was told for good."""
     told = _instructed(agent.instructions)
     if told and foreign.refusal is None:
@@ -134,12 +134,12 @@ def _under(agent: Agent, foreign: Foreign) -> Foreign:
     return foreign
 
 
-def _instructed(instructions: Any, when: int | None = None) -> list[Draft]:
+def _instructed(instructions: Any, when: int | None = None) -> list[ForeignDraft]:
     """What the agent was told for good, to be read by people: it instructs nobody here."""
     if not instructions:
         return []
     data = {"custom_instructions": instructions}
-    return [Draft("metadata", data, when, key=f"instructions.{digest(data)}")]
+    return [ForeignDraft("metadata", data, when, key=f"instructions.{digest(data)}")]
 
 
 def _is_session(value: Any) -> bool:
@@ -265,7 +265,7 @@ def _scope(state: dict[str, Any], index: Any) -> str | None:
 
 def _entries(
     source: Source, state: dict[str, Any], journal: str, problems: list[str]
-) -> list[Item]:
+) -> list[ConversationItem]:
     """The journal, with what only the state has put in its place."""
     kept = with_calls(_conversation(state), member(state, "core", "toolCalls"))
     if not source.has(journal):
@@ -277,32 +277,36 @@ def _entries(
             continue
         item = value["item"]
         role = "" if member(item, "role") else _ROLES.get(value["type"], as_text(value["type"]))
-        written.append(Item(item, read_time(value.get("timestamp")), line, role))
+        written.append(ConversationItem(item, read_time(value.get("timestamp")), line, role))
     # Copies in the state may have lost their id, or, being shortened, their words.
     words = {entry.id: entry.words for entry in written if entry.id}
     return join(written, kept, key=lambda entry: words.get(entry.id or "", entry.words))
 
 
-def _conversation(state: dict[str, Any]) -> list[Item]:
+def _conversation(state: dict[str, Any]) -> list[ConversationItem]:
     """What the state itself keeps of the conversation, with times where it has them."""
     core = (member(state, "core", name) for name in ("conversation", "history"))
     items = next((kept for kept in (state.get("conversation"), *core) if kept), None)
     times = member(state, "core", "messageMetadata")
-    found = [Item(item) for item in items] if isinstance(items, list) else []
+    found = [ConversationItem(item) for item in items] if isinstance(items, list) else []
     for one in found:
         when = read_time(member(one.item, "timestamp"))
         one.when = when or read_time(member(times, one.id or "", "timestamp"))
     return found
 
 
-def _prompts(state: dict[str, Any], created: int | None) -> Iterator[Draft]:
+def _prompts(state: dict[str, Any], created: int | None) -> Iterator[ForeignDraft]:
     for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions")):
         prompt = member(state, *way)
         if isinstance(prompt, str) and prompt.strip():
-            yield Draft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
+            yield ForeignDraft(
+                "system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}"
+            )
 
 
-def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
+def _kept(
+    value: dict[str, Any], state: dict[str, Any], saved: int | None
+) -> Iterator[ForeignDraft]:
     """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
     known: dict[str, str] = {}
     for name, kept in _plugins(value, state):
@@ -330,7 +334,9 @@ def _are_instructions(entries: Any) -> bool:
     )
 
 
-def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
+def _left(
+    value: dict[str, Any], state: dict[str, Any], saved: int | None
+) -> Iterator[ForeignDraft]:
     """What has no place here, as it came; tools and permissions are in it, and do not act."""
     left: dict[str, Any] = {name: item for name, item in value.items() if name not in _TOLD}
     left |= {name: item for name, item in state.items() if name not in _TOLD}
@@ -374,7 +380,7 @@ def _unwrapped(kept: Any) -> Any:
     return kept
 
 
-def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> Draft:
+def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> ForeignDraft:
     told: dict[str, Any] = {}
     for meta in reversed(metas):
         told |= meta if isinstance(meta, dict) else {}
@@ -382,7 +388,7 @@ def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> 
         if name in value:
             told.setdefault(name, value[name])
     data = {TOOL: {name: item for name, item in told.items() if name not in ("title", "tags")}}
-    return Draft("metadata", data, saved, key=f"about.{digest(data, saved)}")
+    return ForeignDraft("metadata", data, saved, key=f"about.{digest(data, saved)}")
 
 
 def _text(value: Any) -> str | None:

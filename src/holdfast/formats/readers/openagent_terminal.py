@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, Foreign, check_version, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak, texts_in
 
@@ -113,7 +113,7 @@ def _foreign(value: dict[str, Any], row: Any) -> Foreign:
     updated = read_time(about.get("updated_at")) or read_time(member(row, "updated_at"))
     drafts = _Conversation(about["session_id"]).drafts(value["messages"])
     data = {TOOL: {name: item for name, item in about.items() if name not in _TOLD}}
-    drafts.append(Draft("metadata", data, updated, key=f"about.{digest(data, updated)}"))
+    drafts.append(ForeignDraft("metadata", data, updated, key=f"about.{digest(data, updated)}"))
     return Foreign(
         TOOL,
         about["session_id"],
@@ -142,9 +142,9 @@ class _Conversation:
         self._open: list[str] = []
         self._count = 0
 
-    def drafts(self, messages: list[Any]) -> list[Draft]:
+    def drafts(self, messages: list[Any]) -> list[ForeignDraft]:
         """The messages as drafts. A key is the message's place: nothing is ever taken out there."""
-        found: list[Draft] = []
+        found: list[ForeignDraft] = []
         for place, message in enumerate(messages):
             drafts = self._message(message)
             for number, draft in enumerate(drafts):
@@ -152,7 +152,7 @@ class _Conversation:
             found += drafts
         return found
 
-    def _message(self, message: Any) -> list[Draft]:
+    def _message(self, message: Any) -> list[ForeignDraft]:
         if not isinstance(message, dict) or "role" not in message:
             return [frame(TOOL, message)]
         when = read_time(message.get("timestamp"))
@@ -166,10 +166,10 @@ class _Conversation:
         said = {"usage": usage, "metadata": extra, "token_count": tokens or None}
         drafts = speak(message["role"], message.get("content"), when, message, **said)
         if tokens and not spoken:
-            drafts.append(Draft("usage", {"input_tokens": tokens, "requests": 0}, when))
+            drafts.append(ForeignDraft("usage", {"input_tokens": tokens, "requests": 0}, when))
         return drafts + self._calls(message.get("tool_calls"), when)
 
-    def _calls(self, calls: Any, when: int | None) -> list[Draft]:
+    def _calls(self, calls: Any, when: int | None) -> list[ForeignDraft]:
         drafts = []
         for call in calls if isinstance(calls, list) else []:
             id = self._id(call)
@@ -179,15 +179,17 @@ class _Conversation:
             if params is None:
                 params = member(call, "function", "arguments")
             data = {"id": id, "tool": as_text(tool) or "unknown", "params": as_json(params)}
-            drafts.append(Draft("tool_call", data, when))
+            drafts.append(ForeignDraft("tool_call", data, when))
             result = member(call, "result")
             if result is not None:
-                drafts.append(Draft("tool_result", {"toolCallId": id, "result": result}, when))
+                drafts.append(
+                    ForeignDraft("tool_result", {"toolCallId": id, "result": result}, when)
+                )
             else:
                 self._open.append(id)
         return drafts
 
-    def _tool(self, message: dict[str, Any], when: int | None) -> list[Draft]:
+    def _tool(self, message: dict[str, Any], when: int | None) -> list[ForeignDraft]:
         """A tool's message: the result of the oldest call that is open, or of one we never saw."""
         about = message.get("metadata")
         named = message.get("tool_call_id") or member(about, "tool_call_id")
@@ -200,9 +202,9 @@ class _Conversation:
             named = self._id({"id": named})
             tool = as_text(message.get("tool") or member(about, "tool")) or "unknown"
             call = {"id": named, "tool": tool, "params": {}, "metadata": {"recorded": False}}
-            drafts.append(Draft("tool_call", call, when))
+            drafts.append(ForeignDraft("tool_call", call, when))
         data: dict[str, Any] = {"toolCallId": named, "result": message.get("content")}
-        return [*drafts, Draft("tool_result", data, when, raw=message)]
+        return [*drafts, ForeignDraft("tool_result", data, when, raw=message)]
 
     def _id(self, call: Any) -> str:
         self._count += 1

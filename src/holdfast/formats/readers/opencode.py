@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
 from holdfast.formats.readers._shape import (
     block_text,
@@ -219,7 +219,7 @@ def _tell_message(book: Book, about: Record, parts: list[Record], run: str | Non
         tell_usage(about, entry)
 
 
-def _tell_results(called: list[Record], entry: Entry) -> None:
+def _tell_results(called: list[Record], entry: SourceEntry) -> None:
     for part in called:
         tell_result(part, entry)
     called.clear()
@@ -240,7 +240,7 @@ _USAGE = {"input": "input_tokens", "output": "output_tokens", "total": "total_to
 _CACHE = {"read": "cache_read_tokens", "write": "cache_write_tokens"}
 
 
-def tell_part(about: Record, part: Record, entry: Entry) -> None:
+def tell_part(about: Record, part: Record, entry: SourceEntry) -> None:
     """What one part of a message says."""
     kind = entry.kind = text(part.get("type")) or None
     if kind == "text":
@@ -265,7 +265,7 @@ def _is_added(part: Record) -> bool:
     return part.get("synthetic") is True or part.get("ignored") is True
 
 
-def _tell_text(about: Record, part: Record, entry: Entry) -> None:
+def _tell_text(about: Record, part: Record, entry: SourceEntry) -> None:
     if _is_added(part):
         entry.kind = "synthetic"
         return
@@ -277,7 +277,7 @@ def _call_id(part: Record) -> str:
     return first_text(part.get("callID"), part.get("id")) or "unknown"
 
 
-def tell_result(part: Record, entry: Entry) -> None:
+def tell_result(part: Record, entry: SourceEntry) -> None:
     """What came of a call, once it has ended."""
     state = mapping(part.get("state"))
     id = _call_id(part)
@@ -299,7 +299,7 @@ def _signature(part: Record) -> Any:
     return first_text(*(mapping(owner).get("signature") for owner in owners))
 
 
-def tell_usage(about: Record, entry: Entry) -> None:
+def tell_usage(about: Record, entry: SourceEntry) -> None:
     """What a message cost, once it is whole."""
     tokens = mapping(about.get("tokens"))
     figures = rename_figures(tokens, _USAGE) | rename_figures(tokens.get("cache"), _CACHE)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time, refusal_of
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._orbitmesh_events import drafts_of, earlier_form
 from holdfast.formats.readers._orbitmesh_messages import (
@@ -108,7 +108,7 @@ class _Parts:
             problems=problems,
         )
 
-    def _rest(self) -> Iterator[Draft]:
+    def _rest(self) -> Iterator[ForeignDraft]:
         state = self.snapshot.get("provider_state")
         updated = read_time(self.session.get("updated_at")) or read_time(
             self.snapshot.get("updated_at")
@@ -118,19 +118,19 @@ class _Parts:
             yield frame(TOOL, attempt, ended, key=f"attempt.{digest(attempt)}")
         linked = member(state, "acp_session_id")
         if isinstance(linked, str) and linked:
-            yield Draft("link", {"kind": "acp", "id": linked}, updated, key=f"acp.{linked}")
+            yield ForeignDraft("link", {"kind": "acp", "id": linked}, updated, key=f"acp.{linked}")
         task = self.session.get("current_task") or member(state, "current_task")
         if task:
-            yield Draft("task", {"task": task}, updated, key=f"task.{digest(task)}")
+            yield ForeignDraft("task", {"task": task}, updated, key=f"task.{digest(task)}")
         usage = _usage(member(state, "metrics"))
         if usage:
-            yield Draft("usage", usage, updated, key=f"usage.{digest(usage)}")
+            yield ForeignDraft("usage", usage, updated, key=f"usage.{digest(usage)}")
         if self.snapshot:
             kept = _without_secrets(self.snapshot)
             yield frame(TOOL, kept, updated, key=f"snapshot.{digest(kept)}")
         about = {name: item for name, item in self.session.items() if name not in _TOLD}
         about = about or {"provider_type": self.snapshot.get("provider_type")}
-        yield Draft("metadata", {TOOL: about}, updated, key=f"about.{digest(about)}")
+        yield ForeignDraft("metadata", {TOOL: about}, updated, key=f"about.{digest(about)}")
 
 
 def _is_place(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     UUID,
@@ -18,7 +18,7 @@ from holdfast.formats.readers._shape import (
     rename_figures,
     text,
 )
-from holdfast.formats.readers._tree import Node, left_behind
+from holdfast.formats.readers._tree import TreeNode, left_behind
 
 __all__ = ["READER", "Pi"]
 
@@ -71,7 +71,7 @@ class _Session:
         head = (record for _, record in self._lines if record.get("type") == "session")
         self._head = next(head, {})
         nodes = [
-            Node(record["id"], first_text(record.get("parentId")))
+            TreeNode(record["id"], first_text(record.get("parentId")))
             for _, record in self._lines
             if isinstance(record.get("id"), str) and record.get("type") != "session"
         ]
@@ -100,7 +100,7 @@ class _Session:
             refusal=refusal_of(self._name, Pi.tool, self._head.get("version"), _VERSION),
         )
 
-    def _tell(self, record: Record, entry: Entry) -> None:
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = entry.kind = text(record.get("type")) or None
         if kind == "message":
             _tell_message(mapping(record.get("message")), entry)
@@ -110,7 +110,7 @@ class _Session:
             self._book.tell_summary(record.get("summary"), entry)
 
 
-def _tell_message(message: Record, entry: Entry) -> None:
+def _tell_message(message: Record, entry: SourceEntry) -> None:
     role = message.get("role")
     content = message.get("content")
     entry.kind = text(role) or None
@@ -124,7 +124,7 @@ def _tell_message(message: Record, entry: Entry) -> None:
         entry.result(message.get("toolCallId"), result, is_error=failed)
 
 
-def _tell_assistant(message: Record, entry: Entry) -> None:
+def _tell_assistant(message: Record, entry: SourceEntry) -> None:
     model, content = message.get("model"), message.get("content")
     if isinstance(content, str):
         entry.assistant(content, model)

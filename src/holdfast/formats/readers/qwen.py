@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._gemini_parts import (
     USAGE,
@@ -19,7 +19,7 @@ from holdfast.formats.readers._gemini_parts import (
     tell_responses,
 )
 from holdfast.formats.readers._shape import first_text, mapping, rename_figures, text
-from holdfast.formats.readers._tree import Node, left_behind
+from holdfast.formats.readers._tree import TreeNode, left_behind
 
 __all__ = ["READER", "Qwen"]
 
@@ -90,7 +90,7 @@ class _Chat:
             version=first_text(*(record.get("version") for _, record in self._lines)),
         )
 
-    def _tell(self, record: Record, entry: Entry) -> None:
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
         content = mapping(record.get("message")).get("parts")
         entry.kind = text(record.get("subtype")) or text(kind) or None
@@ -106,7 +106,7 @@ class _Chat:
         elif kind == "system":
             self._note(mapping(record.get("systemPayload")))
 
-    def _tell_result(self, record: Record, content: Any, entry: Entry) -> None:
+    def _tell_result(self, record: Record, content: Any, entry: SourceEntry) -> None:
         outcome = mapping(record.get("toolCallResult"))
         failed = True if text(outcome.get("status")) in _FAILED else None
         if not tell_responses(content, self._pairing, entry, is_error=failed):
@@ -120,13 +120,13 @@ class _Chat:
         self._parent = first_text(payload.get("parentSessionId"), self._parent)
 
 
-def _node(record: Record) -> Node:
+def _node(record: Record) -> TreeNode:
     parts = parts_of(mapping(record.get("message")).get("parts"))
     calls = (mapping(part.get("functionCall")).get("id") for part in parts)
     answers = (mapping(part.get("functionResponse")).get("id") for part in parts)
     parent = first_text(record.get("parentUuid"))
     is_talk = record.get("type") != "system"
-    return Node(record["uuid"], parent, None, _texts(calls), _texts(answers), is_talk)
+    return TreeNode(record["uuid"], parent, None, _texts(calls), _texts(answers), is_talk)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

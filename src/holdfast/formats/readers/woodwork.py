@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_text, digest, member, speak
 from holdfast.model import encode_value
@@ -83,13 +83,13 @@ def _sessions(value: Any) -> Iterator[dict[str, Any]]:
 
 def _foreign(value: dict[str, Any]) -> Foreign:
     created, last = read_time(value.get("created_at")), read_time(value.get("last_activity"))
-    drafts: list[Draft] = []
+    drafts: list[ForeignDraft] = []
     for turn in value["conversation_history"]:
         drafts += _turn(turn)
     variables = value.get("workflow_variables")
     for name, item in variables.items() if isinstance(variables, dict) else ():
         data = {"name": str(name), "value": encode_value(item)[0]}
-        drafts.append(Draft("variable_set", data, last, key=f"variable.{digest(data)}"))
+        drafts.append(ForeignDraft("variable_set", data, last, key=f"variable.{digest(data)}"))
     drafts.append(_rest(value, last))
     return Foreign(
         TOOL,
@@ -102,7 +102,7 @@ def _foreign(value: dict[str, Any]) -> Foreign:
     )
 
 
-def _turn(turn: Any) -> list[Draft]:
+def _turn(turn: Any) -> list[ForeignDraft]:
     if not isinstance(turn, dict) or "role" not in turn:
         return [frame(TOOL, turn)]
     when = read_time(turn.get("timestamp"))
@@ -113,9 +113,9 @@ def _turn(turn: Any) -> list[Draft]:
     return speak(turn["role"], content, when, turn, metadata=extra or None)
 
 
-def _rest(value: dict[str, Any], last: int | None) -> Draft:
+def _rest(value: dict[str, Any], last: int | None) -> ForeignDraft:
     """What is neither said nor a variable: the accumulated prompt, and what we do not know."""
     rest = {name: item for name, item in value.items() if name not in _FIELDS}
     prompt = member(value, "current_prompt")
     data = {TOOL: rest | ({"current_prompt": prompt} if prompt else {})}
-    return Draft("metadata", data, last, key=f"about.{digest(data, last)}")
+    return ForeignDraft("metadata", data, last, key=f"about.{digest(data, last)}")

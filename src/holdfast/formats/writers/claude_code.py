@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.formats._view import (
+    DialogueTurn,
     ExportOptions,
     Recorded,
-    Turn,
     dialogue,
     in_dialect,
     iso,
@@ -74,7 +74,7 @@ def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[by
         yield _line(last)
 
 
-def _messages(turn: Turn, options: ExportOptions, id: str) -> Iterator[dict[str, Any]]:
+def _messages(turn: DialogueTurn, options: ExportOptions, id: str) -> Iterator[dict[str, Any]]:
     """A user's turn as one message; an assistant's as one for each block, of one id."""
     for message in in_dialect(turn, "anthropic"):
         content = message["content"]

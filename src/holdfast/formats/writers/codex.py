@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.formats._view import (
+    DialogueTurn,
     ExportOptions,
     Recorded,
-    Turn,
     clock,
     dialogue,
     digest_id,
@@ -66,7 +66,7 @@ def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
             yield from _item(turn, item)
 
 
-def _thinking(turn: Turn) -> Iterator[bytes]:
+def _thinking(turn: DialogueTurn) -> Iterator[bytes]:
     """What the screen shows of thinking; the model gets none, since it is signed for another."""
     for block in turn.blocks:
         if block["type"] == "thinking" and block["thinking"].strip():
@@ -74,7 +74,7 @@ def _thinking(turn: Turn) -> Iterator[bytes]:
             yield _line(turn.times[0], "event_msg", shown)
 
 
-def _item(turn: Turn, item: dict[str, Any]) -> Iterator[bytes]:
+def _item(turn: DialogueTurn, item: dict[str, Any]) -> Iterator[bytes]:
     time = turn.times[0]
     kind = item.get("type", "message")
     if kind == "message":

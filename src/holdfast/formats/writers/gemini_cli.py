@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.formats._view import (
     Block,
+    DialogueTurn,
     ExportOptions,
     Recorded,
-    Turn,
     dialogue,
     in_dialect,
     iso,
@@ -55,14 +55,14 @@ def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[byt
     yield b"\n]}\n"
 
 
-def _prompt(turn: Turn) -> dict[str, Any] | None:
+def _prompt(turn: DialogueTurn) -> dict[str, Any] | None:
     """A user's words. Results stand with their calls, from where Gemini CLI reads them."""
     said = [block for block in turn.blocks if block["type"] != "tool_result"]
     parts = _parts(turn._replace(blocks=said)) if said else []
     return {"type": "user", "content": parts} if parts else None
 
 
-def _answer(turn: Turn, after: list[Block]) -> dict[str, Any]:
+def _answer(turn: DialogueTurn, after: list[Block]) -> dict[str, Any]:
     results = {block["tool_use_id"]: block for block in after if block["type"] == "tool_result"}
     calls = [block for block in turn.blocks if block["type"] == "tool_use"]
     said = [block["text"] for block in turn.blocks if block["type"] == "text"]
@@ -100,5 +100,5 @@ def _call(block: Block, result: Block | None, time: str) -> dict[str, Any]:
     }
 
 
-def _parts(turn: Turn) -> list[dict[str, Any]]:
+def _parts(turn: DialogueTurn) -> list[dict[str, Any]]:
     return [part for message in in_dialect(turn, "gemini") for part in message.get("parts", [])]

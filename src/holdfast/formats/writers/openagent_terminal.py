@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._view import Block, ExportOptions, Recorded, Turn, dialogue, iso, result_text
+from holdfast.formats._view import (
+    Block,
+    DialogueTurn,
+    ExportOptions,
+    Recorded,
+    dialogue,
+    iso,
+    result_text,
+)
 from holdfast.replay import as_json
 from holdfast.security import escape_json
 
@@ -52,7 +60,7 @@ def _kept(recorded: Recorded) -> dict[int, Message]:
     return found
 
 
-def _spoken(turn: Turn, kept: dict[int, Message]) -> list[Message]:
+def _spoken(turn: DialogueTurn, kept: dict[int, Message]) -> list[Message]:
     """An answer with its calls is one message; what the model thought is beside the words."""
     words = [block for block in turn.blocks if block["type"] not in ("tool_use", "thinking")]
     calls = [
@@ -69,7 +77,7 @@ def _spoken(turn: Turn, kept: dict[int, Message]) -> list[Message]:
     return [message]
 
 
-def _heard(turn: Turn, kept: dict[int, Message]) -> list[Message]:
+def _heard(turn: DialogueTurn, kept: dict[int, Message]) -> list[Message]:
     """What the user said at once is one message, and so is each result of a tool."""
     messages: list[Message] = []
     said: dict[int, list[Block]] = {}

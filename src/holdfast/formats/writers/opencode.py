@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.formats._view import (
     Block,
+    DialogueTurn,
     ExportOptions,
     Recorded,
-    Turn,
     dialogue,
     digest_id,
     result_text,
@@ -81,7 +81,7 @@ class _Writer:
             elif said := [block for block in turn.blocks if block["type"] != "tool_result"]:
                 yield self._prompt(turn, said)
 
-    def _prompt(self, turn: Turn, said: list[Block]) -> dict[str, Any]:
+    def _prompt(self, turn: DialogueTurn, said: list[Block]) -> dict[str, Any]:
         self._user = id = self._next("msg", turn.times[0])
         info = {
             "id": id,
@@ -95,7 +95,7 @@ class _Writer:
         parts = [self._part(id, time, _said(block)) for block in said]
         return {"info": info, "parts": parts}
 
-    def _answer(self, turn: Turn, results: dict[str, Block]) -> dict[str, Any]:
+    def _answer(self, turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
         time = turn.times[0]
         id = self._next("msg", time)
         calls = any(block["type"] == "tool_use" for block in turn.blocks)

@@ -21,12 +21,12 @@ from langgraph.checkpoint.base import (
 )
 
 from holdfast.integrations._langchain_messages import FORM, answered, messages_of
-from holdfast.integrations._place import Act, Library, Place
+from holdfast.integrations._place import Act, AdapterSession, Library
 from holdfast.integrations._units import Units, voices
 from holdfast.integrations.langgraph._thread import TOOL
 from holdfast.integrations.langgraph._threads import (
-    Named,
-    Threads,
+    GraphThreads,
+    NamedThread,
     config_of,
     named_in,
     needed,
@@ -58,7 +58,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def __init__(self, hf: Library = None, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._threads = Threads(hf)
+        self._threads = GraphThreads(hf)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         To go on with a session of another framework: give these to the graph as its input, with
         what is to be said next. What is on record already is not recorded a second time.
         """
-        units = Units(FORM, Place(self._threads.library, TOOL, thread_id)).read()
+        units = Units(FORM, AdapterSession(self._threads.library, TOOL, thread_id)).read()
         return answered(messages_of(voices(units)))
 
     # -- writing -----------------------------------------------------------------------------
@@ -235,12 +235,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def _typed(self) -> Typed:
         return cast("Typed", self.serde)
 
-    def _show(self, named: Named) -> CheckpointTuple | None:
+    def _show(self, named: NamedThread) -> CheckpointTuple | None:
         return self._threads.show(named, self._typed)
 
     def _put(
         self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
-    ) -> tuple[Place, Act]:
+    ) -> tuple[AdapterSession, Act]:
         given = (checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
         return self._threads.record(named_in(config), given, self._typed)
 
@@ -249,7 +249,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         self._threads.gone_on(named)
         return config_of(named.thread_id, named.ns, checkpoint["id"])
 
-    def _put_writes(self, config: Config, *given: Any) -> tuple[Place, Act]:
+    def _put_writes(self, config: Config, *given: Any) -> tuple[AdapterSession, Act]:
         written = cast("tuple[Any, str, str]", given)
         return self._threads.record_writes(named_in(config), written, self._typed)
 
@@ -268,7 +268,7 @@ def _take_over(
     """Record checkpoints that are not there yet, parents first; how many."""
     count = 0
     found = sorted(source, key=lambda one: str(one.checkpoint["id"]))
-    versions: dict[Named, Versions] = {}
+    versions: dict[NamedThread, Versions] = {}
     for one in found:
         named = named_in(one.config)
         named = named._replace(thread_id=thread_id or named.thread_id)

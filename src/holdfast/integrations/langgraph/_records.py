@@ -21,7 +21,7 @@ from holdfast.integrations.langgraph._thread import (
     ROOT,
     TOOL,
     Checkpoint,
-    Thread,
+    GraphThread,
     Version,
     names_in,
 )
@@ -33,7 +33,7 @@ _LISTED_MIN = 4  # a list that shares fewer items with the one before is told wh
 class NewCheckpoint:
     """A checkpoint of a thread that is to be recorded after its ``parent``, if it has one."""
 
-    def __init__(self, thread: Thread, ns: str, parent: str | None, serde: Typed) -> None:
+    def __init__(self, thread: GraphThread, ns: str, parent: str | None, serde: Typed) -> None:
         self._thread = thread
         self._ns = ns
         self._parent = parent
@@ -175,7 +175,7 @@ class NewCheckpoint:
 
 
 def writes_words(
-    thread: Thread,
+    thread: GraphThread,
     writes: list[tuple[str, int, Any]],
     *,
     ns: str,
@@ -202,7 +202,7 @@ def writes_words(
     return [*amended, *_message_words(new), _frame("writes", told)]
 
 
-def removed_words(thread: Thread, removed: Collection[tuple[str, str]]) -> Words:
+def removed_words(thread: GraphThread, removed: Collection[tuple[str, str]]) -> Words:
     """The events by which checkpoints are no more; the log still has them.
 
     The conversation is that of the newest checkpoint that is left.
@@ -218,7 +218,7 @@ def removed_words(thread: Thread, removed: Collection[tuple[str, str]]) -> Words
     return [*_retracted(thread, gone), *_message_words(new), *told]
 
 
-def _recorded(thread: Thread, checkpoint: Checkpoint, new: Items) -> Iterator[str]:
+def _recorded(thread: GraphThread, checkpoint: Checkpoint, new: Items) -> Iterator[str]:
     """The messages in the channels of a checkpoint on record that hold the conversation."""
     for channel in checkpoint.body["channel_versions"]:
         if channel not in thread.speaking or channel == INPUT:
@@ -231,7 +231,7 @@ def _recorded(thread: Thread, checkpoint: Checkpoint, new: Items) -> Iterator[st
 
 
 def _turned(
-    thread: Thread, found: Checkpoint | None, spoken: Iterable[str], new: Items
+    thread: GraphThread, found: Checkpoint | None, spoken: Iterable[str], new: Items
 ) -> tuple[list[str], Items]:
     """What is taken back and what is told, in order, for others to read what a branch has spoken.
 
@@ -248,7 +248,7 @@ def _turned(
 
 
 def _spelt(
-    thread: Thread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items
+    thread: GraphThread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items
 ) -> list[str]:
     """The messages of a channel of changes, from a value and what was written since."""
     names = list(names_in(thread.encoded(ROOT, seed, channel))) if seed is not None else []
@@ -257,7 +257,9 @@ def _spelt(
     return names
 
 
-def _written(thread: Thread, channel: str, id: str, before: list[str], new: Items) -> list[str]:
+def _written(
+    thread: GraphThread, channel: str, id: str, before: list[str], new: Items
+) -> list[str]:
     """The messages of a channel of changes with what was written to it at a checkpoint."""
     values, names = thread.values, list(before)
     for write in thread.ordered_writes(ROOT, id):
@@ -287,7 +289,7 @@ def _removes(told: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "remove"
 
 
-def _retracted(thread: Thread, gone: Iterable[str]) -> Words:
+def _retracted(thread: GraphThread, gone: Iterable[str]) -> Words:
     standing = thread.values.standing
     seqs = [seq for name in dict.fromkeys(gone) for seq in standing.get(name, ())]
     return [("retracted", {"seqs": seqs})] if seqs else []
@@ -301,7 +303,7 @@ def _message_words(new: Items) -> Words:
     return words
 
 
-def _got_ids(thread: Thread, announced: list[str], new: Items) -> dict[str, str]:
+def _got_ids(thread: GraphThread, announced: list[str], new: Items) -> dict[str, str]:
     """Messages that were announced without an id, and the new ones that they are by now."""
     known = thread.values.items
     without = {name for name in announced if known[name]["data"].get("id") is None}
@@ -313,7 +315,7 @@ def _got_ids(thread: Thread, announced: list[str], new: Items) -> dict[str, str]
     return found
 
 
-def _amended(thread: Thread, got_ids: dict[str, str], new: Items) -> Words:
+def _amended(thread: GraphThread, got_ids: dict[str, str], new: Items) -> Words:
     """The events by which messages get their ids; they are new no more."""
     values, words = thread.values, []
     for name, now in got_ids.items():

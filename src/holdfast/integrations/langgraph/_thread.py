@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.integrations._difference import apply
 from holdfast.integrations._langchain_messages import FORM, reference
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._units import CONVERSATION, UnitReader
 from holdfast.integrations.langgraph._values import Typed, Values
 from holdfast.model import Event
@@ -69,7 +69,7 @@ class Checkpoint(NamedTuple):
         return _number(self.body["channel_versions"].get(channel))
 
 
-class Write(NamedTuple):
+class ChannelWrite(NamedTuple):
     """What a task wrote to a channel before the next checkpoint was made."""
 
     task: str
@@ -78,10 +78,10 @@ class Write(NamedTuple):
     path: str
 
 
-class Thread(UnitReader):
+class GraphThread(UnitReader):
     """What the log of a thread says. Keep ``lock`` while reading or writing it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
@@ -91,7 +91,7 @@ class Thread(UnitReader):
         self.parents: set[tuple[str, str | None]] = set()
         """The checkpoints, by namespace and id, from which one that is there went on."""
         self._newest: dict[str, str | None] = {}
-        self.writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
+        self.writes: dict[tuple[str, str], dict[tuple[str, int], ChannelWrite]] = {}
         self.latest: dict[tuple[str, str], tuple[Value, list[Any]]] = {}
         """The last value told of channels that hold a list, and the list."""
         self.speaking: set[str] = set()
@@ -157,7 +157,7 @@ class Thread(UnitReader):
         standing = self.values.standing
         return [name for name, seqs in standing.items() if seqs[0] > seq and seqs[0] in self._names]
 
-    def ordered_writes(self, ns: str, id: str) -> list[Write]:
+    def ordered_writes(self, ns: str, id: str) -> list[ChannelWrite]:
         """The writes at a checkpoint, in the order in which a live run applies them."""
         stored = self.writes.get((ns, id), {})
         return [stored[key] for key in sorted(stored, key=lambda key: (stored[key].path, *key))]
@@ -223,7 +223,7 @@ class Thread(UnitReader):
         for channel, place, value in told["values"]:
             key = (told["task"], place)
             if place < 0 or key not in stored:
-                stored[key] = Write(told["task"], channel, value, told["path"])
+                stored[key] = ChannelWrite(told["task"], channel, value, told["path"])
         if self._fresh:
             self.announced.setdefault(id, []).extend(self._fresh)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from holdfast.errors import Fenced
-from holdfast.integrations._place import Act, Library, Place, library_of, linked
+from holdfast.integrations._place import Act, AdapterSession, Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations.langgraph._records import NewCheckpoint, removed_words, writes_words
-from holdfast.integrations.langgraph._thread import TOOL, Thread
+from holdfast.integrations.langgraph._thread import TOOL, GraphThread
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.session import Session
 
 
-class Named(NamedTuple):
+class NamedThread(NamedTuple):
     """What a config names: a thread, a namespace in it, and a checkpoint if it says which."""
 
     thread_id: str
@@ -31,17 +31,19 @@ class Named(NamedTuple):
     id: str | None
 
 
-class Threads:
+class GraphThreads:
     """The threads that are read or written here, in the sessions of a Holdfast."""
 
     def __init__(self, hf: Library) -> None:
         self.library = library_of(hf)
-        self._threads: Recent[str, Thread] = Recent()
-        self._shown: set[Named] = set()
+        self._threads: Recent[str, GraphThread] = Recent()
+        self._shown: set[NamedThread] = set()
 
-    def of(self, thread_id: str) -> Thread:
+    def of(self, thread_id: str) -> GraphThread:
         """A thread, which may be new."""
-        return self._threads.get(thread_id, lambda: Thread(Place(self.library, TOOL, thread_id)))
+        return self._threads.get(
+            thread_id, lambda: GraphThread(AdapterSession(self.library, TOOL, thread_id))
+        )
 
     def ids(self) -> Iterator[str]:
         """The threads that were begun by LangGraph."""
@@ -70,7 +72,7 @@ class Threads:
         filter: dict[str, Any],
         before: str | None,
         serde: Typed,
-    ) -> Iterator[Named]:
+    ) -> Iterator[NamedThread]:
         """Checkpoints of one thread or of all, the newest of each first."""
         about = config["configurable"] if config else {}
         wanted_ns, wanted_id = about.get("checkpoint_ns"), about.get("checkpoint_id")
@@ -80,7 +82,7 @@ class Threads:
             with thread.lock:
                 thread.catch_up()
                 found = [
-                    Named(thread_id, ns, id)
+                    NamedThread(thread_id, ns, id)
                     for ns, checkpoints in thread.checkpoints.items()
                     if wanted_ns is None or ns == wanted_ns
                     for id in sorted(checkpoints, reverse=True)
@@ -90,7 +92,7 @@ class Threads:
                 ]
             yield from found
 
-    def show(self, named: Named, serde: Typed) -> CheckpointTuple | None:
+    def show(self, named: NamedThread, serde: Typed) -> CheckpointTuple | None:
         """A checkpoint as the framework has it; None if it is no more."""
         thread_id, ns, id = named
         thread = self.of(thread_id)
@@ -114,7 +116,7 @@ class Threads:
             )
 
     def history(
-        self, named: Named, channels: Sequence[str], serde: Typed
+        self, named: NamedThread, channels: Sequence[str], serde: Typed
     ) -> dict[str, DeltaChannelHistory]:
         """What channels of changes alone stand on: a value, and what was written since."""
         thread, ns = self.of(named.thread_id), named.ns
@@ -125,7 +127,9 @@ class Threads:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def record(self, named: Named, given: tuple[Any, Any, Any], serde: Typed) -> tuple[Place, Act]:
+    def record(
+        self, named: NamedThread, given: tuple[Any, Any, Any], serde: Typed
+    ) -> tuple[AdapterSession, Act]:
         """What records a checkpoint, its metadata and its new versions after the one named."""
         checkpoint, metadata, versions = given
         thread = self.of(named.thread_id)
@@ -140,13 +144,13 @@ class Threads:
 
         return thread.place, act
 
-    def gone_on(self, named: Named) -> None:
+    def gone_on(self, named: NamedThread) -> None:
         """A checkpoint that was shown as the newest no longer is: its run went on."""
         self._shown.discard(named)
 
     def record_writes(
-        self, named: Named, given: tuple[Any, str, str], serde: Typed
-    ) -> tuple[Place, Act]:
+        self, named: NamedThread, given: tuple[Any, str, str], serde: Typed
+    ) -> tuple[AdapterSession, Act]:
         """What records what a task wrote, by its id and its path, but for what is known of it."""
         writes, task_id, task_path = given
         ns, id = named.ns, named.id or ""
@@ -170,7 +174,7 @@ class Threads:
 
         return thread.place, act
 
-    def remove(self, thread: Thread, removed: Sequence[tuple[str, str]]) -> None:
+    def remove(self, thread: GraphThread, removed: Sequence[tuple[str, str]]) -> None:
         """Remove checkpoints of a thread; the log keeps them."""
         if removed:
 
@@ -183,8 +187,8 @@ class Threads:
 
     def fork(self, source_id: str, target_id: str) -> bool:
         """Make a thread that begins as another one; False if there is one of that name already."""
-        source = Place(self.library, TOOL, source_id).id
-        target = Place(self.library, TOOL, target_id).id
+        source = AdapterSession(self.library, TOOL, source_id).id
+        target = AdapterSession(self.library, TOOL, target_id).id
         if self.library.exists(target):
             return False
         if self.library.exists(source):
@@ -196,18 +200,18 @@ class Threads:
         thread = self._threads.pop(thread_id)
         if thread is not None:
             thread.place.close()
-        place = Place(self.library, TOOL, thread_id)
+        place = AdapterSession(self.library, TOOL, thread_id)
         if self.library.exists(place.id):
             self.library.delete(place.id)
 
 
-def named_in(config: RunnableConfig) -> Named:
+def named_in(config: RunnableConfig) -> NamedThread:
     """What a config names."""
     about = config["configurable"]
     thread_id = about.get("thread_id")
     if not isinstance(thread_id, str):
         thread_id = str(thread_id)
-    return Named(thread_id, about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
+    return NamedThread(thread_id, about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
 
 
 def config_of(thread_id: str, ns: str, id: str | None) -> RunnableConfig:
@@ -221,7 +225,7 @@ def fits(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
     return all(metadata.get(name) == value for name, value in filter.items())
 
 
-def needed(thread: Thread, ns: str) -> set[str]:
+def needed(thread: GraphThread, ns: str) -> set[str]:
     """The newest checkpoint, and those before it on which its channels of changes stand."""
     newest = thread.newest(ns)
     if newest is None:
@@ -237,7 +241,7 @@ def needed(thread: Thread, ns: str) -> set[str]:
 
 
 def _history(
-    thread: Thread, ns: str, id: str | None, channel: str, serde: Typed
+    thread: GraphThread, ns: str, id: str | None, channel: str, serde: Typed
 ) -> DeltaChannelHistory:
     """What was written to a channel in its order, after the nearest value if there is one."""
     one = thread.checkpoints.get(ns, {}).get(id or "")
@@ -255,12 +259,12 @@ def _history(
     return made
 
 
-def _metadata(thread: Thread, ns: str, id: str, serde: Typed) -> dict[str, Any]:
+def _metadata(thread: GraphThread, ns: str, id: str, serde: Typed) -> dict[str, Any]:
     told = thread.checkpoints[ns][id].metadata
     return cast("dict[str, Any]", thread.values.decode(told, serde))
 
 
-def _check_not_overtaken(thread: Thread, named: Named) -> None:
+def _check_not_overtaken(thread: GraphThread, named: NamedThread) -> None:
     """Refuse a second run from a checkpoint that both were given as the newest."""
     if (named.ns, named.id) in thread.parents:
         raise Fenced(
@@ -269,7 +273,7 @@ def _check_not_overtaken(thread: Thread, named: Named) -> None:
         )
 
 
-def _write(session: Session, thread: Thread, words: Words) -> list[Event]:
+def _write(session: Session, thread: GraphThread, words: Words) -> list[Event]:
     with thread.lock:
         thread.catch_up()
         recorded = session.extend(words)

@@ -30,11 +30,11 @@ from pydantic_ai.messages import (
 
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import Library, Place
+from holdfast.integrations._place import AdapterSession, Library
 from holdfast.integrations._units import Unit, Units, Words
 from holdfast.integrations.pydantic_ai._messages import (
     FORM,
-    Told,
+    RecordedMessage,
     as_items,
     as_messages,
     changes,
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
 class _Kept(Units):
     """The conversation, and what is known of its calls besides."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
@@ -104,7 +104,7 @@ class HoldfastHistory:
 
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
-        self._place = Place(hf, _TOOL, session_id)
+        self._place = AdapterSession(hf, _TOOL, session_id)
         self._units = _Kept(self._place)
 
     def messages(self) -> list[ModelMessage]:
@@ -186,7 +186,7 @@ class Steps:
         self._agent = agent
         self._prompt = prompt
         self._options = options
-        self._told: list[Told] = []
+        self._told: list[RecordedMessage] = []
         self._messages: list[ModelMessage] = []
         self._approved: list[str] = []
         self._at = -1
@@ -280,7 +280,7 @@ class Steps:
         told = iter(seqs[len(words) :])
         units = [Unit(tuple(islice(told, len(draft))), own=True, item=None) for draft in drafts]
         added = [
-            Told(item, unit.seqs, unit._replace(item=item))
+            RecordedMessage(item, unit.seqs, unit._replace(item=item))
             for item, unit in zip(new, units, strict=True)
         ]
         self._told[same:] = [*stay, *added]

@@ -38,7 +38,7 @@ def as_messages(items: list[dict[str, Any]]) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_python(items)
 
 
-class Told(NamedTuple):
+class RecordedMessage(NamedTuple):
     """A message as it is on record: the unit of it, or (None) the events of others that say it."""
 
     item: dict[str, Any]
@@ -46,26 +46,26 @@ class Told(NamedTuple):
     unit: Unit | None
 
 
-def told_by(units: list[Unit]) -> list[Told]:
+def told_by(units: list[Unit]) -> list[RecordedMessage]:
     """What an agent gets: its own messages as they came, what others said in its form.
 
     A call that others began, and that has no result, is given one that says so.
     """
-    told: list[Told] = []
+    told: list[RecordedMessage] = []
     for own, some in groupby(answered(voices(units)), key=lambda unit: unit.own):
         stretch = list(some)
         if own:
-            told += [Told(unit.fresh, unit.seqs, unit) for unit in stretch]
+            told += [RecordedMessage(unit.fresh, unit.seqs, unit) for unit in stretch]
             continue
         said = [unit.item for unit in stretch]
         seqs = tuple(seq for unit in stretch for seq in unit.seqs)
-        told += [Told(item, seqs, None) for item in to_dialect(said, _DIALECT)]
+        told += [RecordedMessage(item, seqs, None) for item in to_dialect(said, _DIALECT)]
     return told
 
 
 def changes(
-    told: list[Told], items: list[dict[str, Any]], misspoken: Collection[int] = ()
-) -> tuple[list[Told], Words, list[dict[str, Any]]]:
+    told: list[RecordedMessage], items: list[dict[str, Any]], misspoken: Collection[int] = ()
+) -> tuple[list[RecordedMessage], Words, list[dict[str, Any]]]:
     """What is to be recorded so that these items are on record: nothing that is told already.
 
     Returns what stays, the words by which it is completed and the rest is taken back, and the items
@@ -73,7 +73,7 @@ def changes(
     or as several; what its unit lacks beside the words is added to it. ``misspoken`` are units
     whose words say another thing than they hold.
     """
-    stay: list[Told] = []
+    stay: list[RecordedMessage] = []
     words: Words = []
     at = 0
     for item in items:
@@ -85,7 +85,7 @@ def changes(
             words += FORM.amend(unit, item)
             unit = unit._replace(item=item)
         seqs = tuple(dict.fromkeys(seq for one in same for seq in one.seqs))
-        stay.append(Told(item, seqs, unit))
+        stay.append(RecordedMessage(item, seqs, unit))
         at += len(same)
     while stay and at < len(told) and stay[-1].unit is None and stay[-1].seqs == told[at].seqs:
         stay.pop()  # others said it in one stretch, which stays or goes as one
@@ -97,7 +97,9 @@ def changes(
     return stay, words, items[len(stay) :]
 
 
-def _that_say(told: list[Told], item: dict[str, Any], misspoken: Collection[int]) -> list[Told]:
+def _that_say(
+    told: list[RecordedMessage], item: dict[str, Any], misspoken: Collection[int]
+) -> list[RecordedMessage]:
     """The first of what is on record, as far as it says what an item says; empty if it does not."""
     words = _tell(item)
     said: Words = []

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import Place
+from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._units import UnitReader, Words
 from holdfast.integrations.pydantic_ai._messages import FORM
 from holdfast.model import Event
@@ -24,7 +24,7 @@ TOOL = "pydantic-ai"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Snapshot(NamedTuple):
+class StepSnapshot(NamedTuple):
     """A snapshot as it is on record; ``about`` is all of it but its messages."""
 
     run: str
@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
     add: list[int]
 
 
-class Run:
+class StepRun:
     """What is on record of one run."""
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ class Run:
         self.effects: dict[str, dict[str, Any]] = {}
 
 
-class Conversation(UnitReader):
+class StepLog(UnitReader):
     """What the log of a conversation says. Keep ``lock`` while reading or writing it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AdapterSession) -> None:
         super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, StepRun] = {}
         self.items: dict[int, dict[str, Any]] = {}
-        self.snapshots: dict[int, Snapshot] = {}
+        self.snapshots: dict[int, StepSnapshot] = {}
         self._known: dict[tuple[str | None, bytes], int] = {}
         self._spans: dict[int, list[int]] = {}
         self._amended: dict[int, int] = {}
@@ -68,9 +68,9 @@ class Conversation(UnitReader):
 
     # -- reading -----------------------------------------------------------------------------
 
-    def run(self, run_id: str) -> Run:
+    def run(self, run_id: str) -> StepRun:
         """What is on record of a run; something empty if there is nothing."""
-        return self.runs.get(run_id) or Run()
+        return self.runs.get(run_id) or StepRun()
 
     def messages(self, number: int) -> list[dict[str, Any]]:
         """The messages of a snapshot."""
@@ -80,7 +80,7 @@ class Conversation(UnitReader):
         latest = self._latest.get(self.snapshots[number].run)
         if latest is not None and latest[0] == number:
             return latest[1]
-        steps: list[Snapshot] = []
+        steps: list[StepSnapshot] = []
         at: int | None = number
         while at is not None:
             steps.append(self.snapshots[at])
@@ -109,7 +109,7 @@ class Conversation(UnitReader):
             self._amended[event.seq] = of
             self._known[event.run, _digest(item)] = event.seq
             return
-        run = self.runs.setdefault(data["run"], Run())
+        run = self.runs.setdefault(data["run"], StepRun())
         if "record" in data:
             run.record = data["record"]
         elif "step" in data:
@@ -120,10 +120,10 @@ class Conversation(UnitReader):
         else:
             self._take_snapshot(event.seq, data["run"], run, data["snapshot"])
 
-    def _take_snapshot(self, seq: int, run_id: str, run: Run, told: dict[str, Any]) -> None:
+    def _take_snapshot(self, seq: int, run_id: str, run: StepRun, told: dict[str, Any]) -> None:
         of, keep = told["messages"].get("of"), told["messages"]["keep"]
         add = [one if one >= 0 else seq + one for one in told["messages"]["add"]]
-        self.snapshots[seq] = Snapshot(run_id, told["about"], of, keep, add)
+        self.snapshots[seq] = StepSnapshot(run_id, told["about"], of, keep, add)
         before = self._before(run_id)
         follows = before is not None and before[0] == of
         whole = [*before[1][:keep], *add] if follows and before else self._listed(seq)

@@ -18,11 +18,11 @@ from pydantic_ai_harness.step_persistence import (
 
 from holdfast.errors import Conflict
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._place import AdapterSession, Library, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import fresh
 from holdfast.integrations.pydantic_ai._messages import as_items, as_messages
-from holdfast.integrations.pydantic_ai._steps import TOOL, Conversation, frame, key_number
+from holdfast.integrations.pydantic_ai._steps import TOOL, StepLog, frame, key_number
 from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class HoldfastStepStore:
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._conversations: Recent[str, Conversation] = Recent()
+        self._conversations: Recent[str, StepLog] = Recent()
         self._of_runs: dict[str, str] = {}
 
     # -- runs --------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class HoldfastStepStore:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _conversation(self, foreign_id: str) -> Conversation:
+    def _conversation(self, foreign_id: str) -> StepLog:
         return self._conversations.get(
-            foreign_id, lambda: Conversation(Place(self._library, TOOL, foreign_id))
+            foreign_id, lambda: StepLog(AdapterSession(self._library, TOOL, foreign_id))
         )
 
-    def _find(self, run_id: str) -> Conversation | None:
+    def _find(self, run_id: str) -> StepLog | None:
         """The conversation of a run, with what is new in it; None for a run never heard of."""
         foreign_id = self._of_runs.get(run_id)
         if foreign_id is None:
@@ -157,7 +157,7 @@ class HoldfastStepStore:
             conversation.catch_up()
         return conversation
 
-    def _settle(self, run_id: str, conversation_id: str | None) -> Conversation:
+    def _settle(self, run_id: str, conversation_id: str | None) -> StepLog:
         """The conversation of a run that may be new; it stays in the first that it was in."""
         found = self._find(run_id)
         if found is not None:
@@ -314,7 +314,7 @@ def _key(run_id: str) -> str:
     return f"shared/pydantic-ai-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}"
 
 
-def _chosen(conversation: Conversation, run_id: str, *, include_interrupted: bool) -> list[int]:
+def _chosen(conversation: StepLog, run_id: str, *, include_interrupted: bool) -> list[int]:
     numbers = conversation.run(run_id).snapshots
     if include_interrupted:
         return numbers
@@ -322,7 +322,7 @@ def _chosen(conversation: Conversation, run_id: str, *, include_interrupted: boo
     return [number for number in numbers if states[number] == "complete"]
 
 
-def _snapshot(conversation: Conversation, number: int) -> ContinuableSnapshot:
+def _snapshot(conversation: StepLog, number: int) -> ContinuableSnapshot:
     found = conversation.snapshots[number]
     made = _SNAPSHOT.validate_python({"run_id": found.run, **found.about, "messages": []})
     made.messages = as_messages(fresh(conversation.messages(number)))

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.catalog import Decision, Spared
+from holdfast.catalog import RetentionDecision, Spared
 from holdfast.library._imports import ImportedSession, Skipped
 from holdfast.library._keys import KeyInfo
 from holdfast.library._trash import Trashed
 from holdfast.model import Gap
-from holdfast.session import Finding, Report
+from holdfast.session import Report, TamperedPlace
 
 
 class Soundness(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
     sealed: bool
     opened: bool
     """False for a sealed session whose key is not here: only checksums were compared."""
-    tampered: list[Finding]
+    tampered: list[TamperedPlace]
     head: str
     """Stands for every event that is there now: keep it elsewhere, for `--since`."""
     kept: bool | None
@@ -111,7 +111,7 @@ class Pruned(Struct, kw_only=True):
     """What a prune did, or would do."""
 
     dry_run: bool
-    decisions: list[Decision]
+    decisions: list[RetentionDecision]
     """Sessions that were archived or deleted, each with the reason."""
     spared: list[Spared]
     """Sessions that a policy would let go, and what kept them."""

@@ -9,14 +9,14 @@ from holdfast.errors import InvalidData
 from holdfast.replay._dialects._form import Message
 
 
-class Answer(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """Messages in a provider's form and, of an answer, members for the event that says it."""
 
     messages: list[Any]
     about: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
-def open_answer(value: Message) -> Answer:
+def open_answer(value: Message) -> ProviderAnswer:
     """What is in a whole answer; a message by itself as it is.
 
     Raises InvalidData for an answer that has no message, or several to choose from, and for pieces
@@ -34,7 +34,7 @@ def open_answer(value: Message) -> Answer:
         return _open_choice(value)
     if isinstance(value.get("content"), dict):
         return _open_candidate(value)
-    return Answer([value])
+    return ProviderAnswer([value])
 
 
 def _refuse_pieces(value: Message) -> None:
@@ -73,21 +73,23 @@ def _rest(value: Message, *taken: str) -> dict[str, Any]:
     return {name: one for name, one in value.items() if name not in taken and one is not None}
 
 
-def _open_completion(value: Message) -> Answer:
+def _open_completion(value: Message) -> ProviderAnswer:
     messages, about = _open_choice(_only(value, "choices"))
     usage = _usage(value.get("usage"), cache=("prompt_tokens_details", "cached_tokens"))
     own = _about(model=value.get("model"), usage=usage, response_id=value.get("id"))
-    return Answer(messages, about | own)
+    return ProviderAnswer(messages, about | own)
 
 
-def _open_choice(value: Message) -> Answer:
+def _open_choice(value: Message) -> ProviderAnswer:
     if not isinstance(value.get("message"), dict):
         raise InvalidData("the choice has no message", remedy="Record a whole answer.")
     rest = _rest(value, "message", "finish_reason", "index")
-    return Answer([value["message"]], _about(stop_reason=value.get("finish_reason"), metadata=rest))
+    return ProviderAnswer(
+        [value["message"]], _about(stop_reason=value.get("finish_reason"), metadata=rest)
+    )
 
 
-def _open_response(value: Message) -> Answer:
+def _open_response(value: Message) -> ProviderAnswer:
     items = value.get("output")
     if not isinstance(items, list):
         raise InvalidData("the response has no list of output items")
@@ -100,10 +102,10 @@ def _open_response(value: Message) -> Answer:
         stop_reason=stopped or value.get("status"),
         response_id=value.get("id"),
     )
-    return Answer(items, about)
+    return ProviderAnswer(items, about)
 
 
-def _open_message(value: Message) -> Answer:
+def _open_message(value: Message) -> ProviderAnswer:
     rest = _rest(
         value, "id", "type", "role", "content", "model", "usage", "stop_reason", "stop_sequence"
     )
@@ -115,10 +117,10 @@ def _open_message(value: Message) -> Answer:
         response_id=value.get("id"),
         metadata=rest,
     )
-    return Answer([{"role": value.get("role"), "content": value.get("content")}], about)
+    return ProviderAnswer([{"role": value.get("role"), "content": value.get("content")}], about)
 
 
-def _open_generated(value: Message) -> Answer:
+def _open_generated(value: Message) -> ProviderAnswer:
     messages, about = _open_candidate(_only(value, "candidates"))
     told = value.get("usageMetadata", value.get("usage_metadata"))
     own = _about(
@@ -126,17 +128,17 @@ def _open_generated(value: Message) -> Answer:
         usage=_gemini_usage(told) if isinstance(told, dict) else None,
         response_id=value.get("responseId", value.get("response_id")),
     )
-    return Answer(messages, about | own)
+    return ProviderAnswer(messages, about | own)
 
 
-def _open_candidate(value: Message) -> Answer:
+def _open_candidate(value: Message) -> ProviderAnswer:
     content = value.get("content")
     if not isinstance(content, dict):
         content = {"role": "model", "parts": []}  # such as for an answer that was blocked
     reason = value.get("finishReason", value.get("finish_reason"))
     rest = _rest(value, "content", "finishReason", "finish_reason", "index")
     content = {"role": "model", **content}
-    return Answer([content], _about(stop_reason=reason, metadata=rest))
+    return ProviderAnswer([content], _about(stop_reason=reason, metadata=rest))
 
 
 def _usage(told: Any, cache: tuple[str, str] | None = None) -> dict[str, Any] | None:
@@ -172,7 +174,7 @@ def _gemini_usage(told: Message) -> dict[str, Any]:
     return figures
 
 
-_ANSWERS: dict[str, Callable[[Message], Answer]] = {
+_ANSWERS: dict[str, Callable[[Message], ProviderAnswer]] = {
     "choices": _open_completion,
     "candidates": _open_generated,
 }

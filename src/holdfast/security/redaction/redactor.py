@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import SecretFound, UsageError
 from holdfast.model import BLOB_KEY
-from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, Span
+from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, SecretSpan
 
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
@@ -56,7 +56,7 @@ class Finding(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
-class Redacted(NamedTuple):
+class RedactedData(NamedTuple):
     """Data as it may be recorded; the very same object if there was nothing to replace."""
 
     data: dict[str, Any]
@@ -94,7 +94,7 @@ class Redactor:
         digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
         return digest.hexdigest()[:_FINGERPRINT_CHARS]
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[SecretSpan]:
         """Where the secrets in a text are."""
         return self._scanner.find(text).spans
 
@@ -106,7 +106,7 @@ class Redactor:
         """A text with marks in the place of secrets."""
         return self.replaced(text, self.spans(text))[0]
 
-    def replaced(self, text: str, spans: list[Span]) -> tuple[str, list[Finding]]:
+    def replaced(self, text: str, spans: list[SecretSpan]) -> tuple[str, list[Finding]]:
         """A text with marks at these places, and what they stand for."""
         pieces, found, at = [], [], 0
         for start, stop, rule, _ in spans:
@@ -116,7 +116,7 @@ class Redactor:
             at = stop
         return "".join([*pieces, text[at:]]), found
 
-    def data(self, type: str, data: Mapping[str, Any]) -> Redacted:
+    def data(self, type: str, data: Mapping[str, Any]) -> RedactedData:
         """The data of an event with marks in the place of secrets.
 
         With the mode "block" a secret, or a part that there was no time to look at, raises
@@ -129,14 +129,14 @@ class Redactor:
         leaves = list(_leaves(given, ""))
         found = self._scanner.find(_joined(leaves))
         if not found.spans and not found.unscanned:
-            return Redacted(given, [])
+            return RedactedData(given, [])
         changed, findings = self._changed(leaves, found.spans)
         self.refuse(findings, unscanned=found.unscanned)
         if changed:
             given = _rebuilt(given, "", iter(range(len(leaves))), changed)
         if found.unscanned:
             given = {**given, "unscanned": found.unscanned}
-        return Redacted(given, findings, found.unscanned)
+        return RedactedData(given, findings, found.unscanned)
 
     def is_clean(self, recorded: bytes) -> bool:
         """Whether a glance at the JSON of data tells that there is nothing to replace in it."""
@@ -147,13 +147,13 @@ class Redactor:
         if self.mode == "block" and (findings or unscanned):
             raise _refusal(findings)
 
-    def _reason(self, given: dict[str, Any]) -> Redacted:
+    def _reason(self, given: dict[str, Any]) -> RedactedData:
         words = {"reason": given["reason"]} if "reason" in given else {}
         data, found, unscanned = self.data("", words)
-        return Redacted(given if data is words else {**given, **data}, found, unscanned)
+        return RedactedData(given if data is words else {**given, **data}, found, unscanned)
 
     def _changed(
-        self, leaves: list[_Leaf], spans: list[Span]
+        self, leaves: list[_Leaf], spans: list[SecretSpan]
     ) -> tuple[dict[int, str], list[Finding]]:
         """The texts that are not as they were, by their number."""
         changed: dict[int, str] = {}
@@ -165,7 +165,7 @@ class Redactor:
             stop = start + len(leaf.text)
             first, last = bisect_right(ends, start), bisect_left(begins, stop)
             mine = [
-                Span(max(low, start) - start, min(high, stop) - start, rule, guess)
+                SecretSpan(max(low, start) - start, min(high, stop) - start, rule, guess)
                 for low, high, rule, guess in spans[first:last]
                 if not (leaf.is_id and guess)
             ]
@@ -309,7 +309,7 @@ def finish(redactor: Redactor, before: Streamed) -> tuple[str, list[Finding]]:
     return _given(redactor, before.context, before.held, spans, len(before.held))[1:]
 
 
-def _cut(context: str, text: str, spans: list[Span]) -> int:
+def _cut(context: str, text: str, spans: list[SecretSpan]) -> int:
     """Up to where the text can be recorded."""
     whole = context + text
     shift = len(context)
@@ -330,7 +330,7 @@ def _is_plain(before: str, run: str) -> bool:
 
 
 def _given(
-    redactor: Redactor, context: str, text: str, spans: list[Span], cut: int
+    redactor: Redactor, context: str, text: str, spans: list[SecretSpan], cut: int
 ) -> tuple[Streamed, str, list[Finding]]:
     whole, shift = context + text, len(context)
     pieces: list[str] = []
@@ -339,7 +339,7 @@ def _given(
     for start, stop, rule, _ in spans:
         if shift < stop <= shift + cut:
             # It may have begun in what is recorded already; what tells is its end.
-            mark, one = redactor.replaced(whole[start:stop], [Span(0, stop - start, rule)])
+            mark, one = redactor.replaced(whole[start:stop], [SecretSpan(0, stop - start, rule)])
             pieces += [whole[at : max(start, at)], mark]
             found += one
             at = stop

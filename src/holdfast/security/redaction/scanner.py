@@ -94,7 +94,7 @@ _IRREGULAR_SIGN = re.compile(
 )
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """A secret: from where to where in the text, and the rule that found it."""
 
     start: int
@@ -104,10 +104,10 @@ class Span(NamedTuple):
     """Whether only its name and looks speak for it."""
 
 
-class Found(NamedTuple):
+class ScanResult(NamedTuple):
     """What a look at a text gave. ``unscanned`` is how much of its end there was no time for."""
 
-    spans: list[Span]
+    spans: list[SecretSpan]
     unscanned: int = 0
 
 
@@ -149,7 +149,7 @@ class Scanner:
             return False
         return not any(value in recorded for value in self._glance_values)
 
-    def find(self, text: str, *, deep: bool = True) -> Found:
+    def find(self, text: str, *, deep: bool = True) -> ScanResult:
         """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
         end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB
         escaped = without_breaks(text)
@@ -174,8 +174,8 @@ class Scanner:
         spans = _settled(hits, text)
         if spans and len(text) < len(escaped):
             moved = places_before([span[:2] for span in spans], escaped)
-            spans = [Span(*at, *span[2:]) for at, span in zip(moved, spans, strict=True)]
-        return Found(spans, unscanned)
+            spans = [SecretSpan(*at, *span[2:]) for at, span in zip(moved, spans, strict=True)]
+        return ScanResult(spans, unscanned)
 
     def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
         for value, rule in self._values:
@@ -369,7 +369,7 @@ def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
     return start, stop
 
 
-def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[Span]:
+def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[SecretSpan]:
     """Overlapping hits as one, named by the rule that knows best; marks are left alone."""
     marks = _marks(text) if hits else []
     hits.sort(key=lambda hit: (hit[0], hit[2], hit[0] - hit[1]))
@@ -383,7 +383,7 @@ def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[Span]:
             found[-1] = (low, max(high, stop), was_guess and guess, rule if better else name)
         else:
             found.append((start, stop, guess, rule))
-    return [Span(start, stop, rule, guess) for start, stop, guess, rule in found]
+    return [SecretSpan(start, stop, rule, guess) for start, stop, guess, rule in found]
 
 
 def _marks(text: str) -> list[tuple[int, int]]:

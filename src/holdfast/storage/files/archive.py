@@ -19,7 +19,7 @@ __all__ = [
     "ARCHIVE_BYTES_MAX",
     "FRAME_BYTES",
     "Archive",
-    "Frame",
+    "ArchiveFrame",
     "checksum",
     "pack",
 ]
@@ -48,7 +48,7 @@ ReadAt = Callable[[int, int], bytes]
 """At most so many bytes from an offset of a file."""
 
 
-class Frame(NamedTuple):
+class ArchiveFrame(NamedTuple):
     """Bytes ``start`` to ``start + size`` of the log, packed in ``packed`` bytes at ``offset``.
 
     Nothing is packed for bytes that are known to be lost.
@@ -115,7 +115,7 @@ class Archive:
                 start = frame.start + frame.size
         yield from _zeros(self.size - start)
 
-    def _unpacked(self, frame: Frame) -> Iterator[bytes]:
+    def _unpacked(self, frame: ArchiveFrame) -> Iterator[bytes]:
         left = frame.size
         try:
             if left <= _WHOLE_BYTES_MAX:
@@ -128,7 +128,7 @@ class Archive:
             self.damaged = True
             yield from _zeros(left)
 
-    def _stream(self, frame: Frame) -> Iterator[bytes]:
+    def _stream(self, frame: ArchiveFrame) -> Iterator[bytes]:
         """The bytes of a frame as they are unpacked; ZstdError unless they are as many as said."""
         left = frame.size
         for chunk, _ in self._unpack_at(frame.offset, frame.offset + frame.packed):
@@ -162,7 +162,7 @@ class Archive:
                 return size, modified
         return None, None
 
-    def _table(self) -> list[Frame] | None:
+    def _table(self) -> list[ArchiveFrame] | None:
         """The frames by the table at the end; None if there is none that can be believed."""
         at = self._file_size - _TABLE_END.size
         end = self._read_at(_TABLE_END.size, at) if at > 0 else b""
@@ -178,7 +178,7 @@ class Archive:
         frames, offset, start = [], 0, 0
         for packed, size in _TABLE_ROW.iter_unpack(data[_SKIPPABLE.size :]):
             if size:
-                frames.append(Frame(offset, packed, start, size))
+                frames.append(ArchiveFrame(offset, packed, start, size))
             offset, start = offset + packed, start + size
         return frames if offset == begin else None
 
@@ -189,26 +189,26 @@ class Archive:
             begin += len(data)
         return b"".join(parts)
 
-    def _walk(self, claimed: int | None) -> list[Frame]:
+    def _walk(self, claimed: int | None) -> list[ArchiveFrame]:
         """The frames found one after the other, where there is no table. Unpacks everything.
 
         After damage it goes on at the next frame that can be found. One of our own frames is then
         taken for lost, so that what follows keeps its place.
         """
-        frames: list[Frame] = []
+        frames: list[ArchiveFrame] = []
         offset = start = 0
         while offset < self._file_size and start <= ARCHIVE_BYTES_MAX:
             found = self._measure(offset)
             if found is None:
                 offset = self._next_frame(offset + 1)
                 lost = min(FRAME_BYTES, (claimed or 0) - start) if offset < self._file_size else 0
-                start += self._add(frames, Frame(0, 0, start, max(0, lost)))
+                start += self._add(frames, ArchiveFrame(0, 0, start, max(0, lost)))
             else:
-                start += self._add(frames, Frame(offset, found[0], start, found[1]))
+                start += self._add(frames, ArchiveFrame(offset, found[0], start, found[1]))
                 offset += found[0]
         return frames
 
-    def _add(self, frames: list[Frame], frame: Frame) -> int:
+    def _add(self, frames: list[ArchiveFrame], frame: ArchiveFrame) -> int:
         if frame.size:
             frames.append(frame)
         return frame.size
@@ -246,7 +246,7 @@ class Archive:
         return self._file_size
 
 
-def _end(frames: list[Frame]) -> int:
+def _end(frames: list[ArchiveFrame]) -> int:
     """How long the log is that some frames give."""
     return frames[-1].start + frames[-1].size if frames else 0
 

@@ -6,15 +6,15 @@ from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from holdfast.storage.postgres.link import Link
+    from holdfast.storage.postgres.link import ServerLink
     from holdfast.storage.postgres.schema import Migrations
 
 __getattr__ = lazy(
     __name__,
     {
-        "link": "Link",
+        "link": "ServerLink",
         "schema": "Migrations",
     },
 )
 
-__all__ = ["Link", "Migrations"]
+__all__ = ["Migrations", "ServerLink"]

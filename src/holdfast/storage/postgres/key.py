@@ -14,7 +14,7 @@ from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale, this_
 from holdfast.storage._names import etag_of, folder_of, needs_log
 from holdfast.storage._rows import read_rows
 from holdfast.storage.base import Documents, check_document_name
-from holdfast.storage.postgres.link import Link
+from holdfast.storage.postgres.link import ServerLink
 from holdfast.storage.postgres.rows import (
     FIELDS,
     HEAD,
@@ -40,7 +40,7 @@ __all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew"]
 class PostgresLog(SendingLog):
     """The pieces of one key, each as it was sent."""
 
-    def __init__(self, link: Link, sender: Dispatch, key: str) -> None:
+    def __init__(self, link: ServerLink, sender: Dispatch, key: str) -> None:
         super().__init__(sender, key)
         self._link = link
 
@@ -122,7 +122,7 @@ class PostgresLog(SendingLog):
 class PostgresDocuments(Documents):
     """Rows of one key."""
 
-    def __init__(self, link: Link, key: str) -> None:
+    def __init__(self, link: ServerLink, key: str) -> None:
         self._link = link
         self._key = key
 
@@ -190,7 +190,7 @@ class PostgresDocuments(Documents):
 class PostgresLease(RenewedLease):
     """The holder in the key's head, by the server's clock."""
 
-    def __init__(self, link: Link, renewer: Renewer, key: str) -> None:
+    def __init__(self, link: ServerLink, renewer: Renewer, key: str) -> None:
         super().__init__(renewer, key)
         self._link = link
 
@@ -241,7 +241,7 @@ class PostgresLease(RenewedLease):
             return int(epoch)
 
 
-def renew(link: Link, held: dict[str, tuple[int, int]]) -> set[str]:
+def renew(link: ServerLink, held: dict[str, tuple[int, int]]) -> set[str]:
     """Put off the end of all these leases; the keys whose lease is lost."""
     rows = link.run(
         lambda connection: connection.fetch(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 
-__all__ = ["Link"]
+__all__ = ["ServerLink"]
 
 T = TypeVar("T")
 _CHANNEL = "holdfast"
@@ -53,10 +53,10 @@ _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
 
 
-class Link:
+class ServerLink:
     """Runs coroutines on connections of one server, from any thread."""
 
-    def __init__(self, dsn: str, options: Options) -> None:
+    def __init__(self, dsn: str, options: UrlOptions) -> None:
         self._dsn = dsn
         self._options = options
         self._lock = threading.Lock()
@@ -388,7 +388,7 @@ _abandoned: list[Any] = []
 _FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 
 
-class Options:
+class UrlOptions:
     """What the URL says besides where the server is."""
 
     def __init__(self, values: dict[str, str]) -> None:
@@ -401,7 +401,7 @@ class Options:
             raise UsageError(f"{self.schema!a} is no name for a schema: letters, digits and _")
 
 
-def read_options(url: str) -> tuple[str, Options]:
+def read_options(url: str) -> tuple[str, UrlOptions]:
     """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
     parts = urlsplit(url)
     try:
@@ -413,7 +413,7 @@ def read_options(url: str) -> tuple[str, Options]:
             remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
         ) from None
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
-    options = Options(values)
+    options = UrlOptions(values)
     for name in _FILES & values.keys():
         # Told here: of one that is missing the library says no more than that some file is.
         if not os.path.isfile(values[name]):

@@ -20,7 +20,7 @@ from holdfast.storage._deferred import (
 )
 from holdfast.storage._leases import stale
 from holdfast.storage._zstd import unpacked, zstd_module
-from holdfast.storage.postgres.link import Link
+from holdfast.storage.postgres.link import ServerLink
 from holdfast.storage.postgres.rows import LOCKED, READ, unarchive
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ _KNOWN_MAX = 4_096
 class LinkSender(Dispatch):
     """Sends on the thread of the link itself: who waits for a batch wakes one thread, not two."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         super().__init__("holdfast-sender")
         self._link = link
         self._is_driving = False
@@ -156,7 +156,7 @@ class LinkSender(Dispatch):
 
 
 async def send(
-    link: Link, packets: Sequence[Packet], known: dict[str, UUID] | None = None
+    link: ServerLink, packets: Sequence[Packet], known: dict[str, UUID] | None = None
 ) -> list[StoreError | None]:
     """Store a batch; the outcome of a broken connection is looked up, never guessed.
 

@@ -38,7 +38,7 @@ from holdfast.storage.postgres.key import (
     renew,
     unarchive_key,
 )
-from holdfast.storage.postgres.link import Link, read_options
+from holdfast.storage.postgres.link import ServerLink, read_options
 from holdfast.storage.postgres.schema import CHANGES_TOGETHER_BITS
 from holdfast.storage.postgres.sender import LinkSender
 from holdfast.storage.urls import cache_place
@@ -74,7 +74,7 @@ class PostgresStore(Store):
     def __init__(self, url: str) -> None:
         dsn, options = read_options(url)
         self.url = url
-        self.link = Link(dsn, options)
+        self.link = ServerLink(dsn, options)
         self._sender = LinkSender(self.link)
         self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
         self._flusher = Flusher()
@@ -156,7 +156,7 @@ class PostgresStore(Store):
         """In the user's cache directory: what is in the database is of all, and not of a space."""
         return cache_place(f"{self.url}#spaces/{space}")
 
-    def lend_catalog(self) -> Link:
+    def lend_catalog(self) -> ServerLink:
         """The database itself, for one catalogue of all machines."""
         return self.link
 

@@ -16,18 +16,26 @@ from holdfast.storage._leases import Holder, Renewer, locked, stale, this_holder
 from holdfast.storage._names import etag_of
 from holdfast.storage.base import Documents, Lease, check_document_name
 from holdfast.storage.disk import forks
-from holdfast.storage.s3.log import Pieces, Sealed
+from holdfast.storage.s3.log import LogObjects, Sealed
 from holdfast.storage.s3.names import Names
 from holdfast.storage.s3.objects import Objects
 
-__all__ = ["Held", "ObjectDocuments", "ObjectLease", "ObjectLog", "check_free", "held", "renew_one"]
+__all__ = [
+    "HeldKey",
+    "ObjectDocuments",
+    "ObjectLease",
+    "ObjectLog",
+    "check_free",
+    "held",
+    "renew_one",
+]
 
 # A lease's age is known to the second: that is how fine a server's times are.
 _GRAIN_MS = 1000
 _TRIES = 10
 
 
-class Held(msgspec.Struct, omit_defaults=True):
+class HeldKey(msgspec.Struct, omit_defaults=True):
     """Who has a key, and since which epoch."""
 
     epoch: int = 0
@@ -51,13 +59,13 @@ class Bucket(Protocol):
         """Finish what a drop began that did not come to its end."""
 
 
-def held(objects: Objects, folder: str) -> tuple[Held, str, int]:
+def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
     """The lease of a folder, its etag, and when it was written. Raises Damaged."""
     found = objects.get(f"{folder}/lease")
     if found is None:
-        return Held(), "", 0
+        return HeldKey(), "", 0
     try:
-        return msgspec.json.decode(found.data, type=Held), found.etag, found.modified
+        return msgspec.json.decode(found.data, type=HeldKey), found.etag, found.modified
     except msgspec.MsgspecError as error:
         raise Damaged(f"the lease of {folder} cannot be read: {error}") from error
 
@@ -79,7 +87,7 @@ def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
         found, etag, _ = held(objects, folder)
         if found.epoch != epoch or found.holder is None:
             return False
-        new = Held(epoch, ttl_ms, found.holder, found.beat + 1)
+        new = HeldKey(epoch, ttl_ms, found.holder, found.beat + 1)
         if objects.swap(f"{folder}/lease", msgspec.json.encode(new), etag):
             return True
     return False
@@ -91,7 +99,7 @@ class ObjectLog(SendingLog):
     def __init__(self, store: Bucket, sender: Sender, key: str) -> None:
         super().__init__(sender, key)
         self._store = store
-        self._reading: Pieces | None = None
+        self._reading: LogObjects | None = None
 
     def stored(self, start: int) -> Iterator[bytes]:
         """Object by object."""
@@ -129,19 +137,19 @@ class ObjectLog(SendingLog):
             return ""
         return f"{pieces.folder}-{pieces.head().replaced}"
 
-    def _pieces(self) -> Pieces | None:
+    def _pieces(self) -> LogObjects | None:
         named = self._store.names.get(self._key)
         if named is None:
             return None
         if self._reading is None or self._reading.folder != named.name.folder:
-            self._reading = Pieces(self._store.objects, named.name.folder)
+            self._reading = LogObjects(self._store.objects, named.name.folder)
         return self._reading
 
     def _set_aside(self, name: str, data: bytes) -> None:
         ObjectDocuments(self._store, self._key).put(name, data)
 
     def _rewrite(self, chunks: Iterable[bytes], epoch: int, *, another: bool = True) -> None:
-        pieces = Pieces(self._store.objects, self._store.names.made(self._key).folder)
+        pieces = LogObjects(self._store.objects, self._store.names.made(self._key).folder)
         pieces.replace(chunks, epoch, self._key, another=another)
         self._store.forget_writing(self._key)
 
@@ -212,7 +220,7 @@ class ObjectLease(Lease):
         self._store = store
         self._key = key
         self.folder = ""
-        self._held: Held | None = None
+        self._held: HeldKey | None = None
         self._forks = forks.count
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
@@ -226,7 +234,7 @@ class ObjectLease(Lease):
             if new is None:
                 continue
             try:
-                Pieces(self._store.objects, folder).fence(new.epoch, self._key)
+                LogObjects(self._store.objects, folder).fence(new.epoch, self._key)
             except Sealed:
                 self._store.bury(self._key, folder)
             except Fenced:
@@ -239,14 +247,14 @@ class ObjectLease(Lease):
             self._store.renewer.keep(self, self._key, new.epoch, ttl_ms)
         return new.epoch
 
-    def _take(self, folder: str, owner: str, ttl_ms: int) -> Held | None:
+    def _take(self, folder: str, owner: str, ttl_ms: int) -> HeldKey | None:
         objects = self._store.objects
         found, etag, _ = held(objects, folder)
         check_free(objects, self._key, folder)
         # Not below the time: a key of this name may have been dropped or moved away, and whoever
         # wrote that one must not be taken for the writer of this one.
         epoch = max(found.epoch + 1, time.time_ns() // 1000)
-        new = Held(epoch, ttl_ms, this_holder(f"{owner[:60]} {uuid4().hex}"))
+        new = HeldKey(epoch, ttl_ms, this_holder(f"{owner[:60]} {uuid4().hex}"))
         path, data = f"{folder}/lease", msgspec.json.encode(new)
         done = objects.swap(path, data, etag) if etag else objects.create(path, data)
         return new if done else None
@@ -277,12 +285,12 @@ class ObjectLease(Lease):
                 found, etag, _ = held(objects, self.folder)
                 if found.epoch != mine.epoch or found.holder is None:
                     break
-                data = msgspec.json.encode(Held(found.epoch))
+                data = msgspec.json.encode(HeldKey(found.epoch))
                 if objects.swap(f"{self.folder}/lease", data, etag):
                     break
         # Whoever comes next need not wait for it.
         with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
-            Pieces(objects, self.folder).compact()
+            LogObjects(objects, self.folder).compact()
 
     def abandon(self) -> None:
         """Keep it for ever: what it is for is about to go."""

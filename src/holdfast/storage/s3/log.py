@@ -22,12 +22,12 @@ from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._deferred import Packet
 from holdfast.storage._leases import stale
 from holdfast.storage._zstd import packed, unpacked
-from holdfast.storage.s3.objects import Listed, Objects
+from holdfast.storage.s3.objects import ListedObject, Objects
 from holdfast.storage.s3.pieces import (
     BLOCK,
     HEAD_BYTES,
     PACK_BYTES,
-    Piece,
+    ObjectPiece,
     end_of,
     epoch_of,
     framed,
@@ -103,7 +103,7 @@ class KeptHead:
             raise Damaged(f"the head of {self._folder} cannot be read: {error}") from error
 
 
-__all__ = ["Pieces"]
+__all__ = ["LogObjects"]
 
 _TRIES = 20
 
@@ -117,14 +117,14 @@ class _Turn(NamedTuple):
     epoch: int
 
 
-class Pieces:
+class LogObjects:
     """The objects of one log, as far as they are known here."""
 
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self.folder = folder
         self._kept = KeptHead(objects, folder)
-        self._found: dict[str, list[Piece]] = {}
+        self._found: dict[str, list[ObjectPiece]] = {}
         self._seen: dict[str, str] = {}
         self._turn: _Turn | None = None
         self._recent: list[bytes] = []
@@ -135,7 +135,7 @@ class Pieces:
         """The head as it is now."""
         return self._kept.read()[0]
 
-    def pieces(self, head: Head) -> list[Piece]:
+    def pieces(self, head: Head) -> list[ObjectPiece]:
         """What a generation consists of, looked up anew; only what came since is listed."""
         known = self._found.setdefault(head.mark, [])
         listed = list(self._objects.list(self._log_folder(head), self._seen.get(head.mark)))
@@ -146,7 +146,7 @@ class Pieces:
         packs = pack_pieces(self._objects.list(self._pack_folder(head)))
         return lined_up([*known, *packs])
 
-    def pieces_of(self, head: Head, listed: list[Listed]) -> list[Piece]:
+    def pieces_of(self, head: Head, listed: list[ListedObject]) -> list[ObjectPiece]:
         """The same, of a list of everything in the folder."""
         loose, packs = self._log_folder(head), self._pack_folder(head)
         found = log_pieces(one for one in listed if one.path.startswith(loose))
@@ -287,7 +287,7 @@ class Pieces:
             archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
             self._kept.write(archived, etag)
 
-    def changed_ms(self, head: Head, objects: Iterable[Listed]) -> int:
+    def changed_ms(self, head: Head, objects: Iterable[ListedObject]) -> int:
         """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
 
         0 if there is nothing of it.
@@ -307,7 +307,7 @@ class Pieces:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _pack(self, head: Head, group: list[Piece], *, compress: bool) -> None:
+    def _pack(self, head: Head, group: list[ObjectPiece], *, compress: bool) -> None:
         """Put neighbours together into one object."""
         full = [one for one in group if one.size]
         data = b"".join(self._bytes(one) or b"" for one in full)
@@ -347,7 +347,7 @@ class Pieces:
         with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
             self._put_pack(turn.head, first, turn.number, b"".join(recent), old, compress=False)
 
-    def _bytes(self, piece: Piece) -> bytes | None:
+    def _bytes(self, piece: ObjectPiece) -> bytes | None:
         found = self._objects.get(piece.path)
         if found is None:
             return None

@@ -19,8 +19,8 @@ import msgspec
 from holdfast.errors import Damaged, HoldfastError, StoreError
 from holdfast.storage.base import Entry, check_key
 from holdfast.storage.disk import forks
-from holdfast.storage.s3.log import Head, Pieces
-from holdfast.storage.s3.objects import Listed, Objects
+from holdfast.storage.s3.log import Head, LogObjects
+from holdfast.storage.s3.objects import ListedObject, Objects
 from holdfast.storage.s3.pieces import end_of
 
 __all__ = ["Name", "Named", "Names"]
@@ -105,7 +105,7 @@ class Names:
                 return named.name
             self.claim(key, Name(uuid4().hex))
 
-    def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
+    def listed(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         """The keys of a folder that may have a name."""
         for one in self._objects.list(f"names/{prefix}"):
             key = one.path.removeprefix("names/")
@@ -174,7 +174,7 @@ class Listing:
         if len(keys) <= _FEW_KEYS:
             yield from filter(None, self._at_once.map(lambda one: self.entry(*one), keys.items()))
             return
-        listed: dict[str, list[Listed]] = {name.folder: [] for name in keys.values()}
+        listed: dict[str, list[ListedObject]] = {name.folder: [] for name in keys.values()}
         for one in self._objects.list("data/"):
             objects = listed.get("/".join(one.path.split("/", 2)[:2]))
             if objects is not None:
@@ -182,11 +182,11 @@ class Listing:
         everything = [(key, name, listed[name.folder]) for key, name in keys.items()]
         yield from filter(None, self._at_once.map(lambda one: self.entry(*one), everything))
 
-    def entry(self, key: str, name: Name, listed: list[Listed] | None = None) -> Entry | None:
+    def entry(self, key: str, name: Name, listed: list[ListedObject] | None = None) -> Entry | None:
         """The entry of one key, of what is listed of its folder; None if it has no log."""
         folder = name.folder
         objects = list(self._objects.list(f"{folder}/")) if listed is None else listed
-        pieces = Pieces(self._objects, folder)
+        pieces = LogObjects(self._objects, folder)
         etag = next((one.etag for one in objects if one.path == f"{folder}/head"), "")
         head = self._head(pieces, etag)
         found = pieces.pieces_of(head, objects)
@@ -196,7 +196,7 @@ class Listing:
         size, last = end_of(found), found[-1].last if found else 0
         return Entry(key, size, modified, f"{folder}-{head.mark}-{last}-{size}")
 
-    def _named(self, found: tuple[str, Listed]) -> Named | None:
+    def _named(self, found: tuple[str, ListedObject]) -> Named | None:
         """The name of a key as a list shows it; None for what is no name of ours."""
         key, one = found
         known = self._ids.get(key)
@@ -212,7 +212,7 @@ class Listing:
             self._ids[key] = known
         return known[1]
 
-    def _head(self, pieces: Pieces, etag: str) -> Head:
+    def _head(self, pieces: LogObjects, etag: str) -> Head:
         known = self._heads.get(pieces.folder)
         if known is None or known[0] != etag:
             known = (etag, pieces.head() if etag else Head())

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from holdfast.errors import Forbidden, HoldfastError, Unavailable, UsageError
 from holdfast.storage.disk import forks
 
-__all__ = ["Listed", "Objects", "Stored", "open_objects"]
+__all__ = ["ListedObject", "Objects", "Stored", "open_objects"]
 
 T = TypeVar("T")
 _first_use: list[int] = []
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
     modified: int
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """An object as a list shows it."""
 
     path: str
@@ -143,14 +143,14 @@ class Objects:
 
         return self._tried(work)
 
-    def list(self, prefix: str, after: str | None = None) -> Iterator[Listed]:
+    def list(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
         """The objects whose path begins with ``prefix``, in order, those after a path only."""
         from obstore import list as list_objects
 
-        def work() -> list[Listed]:
+        def work() -> list[ListedObject]:
             pages = list_objects(self._bucket, prefix, offset=after, chunk_size=_LIST_PAGE)
             return [
-                Listed(one["path"], one["size"], _ms(one), one["e_tag"] or "")
+                ListedObject(one["path"], one["size"], _ms(one), one["e_tag"] or "")
                 for page in pages
                 for one in page
             ]

@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from holdfast.errors import Damaged
-from holdfast.storage.s3.objects import Listed
+from holdfast.storage.s3.objects import ListedObject
 
 __all__ = [
     "BLOCK",
     "HEAD_BYTES",
     "PACK_BYTES",
-    "Piece",
+    "ObjectPiece",
     "end_of",
     "epoch_of",
     "framed",
@@ -45,7 +45,7 @@ _HEX = re.compile(rb"[0-9a-f]{16}")
 _PACK = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{1,10})-([pz])", re.ASCII)
 
 
-class Piece(NamedTuple):
+class ObjectPiece(NamedTuple):
     """Bytes ``start`` to ``start + size`` of a log: objects ``first`` to ``last``, in one place."""
 
     first: int
@@ -59,12 +59,12 @@ class Piece(NamedTuple):
     """Known once all pieces are lined up."""
 
 
-def next_number(pieces: list[Piece]) -> int:
+def next_number(pieces: list[ObjectPiece]) -> int:
     """The number of the object after these."""
     return pieces[-1].last + 1 if pieces else 0
 
 
-def end_of(pieces: list[Piece]) -> int:
+def end_of(pieces: list[ObjectPiece]) -> int:
     """How many bytes the log has that consists of these."""
     return pieces[-1].start + pieces[-1].size if pieces else 0
 
@@ -92,12 +92,12 @@ def pack_name(first: int, last: int, size: int, *, compressed: bool) -> str:
     return f"{first:012d}-{last:012d}-{size}-{'z' if compressed else 'p'}"
 
 
-def log_piece(number: int, size: int, path: str) -> Piece:
+def log_piece(number: int, size: int, path: str) -> ObjectPiece:
     """The piece that the object of a number is, with so many bytes of the log."""
-    return Piece(number, number, size, path, HEAD_BYTES)
+    return ObjectPiece(number, number, size, path, HEAD_BYTES)
 
 
-def log_pieces(listed: Iterable[Listed]) -> list[Piece]:
+def log_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
     """What is listed of a log's objects; what is not ours is passed over."""
     found = []
     for one in listed:
@@ -107,21 +107,21 @@ def log_pieces(listed: Iterable[Listed]) -> list[Piece]:
     return found
 
 
-def pack_pieces(listed: Iterable[Listed]) -> list[Piece]:
+def pack_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
     """What is listed of a log's packs; what is not ours is passed over."""
     found = []
     for one in listed:
         name = _PACK.fullmatch(one.path.rpartition("/")[2])
         if name is not None:
             first, last, size = (int(name[number]) for number in (1, 2, 3))
-            found.append(Piece(first, last, size, one.path, packed=name[4] == "z"))
+            found.append(ObjectPiece(first, last, size, one.path, packed=name[4] == "z"))
     return found
 
 
-def lined_up(objects: list[Piece]) -> list[Piece]:
+def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
     """The objects in their order, without those whose numbers a pack covers."""
     packs = sorted((one for one in objects if not one.skip), key=lambda one: (one.first, -one.last))
-    kept: list[Piece] = []
+    kept: list[ObjectPiece] = []
     end = -1
     for one in packs:  # a wider pack covers the narrower ones that it was made of
         if one.last > end:
@@ -137,7 +137,7 @@ def lined_up(objects: list[Piece]) -> list[Piece]:
     ordered = sorted(
         [*kept, *(one for one in loose if not is_covered(one.first))], key=lambda one: one.first
     )
-    pieces: list[Piece] = []
+    pieces: list[ObjectPiece] = []
     start = 0
     for one in ordered:
         pieces.append(one._replace(start=start))
@@ -157,7 +157,7 @@ def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield waiting
 
 
-def groups(pieces: list[Piece], *, archive: bool) -> Iterator[list[Piece]]:
+def groups(pieces: list[ObjectPiece], *, archive: bool) -> Iterator[list[ObjectPiece]]:
     """Neighbours that become a pack: whole blocks, and in an archive several of them together.
 
     In an archive the last block, which is not whole yet, becomes one of its own, and is put
@@ -165,7 +165,7 @@ def groups(pieces: list[Piece], *, archive: bool) -> Iterator[list[Piece]]:
     """
     whole = next_number(pieces) // BLOCK
     blocks = [list(block) for _, block in groupby(pieces, key=lambda one: one.first // BLOCK)]
-    group: list[Piece] = []
+    group: list[ObjectPiece] = []
     for block in blocks:
         is_whole = block[-1].last // BLOCK < whole
         if not archive:

@@ -37,7 +37,7 @@ from holdfast.storage.s3.key import (
     check_free,
     renew_one,
 )
-from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.log import LogObjects
 from holdfast.storage.s3.names import AtOnce, Listing, Name, Named, Names
 from holdfast.storage.s3.objects import open_objects
 from holdfast.storage.s3.pieces import HEAD_BYTES
@@ -65,7 +65,7 @@ class ObjectStore(Store):
         self._sender = Sender(self._send, "holdfast-sender")
         self.renewer = Renewer(self._renew_all)
         self._flusher = Flusher()
-        self._writing: dict[str, Pieces] = {}
+        self._writing: dict[str, LogObjects] = {}
         self._checked = False
 
     def log(self, key: str) -> Log:
@@ -86,7 +86,7 @@ class ObjectStore(Store):
     def exists(self, key: str) -> bool:
         """Whether the key has a log."""
         named = self.names.get(check_key(key))
-        return named is not None and Pieces(self.objects, named.name.folder).exists()
+        return named is not None and LogObjects(self.objects, named.name.folder).exists()
 
     def clash(self, key: str) -> str | None:
         """A key that differs only by case."""
@@ -156,7 +156,7 @@ class ObjectStore(Store):
     def drop(self, key: str) -> None:
         """Sealed first, so that no one writes there; then what the name stood for."""
         left = self.names.raw(check_key(key))[0]
-        if left is not None and Pieces(self.objects, left.name.folder).head().sealed:
+        if left is not None and LogObjects(self.objects, left.name.folder).head().sealed:
             self.bury(key, left.name.folder)
             return
         self._seal(key, self._has_something(key))
@@ -171,7 +171,10 @@ class ObjectStore(Store):
             raise NotFound(f"there is no log at {key}")
         self._clear_the_way(to)
         name = Name(uuid4().hex)
-        source, copy = Pieces(self.objects, named.name.folder), Pieces(self.objects, name.folder)
+        source, copy = (
+            LogObjects(self.objects, named.name.folder),
+            LogObjects(self.objects, name.folder),
+        )
         try:
             copy.replace(first_bytes(source.read(0), size), 0, to)
             if copy.size() != size:
@@ -194,12 +197,12 @@ class ObjectStore(Store):
 
     def unarchive(self, key: str) -> None:
         """Packs are read as they are; only the mark goes."""
-        self._on_free_log(key, Pieces.unarchive)
+        self._on_free_log(key, LogObjects.unarchive)
 
     def is_archived(self, key: str) -> bool:
         """Whether it is packed now."""
         named = self.names.get(check_key(key))
-        return named is not None and Pieces(self.objects, named.name.folder).head().archived
+        return named is not None and LogObjects(self.objects, named.name.folder).head().archived
 
     def scrub(self) -> list[str]:
         """What a bucket keeps of old versions cannot be told from here."""
@@ -236,12 +239,12 @@ class ObjectStore(Store):
         self.renewer.close()
         self._at_once.close()
 
-    def pieces_for_writing(self, key: str) -> Pieces:
+    def pieces_for_writing(self, key: str) -> LogObjects:
         """The objects of a log as its writer knows them."""
         pieces = self._writing.get(key)
         if pieces is None:
             folder = self.names.made(key).folder
-            pieces = self._writing[key] = Pieces(self.objects, folder)
+            pieces = self._writing[key] = LogObjects(self.objects, folder)
         return pieces
 
     def forget_writing(self, key: str) -> None:
@@ -268,7 +271,7 @@ class ObjectStore(Store):
         if named is not None:
             folder = named.name.folder
             noted = next(iter(self.objects.list(f"{folder}/doc/")), None) is not None
-            if noted or Pieces(self.objects, folder).exists():
+            if noted or LogObjects(self.objects, folder).exists():
                 check_free(self.objects, key, folder)
                 return named
         raise NotFound(f"there is nothing at {key}")
@@ -283,7 +286,7 @@ class ObjectStore(Store):
 
     def _check_not_taken(self, to: str, folder: str) -> None:
         noted = next(iter(self.objects.list(f"{folder}/doc/")), None) is not None
-        if Pieces(self.objects, folder).exists() or (noted and not needs_log(to)):
+        if LogObjects(self.objects, folder).exists() or (noted and not needs_log(to)):
             raise Conflict(f"{to} is taken")
 
     def _seal(self, key: str, named: Named, *, only_rest: bool = False) -> None:
@@ -296,7 +299,7 @@ class ObjectStore(Store):
                 raise Conflict(f"{key} changed while it was being removed")
             if only_rest:  # someone may have begun to write it just before
                 self._check_not_taken(key, folder)
-            if not Pieces(self.objects, folder).seal(epoch):
+            if not LogObjects(self.objects, folder).seal(epoch):
                 raise Conflict(f"{key} changed while it was being removed")
         except BaseException:
             lease.release()
@@ -317,14 +320,14 @@ class ObjectStore(Store):
             )
         )
 
-    def _on_free_log(self, key: str, work: Callable[[Pieces], None]) -> None:
+    def _on_free_log(self, key: str, work: Callable[[LogObjects], None]) -> None:
         """Do something with a log that nobody writes, and see to it that nobody does meanwhile."""
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
         lease = ObjectLease(self, key)
         lease.acquire("archive", _LEASE_MS)
         try:
-            work(Pieces(self.objects, lease.folder))
+            work(LogObjects(self.objects, lease.folder))
         finally:
             lease.release()
 

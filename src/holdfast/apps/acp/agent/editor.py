@@ -14,7 +14,7 @@ from holdfast.apps.wire.peer import Peer
 from holdfast.errors import Forbidden, HoldfastError, TooLarge, UsageError
 from holdfast.storage import Folder
 
-__all__ = ["Desk", "Finished"]
+__all__ = ["EditorAccess", "Finished"]
 
 _FILE_CHARS_MAX = 1024 * 1024
 _OUTPUT_BYTES_MAX = 256 * 1024
@@ -24,7 +24,7 @@ Finished = dict[str, Any]
 """How a command ended: ``exit_code``, ``signal``, ``output``, ``truncated``, ``timed_out``."""
 
 
-class Desk:
+class EditorAccess:
     """What one session can reach through its editor: below ``root``, and nothing else."""
 
     def __init__(

@@ -20,9 +20,9 @@ __all__ = [
     "Initialize",
     "ListWish",
     "ModeWish",
-    "NewSession",
+    "NewSessionParams",
     "OfSession",
-    "Opened",
+    "OpenSession",
     "PromptWish",
     "read_params",
     "read_prompt",
@@ -62,7 +62,7 @@ class Initialize(msgspec.Struct, frozen=True, rename="camel"):
     client_capabilities: ClientCapabilities | None = None
 
 
-class NewSession(msgspec.Struct, frozen=True, rename="camel"):
+class NewSessionParams(msgspec.Struct, frozen=True, rename="camel"):
     """Where a new session works."""
 
     cwd: str
@@ -78,7 +78,7 @@ class OfSession(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
 
 
-class Opened(OfSession, frozen=True, rename="camel"):
+class OpenSession(OfSession, frozen=True, rename="camel"):
     """Where a session goes on, or its fork begins."""
 
     cwd: str

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.agent import is_child
-from holdfast.apps.acp.agent.editor import Desk
+from holdfast.apps.acp.agent.editor import EditorAccess
 from holdfast.apps.acp.agent.params import Kit, window_of
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay.words import (
@@ -24,17 +24,22 @@ from holdfast.library import Holdfast
 from holdfast.model import Event, has_marked_keys
 from holdfast.session import Session, resolve_blobs
 
-__all__ = ["Screen", "Update"]
+__all__ = ["EditorScreen", "Update"]
 
 _CATCH_UP_S = 10.0
 Update = dict[str, Any]
 
 
-class Screen:
+class EditorScreen:
     """One session in an editor. ``send`` is given its updates, in order."""
 
     def __init__(
-        self, hf: Holdfast, kit: Kit, session: Session, desk: Desk, send: Callable[[Update], None]
+        self,
+        hf: Holdfast,
+        kit: Kit,
+        session: Session,
+        desk: EditorAccess,
+        send: Callable[[Update], None],
     ) -> None:
         self._hf = hf
         self._out = send

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from holdfast.apps.acp.agent.commands import available_commands, find_command, obey
-from holdfast.apps.acp.agent.editor import Desk
+from holdfast.apps.acp.agent.editor import EditorAccess
 from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
 from holdfast.apps.acp.agent.params import (
     ClientCapabilities,
@@ -23,9 +23,9 @@ from holdfast.apps.acp.agent.params import (
     Kit,
     ListWish,
     ModeWish,
-    NewSession,
+    NewSessionParams,
     OfSession,
-    Opened,
+    OpenSession,
     PromptWish,
     mode_state,
     read_params,
@@ -128,10 +128,10 @@ class AgentServer:
     # -- sessions ----------------------------------------------------------------------------
 
     async def _new(self, params: Params) -> Any:
-        wish = read_params(params, NewSession)
+        wish = read_params(params, NewSessionParams)
         return await self._begin(await asyncio.to_thread(self._open_session, None), wish)
 
-    async def _begin(self, session: Session, wish: NewSession | Opened) -> Any:
+    async def _begin(self, session: Session, wish: NewSessionParams | OpenSession) -> Any:
         """A session that is new to the editor: where it works is on record."""
         try:
             if session.live_state.metadata.get("cwd") != wish.cwd:
@@ -145,7 +145,7 @@ class AgentServer:
         return {"sessionId": session.id, "modes": mode_state(live.mode)}
 
     async def _open(self, params: Params, *, replays: bool) -> Any:
-        wish = read_params(params, Opened)
+        wish = read_params(params, OpenSession)
         async with self._alone(wish.session_id):
             live = self._live.get(wish.session_id)
             if live is None:
@@ -157,7 +157,7 @@ class AgentServer:
         return {"modes": mode_state(live.mode)}
 
     async def _fork(self, params: Params) -> Any:
-        wish = read_params(params, Opened)
+        wish = read_params(params, OpenSession)
         made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
         return await self._begin(await asyncio.to_thread(self._open_session, made), wish)
 
@@ -209,17 +209,17 @@ class AgentServer:
     def _open_session(self, session_id: str | None) -> Session:
         return self._kit.open_session(self._hf, session_id)
 
-    def _take(self, session: Session, wish: NewSession | Opened) -> Live:
+    def _take(self, session: Session, wish: NewSessionParams | OpenSession) -> Live:
         def send(update: dict[str, Any]) -> None:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
-        desk = Desk(self._peer, self._capabilities, session.id, wish.cwd)
+        desk = EditorAccess(self._peer, self._capabilities, session.id, wish.cwd)
         live = self._live[session.id] = Live(self._hf, self._kit, session, desk, send)
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
         return live
 
-    async def _give_servers(self, live: Live, wish: NewSession | Opened) -> None:
+    async def _give_servers(self, live: Live, wish: NewSessionParams | OpenSession) -> None:
         """Nothing of this is recorded but what fails, by name."""
         servers = read_servers(wish.mcp_servers)
         if self._kit.is_small and servers:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import plain_result
-from holdfast.apps.acp.agent.editor import Desk
+from holdfast.apps.acp.agent.editor import EditorAccess
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.agent.params import AUTO, MODES, OPTIONS, READ_ONLY, Kit
-from holdfast.apps.acp.agent.screen import Screen, Update
+from holdfast.apps.acp.agent.screen import EditorScreen, Update
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
@@ -26,14 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["Live"]
 
 
-class Live(Screen):
+class Live(EditorScreen):
     """A session with its agent, its mode, and at most one turn at a time.
 
     ``send`` is given the updates of this session, in order, for the editor.
     """
 
     def __init__(
-        self, hf: Holdfast, kit: Kit, session: Session, desk: Desk, send: Callable[[Update], None]
+        self,
+        hf: Holdfast,
+        kit: Kit,
+        session: Session,
+        desk: EditorAccess,
+        send: Callable[[Update], None],
     ) -> None:
         super().__init__(hf, kit, session, desk, send)
         self.mode = kit.mode

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.agent import Tool, ToolContext, builtin_tools
-from holdfast.apps.acp.agent.editor import Desk
+from holdfast.apps.acp.agent.editor import EditorAccess
 from holdfast.errors import UsageError
 
 __all__ = ["ToolBox", "with_more"]
@@ -23,7 +23,7 @@ class ToolBox:
     """
 
     def __init__(
-        self, desk: Desk, *, check: Callable[[], None], show_diff: Show, show_terminal: Show
+        self, desk: EditorAccess, *, check: Callable[[], None], show_diff: Show, show_terminal: Show
     ) -> None:
         self._desk = desk
         self._check = check

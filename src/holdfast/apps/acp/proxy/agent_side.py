@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.apps.acp.handover import CONVERSATION
 from holdfast.apps.acp.link import AgentLink, Early
-from holdfast.apps.acp.proxy.outbox import Outbox
-from holdfast.apps.acp.proxy.sessions import Sessions
+from holdfast.apps.acp.proxy.outbox import EditorOutbox
+from holdfast.apps.acp.proxy.sessions import ProxySessions
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.acp.replay.words import undone_update
 from holdfast.apps.wire.frames import NOT_FOUND, Frame, RpcError, error_frame, notification
@@ -26,8 +26,8 @@ class AgentSide(ABC):
 
     _agent: AgentLink
     _early: Early
-    _outbox: Outbox
-    _sessions: Sessions
+    _outbox: EditorOutbox
+    _sessions: ProxySessions
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

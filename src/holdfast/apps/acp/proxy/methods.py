@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.apps.acp.link import AgentLink
-from holdfast.apps.acp.proxy.sessions import Sessions, session_id_of
+from holdfast.apps.acp.proxy.sessions import ProxySessions, session_id_of
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.acp.session_list import list_sessions
 from holdfast.apps.wire.frames import INVALID_PARAMS, Frame, RpcError
@@ -24,7 +24,9 @@ Method = Callable[[Frame], Awaitable[Any]]
 Stop = Callable[[Channel], Awaitable[None]]
 
 
-def methods_of(hf: Holdfast, agent: AgentLink, sessions: Sessions, stop: Stop) -> dict[str, Method]:
+def methods_of(
+    hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop
+) -> dict[str, Method]:
     """The requests that do not simply go to the agent; ``stop`` ends the turn of a session."""
     served = _Served(hf, agent, sessions, stop)
     return {
@@ -42,7 +44,7 @@ def methods_of(hf: Holdfast, agent: AgentLink, sessions: Sessions, stop: Stop) -
 class _Served:
     """Each takes the params of a request and gives its result. Raises RpcError, HoldfastError."""
 
-    def __init__(self, hf: Holdfast, agent: AgentLink, sessions: Sessions, stop: Stop) -> None:
+    def __init__(self, hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop) -> None:
         self._hf = hf
         self._agent = agent
         self._sessions = sessions

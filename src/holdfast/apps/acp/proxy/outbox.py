@@ -11,7 +11,7 @@ from holdfast.apps.wire.frames import Frame, encode
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError
 
-__all__ = ["Outbox"]
+__all__ = ["EditorOutbox"]
 
 Failed = Callable[[Channel, HoldfastError], Awaitable[None]]
 
@@ -26,7 +26,7 @@ _Line = tuple[Channel | None, bytes, Said, bool]
 _NOTHING: Said = (0, 0)
 
 
-class Outbox:
+class EditorOutbox:
     """Lines that wait until what they tell is recorded.
 
     While redaction holds the last word of a session back from the log, the line with it waits, and

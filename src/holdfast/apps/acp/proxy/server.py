@@ -23,8 +23,8 @@ from holdfast.apps.acp.proxy.agent_side import (
     with_what_is_told,
 )
 from holdfast.apps.acp.proxy.methods import methods_of
-from holdfast.apps.acp.proxy.outbox import Outbox
-from holdfast.apps.acp.proxy.sessions import Sessions
+from holdfast.apps.acp.proxy.outbox import EditorOutbox
+from holdfast.apps.acp.proxy.sessions import ProxySessions
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.watched import watch
 from holdfast.apps.wire.frames import (
@@ -69,7 +69,7 @@ class Proxy(AgentSide):
         self._hf = hf
         self._editor = editor
         self._say = say
-        self._outbox = Outbox(editor, self._break)
+        self._outbox = EditorOutbox(editor, self._break)
         self._agent = AgentLink(
             launch,
             on_line=self._words_of_agent,
@@ -79,7 +79,7 @@ class Proxy(AgentSide):
             on_noise=self._noise,
         )
         self._early = Early(self._deliver_early)
-        self._sessions = Sessions(
+        self._sessions = ProxySessions(
             hf,
             self._agent,
             self,

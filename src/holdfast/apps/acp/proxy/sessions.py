@@ -29,12 +29,12 @@ from holdfast.library import Holdfast
 from holdfast.model import check_id
 from holdfast.session import Session
 
-__all__ = ["Editor", "Sessions"]
+__all__ = ["EditorSide", "ProxySessions"]
 
 _OWN = frozenset({"sessionId", "_meta"})
 
 
-class Editor(Protocol):
+class EditorSide(Protocol):
     """The other side of the proxy, as far as it is needed here."""
 
     def send(self, frame: Frame) -> None:
@@ -53,14 +53,14 @@ class Editor(Protocol):
         """Wait until the editor has been shown all that is recorded."""
 
 
-class Sessions:
+class ProxySessions:
     """Every session that this connection has open, by our id and by the agent's."""
 
     def __init__(
         self,
         hf: Holdfast,
         agent: AgentLink,
-        editor: Editor,
+        editor: EditorSide,
         *,
         early: Early,
         command: list[str],

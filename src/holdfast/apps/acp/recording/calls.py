@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.apps.acp.recording.values import places, printed_in, tool_name, tool_output
 from holdfast.replay import Stage, stage_after
 
-__all__ = ["ToolCall", "ToolCalls", "call_id"]
+__all__ = ["OpenCall", "ToolCalls", "call_id"]
 
 _PRINTED_CHARS = 256 * 1024
 _ENDS = frozenset({"completed", "failed"})
@@ -20,7 +20,7 @@ _MERGED = ("title", "kind", "name", "locations", "rawInput", "rawOutput", "conte
 _ASKED = ("title", "kind", "name", "locations", "_meta")
 
 
-class ToolCall:
+class OpenCall:
     """One call that has not ended."""
 
     def __init__(self, id: str) -> None:
@@ -113,26 +113,26 @@ class ToolCalls:
     """Those that have not ended, in the order in which they were told of."""
 
     def __init__(self) -> None:
-        self._open: dict[str, ToolCall] = {}
+        self._open: dict[str, OpenCall] = {}
         self._ended: set[str] = set()
 
     def __iter__(self) -> Any:
         return iter(self._open.values())
 
-    def get(self, update: Any) -> ToolCall | None:
+    def get(self, update: Any) -> OpenCall | None:
         """The call that an update is about, if it was told of before and has not ended."""
         return self._open.get(call_id(update) or "")
 
-    def take(self, update: Any) -> ToolCall | None:
+    def take(self, update: Any) -> OpenCall | None:
         """The call that an update is about; None if it names none, or one that has ended."""
         id = call_id(update)
         if id is None or id in self._ended:
             return None
         if id not in self._open:
-            self._open[id] = ToolCall(id)
+            self._open[id] = OpenCall(id)
         return self._open[id]
 
-    def end(self, call: ToolCall) -> None:
+    def end(self, call: OpenCall) -> None:
         """Nothing more is to be told of a call."""
         self._open.pop(call.id, None)
         self._ended.add(call.id)

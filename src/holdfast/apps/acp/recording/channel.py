@@ -13,10 +13,10 @@ import msgspec
 
 from holdfast.apps.acp.handover import Attached, Waits, be_quiet
 from holdfast.apps.acp.notes import interruption_note, undone
-from holdfast.apps.acp.recording.calls import ToolCall
+from holdfast.apps.acp.recording.calls import OpenCall
 from holdfast.apps.acp.recording.recorder import Notes, Taken
 from holdfast.apps.acp.recording.values import clean, mask_servers
-from holdfast.apps.acp.replay_gap import Heard
+from holdfast.apps.acp.replay_gap import ReplayedWords
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
 from holdfast.model import Event, Limits
@@ -99,7 +99,7 @@ class Channel:
         self.swallowing = False
         """Whether what the agent says is a replay that the editor must not see again."""
         self.swallowed = 0
-        self.heard: Heard | None = None
+        self.heard: ReplayedWords | None = None
         """What that replay says, while the agent may lack something of the conversation."""
         self.heard_at = 0.0
         self.replaying = asyncio.Lock()
@@ -138,7 +138,7 @@ class Channel:
 
     def listen_to_replay(self) -> None:
         """What the agent says of the conversation from now on is its replay."""
-        self.swallowing, self.heard = True, Heard()
+        self.swallowing, self.heard = True, ReplayedWords()
         self.heard_at = time.monotonic()
 
     def hear_replay(self, update: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ class Channel:
         link = {"kind": "acp", "id": taken.agent_id, "agent": agent, "how": taken.how}
         self.note(("link", link))
 
-    async def end_replay(self, waits: Waits) -> Heard | None:
+    async def end_replay(self, waits: Waits) -> ReplayedWords | None:
         """Wait until a replay is through; what it said, if it has to be whole."""
         if self.swallowing:
             await be_quiet(lambda: self.heard_at, waits)
@@ -300,7 +300,7 @@ class Channel:
         pieces = [piece.data for piece in self._hf.events(self.id, first, types={"delta"})]
         return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
 
-    def cut_off(self, reason: str) -> list[ToolCall]:
+    def cut_off(self, reason: str) -> list[OpenCall]:
         """The agent died in mid-turn: record it, and give the calls that were open."""
         calls = self.notes.open_calls
         recorded = [call for call in calls if call.is_recorded]

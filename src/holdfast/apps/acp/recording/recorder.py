@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.acp.recording.calls import ToolCall, ToolCalls, call_id
+from holdfast.apps.acp.recording.calls import OpenCall, ToolCalls, call_id
 from holdfast.apps.acp.recording.values import (
     clean,
     decision,
@@ -108,7 +108,7 @@ class Notes:
         return Taken([_frame(direction, answer)], barrier=False)
 
     @property
-    def open_calls(self) -> list[ToolCall]:
+    def open_calls(self) -> list[OpenCall]:
         """The calls that have not ended."""
         return list(self._calls)
 
@@ -299,13 +299,13 @@ class Notes:
             self._calls.end(call)
         return Taken(events, barrier=starts or call.ends)
 
-    def _go_on(self, call: ToolCall) -> Draft:
+    def _go_on(self, call: OpenCall) -> Draft:
         """The agent did not wait for an answer: nobody may say that the call has not run."""
         call.decide("withdrawn")
         tool = call.data()["tool"][:_NAME_CHARS]
         return "permission", {"tool": tool, "call": call.id, "decision": "withdrawn"}
 
-    def _result(self, call: ToolCall, frame: Any) -> dict[str, Any]:
+    def _result(self, call: OpenCall, frame: Any) -> dict[str, Any]:
         result: dict[str, Any] = {"toolCallId": call.id, "result": call.output}
         if call.failed:
             result["is_error"] = True

@@ -11,14 +11,14 @@ from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import Stage, stage_after
 
-__all__ = ["Calls"]
+__all__ = ["ReplayedCalls"]
 
 _ENDS = frozenset({"completed", "failed"})
 _EMPTY = (b"[]", b"null")
 _LITTLE = 4  # bytes, which is what those have at most
 
 
-class Calls:
+class ReplayedCalls:
     """Keeps what the editor was told of each call."""
 
     def __init__(self) -> None:

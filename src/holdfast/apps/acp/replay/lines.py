@@ -13,9 +13,9 @@ from holdfast.model import BODIES, Event
 __all__ = [
     "CallLine",
     "DeltaLine",
+    "EventLine",
     "FinalLine",
     "FrameLine",
-    "Line",
     "OtherLine",
     "ResultLine",
     "decode_lines",
@@ -24,7 +24,7 @@ __all__ = [
 _NOTHING = msgspec.Raw()
 
 
-class Line(msgspec.Struct, gc=False, kw_only=True, tag_field="type"):
+class EventLine(msgspec.Struct, gc=False, kw_only=True, tag_field="type"):
     """Any event, if it is not of a child run."""
 
     seq: int
@@ -35,31 +35,31 @@ class _CallData(msgspec.Struct, gc=False):
     raw: CallFrame | None = None
 
 
-class CallLine(Line, tag="tool_call", gc=False, kw_only=True):
+class CallLine(EventLine, tag="tool_call", gc=False, kw_only=True):
     """A tool call, and the frame that it came with."""
 
     data: _CallData
 
 
-class ResultLine(Line, tag="tool_result", gc=False, kw_only=True):
+class ResultLine(EventLine, tag="tool_result", gc=False, kw_only=True):
     """The end of a tool call, and the frame that it came with."""
 
     data: _CallData
 
 
-class FinalLine(Line, tag="assistant", gc=False, kw_only=True):
+class FinalLine(EventLine, tag="assistant", gc=False, kw_only=True):
     """A whole message."""
 
     data: FinalData
 
 
-class DeltaLine(Line, tag="delta", gc=False, kw_only=True):
+class DeltaLine(EventLine, tag="delta", gc=False, kw_only=True):
     """A piece of a message."""
 
     data: DeltaData
 
 
-class OtherLine(Line, gc=False, kw_only=True):
+class OtherLine(EventLine, gc=False, kw_only=True):
     """Whatever else there is, by its name."""
 
     data: msgspec.Raw = _NOTHING
@@ -76,9 +76,9 @@ class FrameLine(OtherLine, tag="frame", gc=False, kw_only=True):
 _LINES = (CallLine, ResultLine, FrameLine, DeltaLine, FinalLine)
 
 
-def decode_lines(block: bytes) -> list[Line]:
+def decode_lines(block: bytes) -> list[EventLine]:
     """The lines of a block. Raises msgspec.ValidationError if one is of another form or type."""
-    found: list[Line] = _decoder().decode_lines(block)
+    found: list[EventLine] = _decoder().decode_lines(block)
     return found
 
 

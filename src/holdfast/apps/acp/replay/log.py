@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.replay.lines import Line, decode_lines
+from holdfast.apps.acp.replay.lines import EventLine, decode_lines
 from holdfast.model import Event, has_marked_keys, verified_blocks
 from holdfast.session import resolve_blobs
 from holdfast.storage import Documents
@@ -91,7 +91,7 @@ def in_some(events: Iterator[Event]) -> Iterator[Some]:
         yield Some(found[0].seq, size, partial(list, found))
 
 
-def _usual(block: bytes) -> list[Line] | None:
+def _usual(block: bytes) -> list[EventLine] | None:
     if has_marked_keys(block):
         return None
     try:

@@ -9,9 +9,9 @@ import msgspec
 from holdfast.apps.acp.replay.lines import (
     CallLine,
     DeltaLine,
+    EventLine,
     FinalLine,
     FrameLine,
-    Line,
     ResultLine,
 )
 from holdfast.apps.acp.replay.shapes import CLOSING, CallAbout, Finder, decode_calls
@@ -154,7 +154,7 @@ _FROM_OTHERS = (b'{"direction":"client",', b'{"direction":"holdfast",')
 class Other(NamedTuple):
     """A line from which something else may have to be told, or nothing."""
 
-    line: Line
+    line: EventLine
     before: int
     """How many updates come before it."""
     calls: int

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.replay.calls import Calls, Cast
-from holdfast.apps.acp.replay.lines import DeltaLine, FinalLine, Line, OtherLine
+from holdfast.apps.acp.replay.calls import Cast, ReplayedCalls
+from holdfast.apps.acp.replay.lines import DeltaLine, EventLine, FinalLine, OtherLine
 from holdfast.apps.acp.replay.log import Some, in_some
 from holdfast.apps.acp.replay.output import PIECE_CHARS, Output, Sorted, Update, sort_out
 from holdfast.apps.acp.replay.shapes import (
@@ -103,7 +103,7 @@ class _Teller:
         self._told: dict[str, str] = {}
         self._whole = -1
         self._pieces: list[DeltaLine] = []
-        self._calls = Calls()
+        self._calls = ReplayedCalls()
         self._standing = Standing()
         self._asked: list[dict[str, Any]] = []
 
@@ -150,7 +150,7 @@ class _Teller:
                 self._whole = whole
                 self._cover(_ANSWER, None, None, whole)
 
-    def _take_other(self, some: Some, line: Line) -> None:
+    def _take_other(self, some: Some, line: EventLine) -> None:
         if self._pieces:
             self._take_pieces(some)
         self._take(line.event() if isinstance(line, OtherLine) else some.event(line.seq))
