@@ -351,6 +351,40 @@ def test_a_message_takes_the_place_of_what_was_streamed_of_it(hf):
         assert [m["content"] for m in s.messages()] == ["how deep?", "About forty metres, I think."]
 
 
+BLOCKS = [
+    {"type": "thinking", "thinking": "Rather far.", "signature": "x"},
+    {"type": "text", "text": "It is "},
+    {"type": "text", "text": "4 km."},
+]
+
+
+@pytest.mark.parametrize("said", [BLOCKS, BLOCKS[:1], BLOCKS[1:]])
+def test_a_recorded_message_takes_the_place_of_thoughts_that_were_streamed(hf, said):
+    """Thoughts and words are there once, whether the message has both, or only one of them."""
+    with hf.session("thoughts") as s:
+        s.user("how far?")
+        s.delta("Rather", kind="thinking")
+        s.delta(" far.", kind="thinking")
+        s.delta("It is ")
+        s.delta("4 km.")
+        s.record({"role": "assistant", "content": said})
+    found = hf.export("thoughts", "text").split()
+    assert (found.count("Rather"), found.count("4")) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["thinking", "text"])
+def test_streamed_thoughts_that_the_message_does_not_have_stay(hf, kind):
+    """A message that thinks or says something else leaves what somebody saw."""
+    with hf.session("others") as s:
+        s.user("how far?")
+        s.delta("Onceseen" if kind == "thinking" else "Rather far.", kind="thinking")
+        s.delta("Onceseen" if kind == "text" else "It is 4 km.")
+        s.record({"role": "assistant", "content": BLOCKS})
+    found = hf.export("others", "text")
+    assert found.count("Onceseen") == 1
+    assert all(word in found for word in ("Rather far.", "It is", "4 km."))
+
+
 def test_streamed_words_that_the_message_does_not_have_stay(hf):
     """An answer that was cut off and begun again otherwise is not lost with the new one."""
     with hf.session("cut") as s:

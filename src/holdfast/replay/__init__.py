@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from holdfast.replay._state import describe
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
-    from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said
+    from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
     from holdfast.replay.transcript import (
         Entry,
         Streams,
@@ -106,7 +106,7 @@ __getattr__ = lazy(
         "_state": "describe",
         "_turns": "TurnView",
         "_window": "LeftOut TokenCount",
-        "content": "Media as_json as_pieces as_text kinds_said",
+        "content": "Media as_json as_pieces as_text kinds_said words_said",
         "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
     },
 )
@@ -199,4 +199,5 @@ __all__ = [
     "upcast",
     "upcast_event",
     "validate",
+    "words_said",
 ]

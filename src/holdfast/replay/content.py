@@ -17,7 +17,9 @@ __all__ = [
     "as_text",
     "joined",
     "kinds_said",
+    "thoughts",
     "without_references",
+    "words_said",
 ]
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
@@ -106,6 +108,24 @@ def kinds_said(type: str, content: Any) -> frozenset[str]:
     """
     blocks = content if isinstance(content, list) else [content]
     return frozenset(kind for block in blocks if (kind := _kind_said(type, block)))
+
+
+def words_said(content: Any) -> dict[str, str]:
+    """Return the words that an assistant's message has of each kind that ``kinds_said`` tells."""
+    said: dict[str, list[Piece]] = {}
+    for block in content if isinstance(content, list) else [content]:
+        if kind := _kind_said("assistant", block):
+            pieces = thoughts(block) if kind == "thinking" else as_pieces(block)
+            said.setdefault(kind, []).extend(pieces)
+    return {kind: joined(pieces) for kind, pieces in said.items()}
+
+
+def thoughts(block: dict[str, Any]) -> tuple[Piece, ...]:
+    """Return what a thinking or reasoning block says."""
+    if block.get("type") == "thinking":
+        return as_pieces(block.get("thinking"))
+    said = [*as_pieces(block.get("summary") or None), *as_pieces(block.get("content") or None)]
+    return tuple(said) or ("[thinking that only its provider can read]",)
 
 
 def _kind_said(type: str, block: Any) -> str:

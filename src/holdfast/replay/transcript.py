@@ -27,6 +27,7 @@ from holdfast.replay.content import (
     as_text,
     joined,
     kinds_said,
+    thoughts,
     without_references,
 )
 
@@ -368,7 +369,7 @@ class Transcript:
         self._result(event, data, block.get("tool_use_id"), block.get("content"), block)
 
     def _take_thoughts(self, event: Event, data: Data, block: Data) -> None:
-        self._add(event, data, "thinking", pieces=_thoughts(block))
+        self._add(event, data, "thinking", pieces=thoughts(block))
 
     def _on_call(self, event: Event, data: Data) -> None:
         self._call(event, data, data.get("id"), data.get("tool"), data.get("params"))
@@ -525,14 +526,6 @@ def _child(data: Data) -> str:
     """What a delegate's own events are known by."""
     run = data.get("child_run")
     return run if isinstance(run, str) else str(data.get("child"))
-
-
-def _thoughts(block: Data) -> tuple[Piece, ...]:
-    """What a thinking or reasoning block says."""
-    if block.get("type") == "thinking":
-        return as_pieces(block.get("thinking"))
-    said = [*as_pieces(block.get("summary") or None), *as_pieces(block.get("content") or None)]
-    return tuple(said) or ("[thinking that only its provider can read]",)
 
 
 def _list(values: Any) -> str:

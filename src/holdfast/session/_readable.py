@@ -66,18 +66,19 @@ class Readable(Recorder):
             if first is None:  # nearly always
                 return None
             newest = list(self._newest(first))
-        pieces: list[tuple[int, str]] = []
+        from holdfast.replay import words_said
+
+        said = words_said(content)
+        streamed: dict[str, list[tuple[int, str]]] = {kind: [] for kind in said}
         for event in map(self._as_it_was, newest):
             if event.run != run:
                 continue
             if event.type != "delta":
                 break  # what was streamed before it is another message's
-            if event.data.get("kind") != "thinking":
-                pieces.append((event.seq, str(event.data.get("content") or "")))
-        streamed = "".join(text for _, text in reversed(pieces)).strip()
-        # Words that the message does not begin with are what somebody saw, and have to stay.
-        is_of_it = bool(streamed) and _text_of(content).strip().startswith(streamed)
-        return pieces[-1][0] if is_of_it else None
+            kind = "thinking" if event.data.get("kind") == "thinking" else "assistant"
+            if kind in said:
+                streamed[kind].append((event.seq, str(event.data.get("content") or "")))
+        return _first_of(said, streamed)
 
     @property
     def key(self) -> str:
@@ -180,6 +181,28 @@ class Readable(Recorder):
         with self._lock:
             self._settle()
             return self._talk.messages(provider, incomplete)
+
+
+def _first_of(said: dict[str, str], streamed: dict[str, list[tuple[int, str]]]) -> int | None:
+    """The first piece of what a message has the words of, by kind; pieces come newest first.
+
+    Words that the message does not begin with are what somebody saw, and have to stay: where such
+    come later, the message covers nothing, since it covers all of its kinds from one piece on.
+    """
+    of_it: list[int] = []
+    others: list[int] = []
+    for kind, pieces in streamed.items():
+        text = _bare("".join(piece for _, piece in reversed(pieces)))
+        if text:
+            is_of_it = _bare(said[kind]).startswith(text)
+            (of_it if is_of_it else others).extend(seq for seq, _ in pieces)
+    first = min(of_it, default=None)
+    return None if first is None or any(seq > first for seq in others) else first
+
+
+def _bare(text: str) -> str:
+    """The words without what stands between them, which blocks of a message do not keep."""
+    return "".join(text.split())
 
 
 def _text_of(content: Any) -> str:
