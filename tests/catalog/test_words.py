@@ -171,16 +171,6 @@ def test_open_calls_are_bounded():
     assert named == [None] * 44 + ["T"] * 256
 
 
-@pytest.mark.parametrize("members", [{}, {"run": "r"}, {"key": "kü"}, {"more": True}])
-def test_the_place_of_the_next_line_is_known(members):
-    """The bytes of a line are counted without writing it."""
-    from holdfast.catalog._search_texts import _line_bytes
-    from holdfast.model import encode_line, line_body
-
-    event = Event("user", 12, 345, b'{"content":"x"}', **members)
-    assert _line_bytes(event) == len(encode_line(12, line_body(event), 0)[0])
-
-
 def test_calls_and_results_in_messages():
     """What a message asks of tools is heard as calls, what it brings as results, by tool."""
     asked = [
