@@ -361,7 +361,7 @@ def test_redact_reaches_everything(store_root, leaked):
     assert report.unreached == ()
     assert set(report.sessions) == {
         *("sessions/a", "sessions/child", "sessions/grandchild"),
-        next(one.key for one in leaked.trash()),
+        next(one.key for one in leaked.trash.list()),
     }
     assert report.found["github_pat"] > 20
     _assert_gone(store_root, TOKEN, PASSWORD)
@@ -459,10 +459,10 @@ def test_redact_is_refused_before_anything_changes(store_root, leaked):
         session.user("still here")
         with pytest.raises(Locked):
             leaked.redact("a")
-    leaked.hold("child", "a case")
+    leaked.policies.hold("child", "a case")
     with pytest.raises(Forbidden):
         leaked.redact("a")
-    leaked.release("child")
+    leaked.policies.release("child")
     log = store_root / "sessions" / "other" / "events.jsonl"
     text = log.read_bytes().replace(b"nothing", b"n0thing")
     log.write_bytes(text)
