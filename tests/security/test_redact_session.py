@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.catalog import Catalog
 from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
@@ -419,7 +420,7 @@ def test_redact_that_was_broken_off_is_done_by_the_next(store_root, leaked, monk
     from holdfast.storage.files.documents import FileDocuments
     from holdfast.storage.files.log import FileLog
 
-    owner = {"replace": FileLog, "detach": FileStore, "reindex": Holdfast}.get(step, FileDocuments)
+    owner = {"replace": FileLog, "detach": FileStore, "reindex": Catalog}.get(step, FileDocuments)
 
     def fail(*_, **__):
         raise StoreFull("no space")
