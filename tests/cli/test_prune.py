@@ -37,7 +37,7 @@ def test_a_rule_of_the_command_line_is_carried_out(run, sessions):
     """Without --dry-run it is done."""
     result = run("prune", "--older-than", "30d", "--delete", "--yes")
     assert result.out.splitlines()[-1] == "1 session put into the trash."
-    assert [one.session_id for one in sessions.trash()] == ["older"]
+    assert [one.session_id for one in sessions.trash.list()] == ["older"]
 
 
 def test_prune_as_data(run, sessions):
