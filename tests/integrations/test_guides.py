@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import re
 import runpy
 from pathlib import Path
@@ -57,7 +58,8 @@ def test_the_second_run_of_an_example_knows_the_first(example, place, capsys):
 
 def test_every_adapter_has_its_guide():
     """Modules, guides and examples have the same names."""
-    modules = Path(integrations.__file__).parent.glob("[a-z]*.py")
-    names = sorted({module.stem for module in modules} - {"otel"})  # no agent framework
+    found = pkgutil.iter_modules(integrations.__path__)
+    public = {module.name for module in found if not module.name.startswith("_")}
+    names = sorted(public - {"otel"})  # no agent framework
     assert [page.stem.replace("-", "_") for page in PAGES if page.stem != "index"] == names
     assert [example.stem.removeprefix("with_") for example in EXAMPLES] == names
