@@ -9,6 +9,8 @@ Rules (ARCHITECTURE.md says why):
   door     a room is imported as a whole, or one of its packages; never a module inside of it
   all      what a room offers is said in its __init__: no private module has an __all__
   noun     no file is named by a gerund
+  lone     a short private module with one importer stands in that importer, unless it is loaded
+           late for a reason that its first comment names ("# Loaded late: ...")
   line     only model knows how a line ends and how it refers to a payload
 """
 
@@ -121,6 +123,8 @@ OPEN_FOLDERS = (
 )
 # Nouns all the same.
 NOT_GERUNDS = frozenset({"_opening.py"})
+LONE_LINES_MAX = 120
+LATE = "# Loaded late: "
 
 
 class Use(NamedTuple):
@@ -253,6 +257,29 @@ def misnamed(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "all: a private module needs no __all__"
 
 
+def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
+    """Short private modules that one other module alone imports."""
+    importers: dict[str, set[Path]] = {}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{a.name}" for a in node.names)):
+                    importers.setdefault(name, set()).add(path)
+    for path in trees:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        name = ".".join(("holdfast", *path.relative_to(package).with_suffix("").parts))
+        found = importers.get(name, set())
+        if (
+            path.name[0] == "_"
+            and path.name != "__init__.py"
+            and len(lines) < LONE_LINES_MAX
+            and len(found) == 1
+            and next(iter(found)).name != "__init__.py"
+            and not next((x for x in lines if x.startswith("#")), "").startswith(LATE)
+        ):
+            yield f"{path}:1: lone: only {next(iter(found)).name} imports these {len(lines)} lines"
+
+
 def check(package: Path) -> list[str]:
     """One line of text for each broken rule in the package."""
     found = []
@@ -268,7 +295,7 @@ def check(package: Path) -> list[str]:
         broken.update(closed_doors(package, path, tree), misnamed(path, tree))
         broken.update(marks_in(where, tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
-    return found
+    return found + sorted(lone_modules(package, trees))
 
 
 def main(arguments: list[str]) -> int:

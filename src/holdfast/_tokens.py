@@ -4,6 +4,7 @@ With the ``tokens`` extra, conversations for providers whose vocabulary is publi
 exactly. For the others there is no exact count offline; callers then get an estimate that says so.
 """
 
+# Loaded late: a vocabulary takes longer to load than most programs run.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 import holdfast
-from holdfast.apps.mcp import _answers, _save
+from holdfast.apps.mcp import _answers
+from holdfast.apps.mcp import _answers as _save
 from holdfast.errors import HoldfastError, NotFound
 
 READING = {

@@ -92,6 +92,19 @@ def test_rooms_check_allows(tmp_path, where, source):
     assert rules_broken(tmp_path, where, source) == []
 
 
+@pytest.mark.parametrize(
+    ("beginning", "is_found"), [("", True), ("# Loaded late: few need it.\n", False)]
+)
+def test_rooms_check_finds_lone_modules(tmp_path, beginning, is_found):
+    """A short private module with one importer is named, unless it says why it is loaded late."""
+    room = tmp_path / "session"
+    room.mkdir()
+    (room / "_part.py").write_text(f"{beginning}VALUE = 1\n")
+    (room / "whole.py").write_text("from holdfast.session._part import VALUE\n")
+    found = load("check_rooms").check(tmp_path)
+    assert [text.split(": ")[1] for text in found] == ["lone"] * is_found
+
+
 def test_size_check_names_long_modules_and_functions(tmp_path, capsys):
     """A module of 601 lines and a function of 71 fail and are named; 600 and 70 pass."""
     check = load("check_size")

@@ -1,5 +1,6 @@
 """The index as a plain dictionary, for a Python without SQLite."""
 
+# Loaded late: only a Python without SQLite needs it.
 from __future__ import annotations
 
 import itertools

@@ -4,6 +4,7 @@ To the catalogue a sealed session is a name and a size. Whoever has the key read
 it is asked for, and again only when it has changed.
 """
 
+# Loaded late: only a store with sealed sessions needs it.
 from __future__ import annotations
 
 import threading

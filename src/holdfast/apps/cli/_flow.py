@@ -1,5 +1,6 @@
 """Streamed text on a terminal: words kept whole where a line is broken."""
 
+# Loaded late: rich, which measures words, is needed by answers that stream only.
 from __future__ import annotations
 
 import re

@@ -1,5 +1,6 @@
 """A title and tags that a model writes: one request with the beginning of the conversation."""
 
+# Loaded late: it needs the extra `agent`, which the other forms of `tag` do not.
 from __future__ import annotations
 
 import asyncio

@@ -12,7 +12,8 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
-from holdfast.apps.mcp import _answers, _save
+from holdfast.apps.mcp import _answers
+from holdfast.apps.mcp import _answers as _save
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION
