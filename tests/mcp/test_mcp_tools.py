@@ -11,7 +11,6 @@ from mcp.shared.exceptions import MCPError
 
 import holdfast
 from holdfast.apps.mcp import _answers
-from holdfast.apps.mcp import _answers as _save
 from holdfast.errors import HoldfastError, NotFound
 
 READING = {
@@ -348,7 +347,7 @@ async def test_a_session_is_forked(writer, past):
 
 async def test_what_cannot_be_saved_is_told(writer, past, monkeypatch):
     """Nothing is written then."""
-    monkeypatch.setattr(_save, "TEXT_CHARS_MAX", 10)
+    monkeypatch.setattr(_answers, "TEXT_CHARS_MAX", 10)
     for arguments in (
         {"text": " "},
         {"text": "x" * 11},
