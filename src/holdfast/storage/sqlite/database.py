@@ -222,10 +222,15 @@ class SharedDatabase:
                 )
             node = self._disk.node_at(name, folder)
             if node is None:
-                let_go(self._disk, self._disk.open_new(name, folder))
-            elif node.is_symlink or node.is_directory:
+                try:
+                    let_go(self._disk, self._disk.open_new(name, folder))
+                except FileExistsError:  # another process was quicker: its file is looked at, too
+                    node = self._disk.node_at(name, folder)
+            if node is None:
+                return
+            if node.is_symlink or node.is_directory:
                 raise Forbidden(f"{self.path} is not a plain file")
-            elif node.owner not in (0, os.geteuid()):
+            if node.owner not in (0, os.geteuid()):
                 raise Forbidden(f"{self.path} belongs to another user")
 
     def _migrate(self, connection: Connection) -> None:
