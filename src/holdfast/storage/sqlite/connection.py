@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from contextlib import contextmanager
 
 from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
@@ -39,6 +40,7 @@ __all__ = [
 
 _WAIT_S = 0.5
 _WAIT_TO_WRITE_S = 10
+_LOOK_AGAIN_S = 0.005
 _WAL_PAGES_MAX = 16_384
 # More than it grows to before it is copied into the file: what overwrites a log is on the disk in
 # half the time that it takes to make one longer.
@@ -138,8 +140,7 @@ def use_wal(connection: Connection, path: str) -> None:
     SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
     """
     with failures(f"opening {path}"):
-        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-        if mode != "wal":
+        if _wal_mode(connection) != "wal":
             raise Unavailable(
                 f"{path}: SQLite cannot keep a write-ahead log there",
                 remedy="Keep the file on a local disk.",
@@ -149,6 +150,19 @@ def use_wal(connection: Connection, path: str) -> None:
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES_MAX}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+
+
+def _wal_mode(connection: Connection) -> str:
+    """Ask for the write-ahead log; return the mode that the file has then."""
+    until = time.monotonic() + _WAIT_TO_WRITE_S
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite_errors() as error:
+            # Where two processes make the file at once, SQLite itself does not wait for the other.
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
 
 
 def checkpoint(connection: Connection, path: str) -> None:
