@@ -165,13 +165,13 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
 
 
 def _live_or_waited(
-    core: Core, id: str, options: Options, *, patience: Patience | None
+    core: Core, id: str, options: Options, *, patience: Patience
 ) -> tuple[Session, Opening | None]:
     while True:
         try:
             return _live_or_opened(core, id, options)
         except Locked:
-            if patience is None or not patience.pause():
+            if not patience.pause():
                 raise
 
 

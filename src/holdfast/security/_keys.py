@@ -40,8 +40,6 @@ _SCRYPT_COST_MAX = 1 << 18
 _SCRYPT_MEMORY_MAX = 1 << 29
 _WRAPS_MAX = 64
 
-STATES = ("sealed", "encrypting", "decrypting")
-
 
 class Kdf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a passphrase is made a key."""

@@ -17,14 +17,12 @@ from holdfast.session._session import Session
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-OPERATIONS = ("append", "flush", "sync", "snapshot", "load")
-"""What is watched: recording, ``flush``, the medium's part in it, snapshots, and opening."""
-
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """One operation that came to its end, well or not."""
 
     operation: str
+    """``append``, ``flush``, ``sync`` (the medium's part in it), ``snapshot`` or ``load``."""
     session_id: str
     seconds: float
     events: int = 0
