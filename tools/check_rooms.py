@@ -11,6 +11,7 @@ Rules (ARCHITECTURE.md says why):
   noun     no file is named by a gerund
   lone     a short private module with one importer stands in that importer, unless it is loaded
            late for a reason that its first comment names ("# Loaded late: ...")
+  subject  a docstring names its subject: none begins with "The same" or "As"
   line     only model knows how a line ends and how it refers to a payload
 """
 
@@ -257,6 +258,15 @@ def misnamed(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "all: a private module needs no __all__"
 
 
+def unnamed(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Docstrings that speak of what stands somewhere else."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            words = [word.strip(",.;:") for word in (ast.get_docstring(node) or "").split()[:2]]
+            if words[:1] == ["As"] or words == ["The", "same"]:
+                yield node.body[0].lineno, "subject: a docstring says what it is about"
+
+
 def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Short private modules that one other module alone imports."""
     importers: dict[str, set[Path]] = {}
@@ -293,7 +303,7 @@ def check(package: Path) -> list[str]:
             (use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)
         }
         broken.update(closed_doors(package, path, tree), misnamed(path, tree))
-        broken.update(marks_in(where, tree))
+        broken.update(marks_in(where, tree), unnamed(tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
     return found + sorted(lone_modules(package, trees))
 

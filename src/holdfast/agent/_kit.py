@@ -48,7 +48,7 @@ class Kit:
     def configured(
         cls, place: str | None, *, model: str | None, agent: str | None, **more: Any
     ) -> Self:
-        """As the options, the environment and the settings say. Raises UsageError.
+        """The kit that the options, the environment and the settings ask for. Raises UsageError.
 
         ``place`` is the store that was asked for, since a project's settings may name others.
         """
@@ -62,7 +62,7 @@ class Kit:
     def of(
         cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any
     ) -> Self:
-        """The same for a model that was chosen."""
+        """The kit for a model that was chosen."""
         from holdfast.agent._embedded_model import CONTEXT_TOKENS
 
         window = settings.get("local.context_tokens", CONTEXT_TOKENS)

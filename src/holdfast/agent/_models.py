@@ -53,7 +53,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         return f"Model: {self.name or 'the first'}{server} ({self.reason}; {_CHANGE})."
 
     def named(self) -> ModelChoice:
-        """The same with a name: a server that was given without one is asked what it has."""
+        """This choice with a name: a server that was given without one is asked what it has."""
         if self.name or self.base_url is None:
             return self
         name = f"{_COMPATIBLE}:{_first_model(self.base_url, self.api_key)}"

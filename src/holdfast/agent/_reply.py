@@ -54,7 +54,7 @@ class Usage(msgspec.Struct, kw_only=True):
         self.estimated = self.estimated or other.estimated
 
     def figures(self) -> dict[str, Any]:
-        """As it is recorded: what is zero or false is left out."""
+        """What is recorded of it, without what is zero or false."""
         found: dict[str, Any] = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,

@@ -86,7 +86,7 @@ class RunLog(Recorder):
         self.session.barrier()
 
     async def abarrier(self) -> None:
-        """The same without blocking the event loop."""
+        """Wait until what was recorded is safe, without blocking the event loop."""
         await self.session.abarrier()
 
     def messages(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain_result(value: Any) -> Any:
-    """The same as JSON data; what JSON has no form for becomes text. Never raises."""
+    """A result as JSON data; what JSON has no form for becomes text. Never raises."""
     try:
         return _plain(value, 0)
     except Exception as error:  # noqa: BLE001 - a result of any kind must not end the run
@@ -43,7 +43,7 @@ def _plain_int(value: int) -> int | str:
 
 
 def plain_text(text: str) -> str:
-    """The same without NUL and lone surrogates, which no log and no provider takes."""
+    """The text without NUL and lone surrogates, which no log and no provider takes."""
     return text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode()
 
 

@@ -46,7 +46,7 @@ def _measure_block(block: dict[str, Any]) -> int:
 def shorten_results(
     messages: list[dict[str, Any]], tokens_max: int = RESULT_TOKENS_MAX
 ) -> list[dict[str, Any]]:
-    """The same messages with overlong tool results cut, each with a note of how much is missing."""
+    """The messages with overlong tool results cut, each with a note of how much is missing."""
     return [_shorten_message(message, tokens_max) for message in messages]
 
 

@@ -220,7 +220,7 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
 
 
 def _in_folder(kept: Kept, folder: str) -> IndexUpdate:
-    """The same row in another folder."""
+    """The row, in another folder."""
     row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
     return IndexUpdate(row=row, state=kept.state, tally=kept.tally, version=kept.version)
 

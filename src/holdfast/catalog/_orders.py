@@ -36,7 +36,7 @@ class Order(NamedTuple):
     descending: bool
 
     def __str__(self) -> str:
-        """As ``read_order`` reads it."""
+        """The text that ``read_order`` reads."""
         return f"{self.name}:{'desc' if self.descending else 'asc'}"
 
 

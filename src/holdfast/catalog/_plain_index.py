@@ -26,7 +26,7 @@ class PlainIndex(Index):
         self._versions = itertools.count(1)
 
     def mark(self) -> str:
-        """As it was set."""
+        """The mark that was set."""
         return self._mark
 
     def get(self, id: str) -> Kept | None:

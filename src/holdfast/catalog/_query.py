@@ -91,7 +91,7 @@ class Term(msgspec.Struct, frozen=True):
         return not self.inside and bool(_is_word_char(first)) and not stands_alone
 
     def widened(self) -> Term:
-        """The same, also inside words."""
+        """This term, found also inside words."""
         return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
 
     def spans(self, text: str) -> list[Span]:
@@ -121,7 +121,7 @@ class Term(msgspec.Struct, frozen=True):
         return not self.inside and self._begins_with_word()
 
     def _spans_by_hand(self, text: str) -> list[Span]:
-        """The same without a pattern: to compile one takes as long as asking the index."""
+        """Where the term stands, found without a pattern, which takes long to compile."""
         first, *rest = self._parts()
         spans: list[Span] = []
         at = text.find(first)
@@ -184,7 +184,7 @@ class Query:
         return bool(self.groups)
 
     def widened(self) -> Query | None:
-        """The same query also inside words; None if that makes no difference."""
+        """This query, also inside words; None if that makes no difference."""
         groups = tuple(tuple(term.widened() for term in group) for group in self.groups)
         return None if groups == self.groups else Query(groups, self.excluded)
 

@@ -127,7 +127,7 @@ class Recaller:
     def each(
         self, rows: Sequence[Candidate], together: int | None = None
     ) -> Iterator[Recalled | None]:
-        """The same of each of these, of which so many are read at once, when they are needed."""
+        """What each event says; ``together`` of them are read at once, when they are needed."""
         size = _TOGETHER_MAX if together is None else min(together, _TOGETHER_MAX)
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
@@ -210,7 +210,7 @@ class Recaller:
         return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
 
     def _quick_line(self, key: str, found: Candidate, part: _Part) -> _Line | None:
-        """The same as ``_line``, if it is where the index says; a long line is read once more."""
+        """The line, if it is where the index says; a long line is read once more."""
         line = _cut(part, found.seq)
         if line is None and begins_line(part.data, found.seq):
             pieces = self._store.read_pieces({key: [part.start]}, _LONG_BYTES).get(key)

@@ -77,7 +77,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None
 
     def condition(self) -> tuple[str, list[Any]]:
-        """The same as SQL and values."""
+        """The scope as SQL and values."""
         parts: list[str] = []
         values: list[Any] = []
         if self.sessions is not None:
@@ -127,7 +127,7 @@ Pages = Callable[["Query"], Iterator[list[Candidate]]]
 
 
 def search_pages(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:
-    """The same, from whatever index knows the rows that may fit."""
+    """The events that fit, best first, from whatever index knows the rows that may."""
     if not query or limit == 0:
         return []
     finds = _search(pages, query, recaller, limit)
@@ -287,7 +287,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def scope(self) -> Scope:
-        """The same for the index."""
+        """What is asked for, in the form that the index takes."""
         sessions, values = self._chosen_sessions()
         return Scope(
             sessions=sessions,

@@ -24,7 +24,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """The same for a place of one line."""
+    """``text`` for a place of one line, without anything that could be obeyed."""
     return _joined(text, neutralise_line(text))
 
 

@@ -57,7 +57,7 @@ class Foreign(msgspec.Struct):
     scope: str | None = None
     """What tells it from another session of the same foreign id, where that is not unique."""
     other_scope: str | None = None
-    """The same, but only if the session of its foreign id here has nothing in common with it."""
+    """Such a scope that counts only if the session of its foreign id here has nothing in common."""
     provider_type: str | None = None
     agent_id: str | None = None
     """The agent whose session it is, as the tool names it."""

@@ -191,7 +191,7 @@ class Source:
         return known
 
     def glimpse(self, name: str) -> Any:
-        """The same without raising, to see whose a file is: None for what is no JSON document."""
+        """The value of a JSON file, to see whose it is; None for what is no JSON document."""
         known = self._decoded(name) if self._begins_as_document(name) else None
         return None if isinstance(known, HoldfastError) else known
 

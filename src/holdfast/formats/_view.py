@@ -58,7 +58,7 @@ def moment(timestamp_ms: int, zone: tzinfo = UTC) -> datetime:
 
 
 def clock(timestamp_ms: int, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """The same as text. The year has four digits also where the system would write fewer."""
+    """The time of an event as text, its year with four digits whatever the system would write."""
     when = moment(timestamp_ms, zone)
     return when.strftime(form.replace("%Y", f"{when.year:04d}"))
 

@@ -93,7 +93,7 @@ class Model:
         self._containers = [name for name, value in members if isinstance(value, dict | list)]
 
     def twin(self) -> BaseMessage:
-        """The same message, with nothing in common that could be changed."""
+        """A copy of the message, with nothing in common that could be changed."""
         model = self._message
         made: BaseMessage = object.__new__(type(model))
         members = model.__dict__.copy()
@@ -297,7 +297,7 @@ def _content(blocks: list[dict[str, Any]]) -> Any:
 
 
 def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMessage]:
-    """The same with a result for each call that has none: a model refuses a call without one.
+    """The messages with a result for each call, without which a model refuses them.
 
     With ``last=False`` those that nothing follows are left alone: they may wait for somebody.
     """

@@ -113,7 +113,7 @@ def micros_of(text: Any) -> int | None:
 
 
 def time_of(micros: int) -> str:
-    """The same time as the text that it was."""
+    """A time in microseconds, in the text that Strands writes."""
     return (_EPOCH + micros * _MICROSECOND).isoformat()
 
 

@@ -344,7 +344,7 @@ def voices(units: list[Unit]) -> list[Unit]:
 
 
 def answered(voiced: list[Unit]) -> list[Unit]:
-    """The same with a result for each call of others that has none: a model refuses such a call.
+    """The units with a result for each call of others, without which a model refuses them.
 
     Nobody here can answer what waits elsewhere. Nothing of it is recorded: there the call goes on
     waiting.

@@ -176,7 +176,7 @@ def _at(state: Any, place: list[str]) -> Any:
 
 
 def _with(state: Any, place: list[str], value: Any) -> Any:
-    """The same state with another value at a place."""
+    """The state with another value at a place."""
     if not place:
         return value
     return {**state, place[0]: _with(state[place[0]], place[1:], value)}

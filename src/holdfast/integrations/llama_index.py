@@ -148,7 +148,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
 
 
 class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
-    """The same for ``Memory``: what it puts away is archived, and stays in the conversation.
+    """Chats for ``Memory``: what it puts away is archived, and stays in the conversation.
 
     No call blocks the event loop. Places of messages are counted among all of a key.
     """
@@ -259,7 +259,7 @@ def bring_over(source: BaseChatStore, hf: Library = None) -> int:
 
 
 async def abring_over(source: AsyncDBChatStore, hf: Library = None) -> int:
-    """The same of a store for ``Memory``, such as a SQLAlchemyChatStore, with what is archived."""
+    """Record what a store for ``Memory`` holds, such as a SQLAlchemyChatStore, and its archive."""
     target, count = HoldfastAsyncChatStore(hf), 0
     for key in await source.get_keys():
         given = await source.get_messages(key, None)

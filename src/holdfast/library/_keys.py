@@ -380,5 +380,5 @@ def _missing(key: str) -> Ring:
 
 
 def _under(store: SealingStore, chain: KeyChain) -> SealingStore:
-    """The same store, with other keys."""
+    """The store with other keys."""
     return type(store)(store.inner, chain, by_default=store.by_default)

@@ -116,7 +116,7 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
 def encode_event_line(
     seq: int, type: str, timestamp: int, data: bytes, crc: int
 ) -> tuple[bytes, int]:
-    """As :func:`encode_line`, for the event that nearly every line is: no run, key or batch.
+    """The line and checksum of what nearly every event is: without run, key or batch.
 
     Raises InvalidData for a type that is not well-formed.
     """

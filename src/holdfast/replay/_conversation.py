@@ -18,7 +18,7 @@ INCOMPLETE = ("mark", "drop", "keep")
 
 
 def check_incomplete(incomplete: str) -> str:
-    """The same word. Raises UsageError if there is no such way to treat incomplete calls."""
+    """The word itself. Raises UsageError if there is no such way to treat incomplete calls."""
     if incomplete not in INCOMPLETE:
         raise UsageError(f"incomplete={incomplete!r}: one of {', '.join(INCOMPLETE)}")
     return incomplete

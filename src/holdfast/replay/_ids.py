@@ -70,7 +70,7 @@ def _hash(identity: str) -> int:
 
 
 def _mistral_number(identity: str) -> int:
-    """The same as a number, which is much quicker to make: equal if and only if those are."""
+    """``mistral_id`` as a number, which is much quicker to make: equal if and only if those are."""
     if not _MISTRAL.match(identity):
         return _hash(identity) % _MISTRAL_COUNT
     number = 0

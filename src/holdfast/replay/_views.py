@@ -149,7 +149,7 @@ class View:
         self._fresh = stop
 
     def _update_told(self, drafts: Drafts, start: int, stop: int) -> None:
-        """As above, where some of it came as messages of a provider."""
+        """Update what is kept, where some of it came as messages of a provider."""
         systems = self._systems
         systems += [0] * (start - len(systems))  # before the first of them there was none
         at = systems[start - 1] if start else 0

@@ -55,13 +55,13 @@ def _visible() -> dict[int, str]:
 
 @cache
 def _visible_in_line() -> dict[int, str]:
-    """The same where a line may not end."""
+    """The character to show for each one, where a line may not end."""
     return _visible() | {code: chr(_PICTURES + code) for code in map(ord, "\n\t")}
 
 
 @cache
 def _is_harmful(char: str) -> bool:
-    """The same of one character, without what a pattern takes to load and to make."""
+    """Whether one character is harmful, without what a pattern takes to load and to make."""
     return char == "\x7f" or any(first <= ord(char) <= last for first, last in _INVISIBLE)
 
 
@@ -83,7 +83,7 @@ def neutralise(text: str) -> str:
 
 
 def neutralise_line(text: str) -> str:
-    """The same for a place of one line: newlines and tabs become visible too."""
+    """``text`` for a place of one line: newlines and tabs become visible too."""
     return text if _is_harmless(text) else text.translate(_visible_in_line())
 
 

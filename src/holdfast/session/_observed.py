@@ -89,7 +89,7 @@ class Observers:
         return Watch(self.all, operation, session_id)
 
     def within(self, space: str) -> Observers:
-        """The same observers, for the sessions of a space."""
+        """These observers, for the sessions of a space."""
         return _Within(self, space)
 
     @property
@@ -182,24 +182,24 @@ class ObservedSession(Session):
         return recorded
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
-        """As any session does."""
+        """Record several events with one write, and tell how long that took."""
         with self._observers.watch("append", self.id) as watch:
             recorded = super().extend(events)
             watch.events, watch.size_bytes = len(recorded), self._grown()
         return recorded
 
     def flush(self) -> None:
-        """As any session does."""
+        """Bring everything onto the medium, and tell how long that took."""
         with self._observers.watch("flush", self.id):
             super().flush()
 
     async def aflush(self) -> None:
-        """As any session does."""
+        """Bring everything onto the medium, and tell how long that took."""
         with self._observers.watch("flush", self.id):
             await super().aflush()
 
     def snapshot(self) -> int:
-        """As any session does."""
+        """Save the folded state, and tell how long that took."""
         before = self._keeper.snapshot_seq
         with self._observers.watch("snapshot", self.id) as watch:
             seq = super().snapshot()

@@ -147,7 +147,7 @@ class SessionRedaction:
         return msgspec.structs.replace(options, title=title)
 
     def value(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The same for what is kept beside the log. Raises SecretFound as ``plan`` does."""
+        """Data that is kept beside the log, without secrets. Raises SecretFound like ``plan``."""
         return self._redactor.data("", data).data
 
     def _plan_piece(self, plan: RedactionPlan, draft: Draft) -> None:

@@ -54,7 +54,7 @@ def _passed_on(name: str) -> Any:
 
 
 class SealingStore(Store):
-    """The same store, with the keys at hand."""
+    """A store with the keys at hand."""
 
     has_keys = True
 
@@ -70,7 +70,7 @@ class SealingStore(Store):
 
     @property
     def identity(self) -> str:
-        """The same as without keys: it holds the same."""
+        """The identity of the store without keys: it holds the same."""
         return self.inner.identity
 
     lease = _passed_on("lease")
@@ -199,7 +199,7 @@ class SealedDocuments(Documents):
         self._ring: Ring | None = None
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """As any store does; what is stored is sealed if the key is."""
+        """Store a document, sealed if its key is."""
         ring = self._known(name)
         if ring is None and not name.startswith(_NEVER_SEALED) and self._store.may_seal(self._key):
             ring = self._ring = self._store.new_ring(self._key)
@@ -209,7 +209,7 @@ class SealedDocuments(Documents):
         return self._inner.put(name, data, if_match=if_match, sync=sync)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """As any store does. Raises Tampered for a document that is not what was sealed there."""
+        """Read a document. Raises Tampered for one that is not what was sealed there."""
         ring = self._known(name)
         if ring is None:
             return self._inner.get(name)
@@ -227,7 +227,7 @@ class SealedDocuments(Documents):
         return self._inner.names(prefix)
 
     def delete(self, name: str) -> bool:
-        """As any store does."""
+        """Remove a document, under each name that it may have."""
         ring = self._known(name)
         names = [name] if ring is None else list(_stored_names(ring, name))
         found = [self._inner.delete(stored) for stored in names]

@@ -143,7 +143,7 @@ class Session(Appending):
         self._keeper.flushed = max(self._keeper.flushed, offset)
 
     async def aflush(self) -> None:
-        """The same on the store's own thread: the event loop is never blocked."""
+        """Flush on the store's own thread: the event loop is never blocked."""
         import asyncio
 
         with self._lock:
@@ -172,7 +172,7 @@ class Session(Appending):
         self._keeper.end_of_turn()
 
     async def abarrier(self) -> None:
-        """The same without blocking the event loop."""
+        """Do what ``barrier`` does without blocking the event loop."""
         if self._options.durability != "os" and not self._options.staged:
             await self.aflush()
 
@@ -217,7 +217,7 @@ class Session(Appending):
             self._finish()
 
     async def aclose(self, *, save: bool = True) -> None:
-        """The same without blocking the event loop; a cancellation waits until it is done."""
+        """Close it without blocking the event loop; a cancellation waits until it is done."""
         await uncancelled(self._aclose(save=save))
 
     async def _aclose(self, *, save: bool) -> None:

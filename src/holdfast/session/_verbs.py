@@ -60,7 +60,7 @@ class Recorder(ABC):
 
     @abstractmethod
     async def abarrier(self) -> None:
-        """The same without blocking the event loop."""
+        """Wait until what was recorded is safe, without blocking the event loop."""
 
     def record(self, message: Any, *, run: str | None = None) -> list[Event]:
         """Record a message as a provider's library gives or takes it; the events that say it.

@@ -175,7 +175,7 @@ class Writer:
         return event
 
     def _append_sealed(self, type: str, data: dict[str, Any], sealer: Sealer) -> Event:
-        """The same for a log that is sealed."""
+        """Write one event to a log that is sealed."""
         raw = encode_data(data, self.limits)
         if len(raw) > self.line_bytes_max:
             return self.extend((Draft(type, data),))[0]

@@ -247,7 +247,7 @@ def fits(log: Log, position: Position) -> bool:
 
 
 def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
-    """The same events with references replaced by what they refer to.
+    """The events with references replaced by what they refer to.
 
     A payload that is missing or damaged is replaced by a text that says so.
     """

@@ -380,8 +380,8 @@ class SendingLog(Log):
 
     @abstractmethod
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """As ``Log.cut`` says, with nothing waiting."""
+        """Do what ``Log.cut`` says, with nothing waiting."""
 
     @abstractmethod
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """As ``Log.replace`` says, with nothing waiting."""
+        """Do what ``Log.replace`` says, with nothing waiting."""

@@ -363,7 +363,7 @@ class Store(ABC):
         return None
 
     def space_catalog_place(self, space: str) -> str | None:
-        """The same for the catalogue of one space, a file for each; None for in memory."""
+        """The path of a file for the catalogue of one space; None for in memory."""
         return None
 
     def lend_catalog(self) -> ServerLink | None:

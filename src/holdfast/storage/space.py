@@ -90,11 +90,11 @@ class SpaceStore(Store):
         return {self._own(key): mark for key, mark in found.items()}
 
     def stamp(self, key: str) -> Stamp | None:
-        """As the store tells it."""
+        """The stamp that the store tells."""
         return self._store.stamp(self._key(key))
 
     def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-        """As the store reads them."""
+        """Pieces that the store reads."""
         asked = {self._key(key): places for key, places in starts.items()}
         found = self._store.read_pieces(asked, size)
         return {self._own(key): pieces for key, pieces in found.items()}
@@ -104,7 +104,7 @@ class SpaceStore(Store):
         return self._store.kept_open(self._key(key))
 
     def may_hold(self, key: str, folder: str) -> bool:
-        """As the store tells it."""
+        """Whether the store may hold the key in a folder."""
         return self._store.may_hold(self._key(key), folder)
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
@@ -133,7 +133,7 @@ class SpaceStore(Store):
         self._store.branch(self._key(key), self._key(to), size, documents=documents)
 
     def base_size(self, key: str) -> int:
-        """As the store tells it."""
+        """The size that the store tells."""
         return self._store.base_size(self._key(key))
 
     def detach(self, key: str) -> None:
@@ -149,11 +149,11 @@ class SpaceStore(Store):
         self._store.unarchive(self._key(key))
 
     def is_archived(self, key: str) -> bool:
-        """As the store tells it."""
+        """Whether the store has it archived."""
         return self._store.is_archived(self._key(key))
 
     def scrub(self) -> list[str]:
-        """As the store does."""
+        """Scrub the whole store."""
         return self._store.scrub()
 
     def forget(self, key: str) -> None:
@@ -161,7 +161,7 @@ class SpaceStore(Store):
         self._store.forget(self._key(key))
 
     def wait(self, key: str, seconds: float) -> None:
-        """As the store hears of it."""
+        """Wait until the store hears of something new."""
         self._store.wait(self._key(key), seconds)
 
     def location(self, key: str) -> str:

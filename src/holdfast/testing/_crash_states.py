@@ -72,7 +72,7 @@ class CrashState:
         return SimDisk(self.image())
 
     def image(self) -> Image:
-        """The same as inodes, to make a disk of."""
+        """The state as inodes, to make a disk of."""
         entries: Entries = {ROOT: {}}
         contents: dict[int, bytes] = {}
         numbers = {"": ROOT}
@@ -360,7 +360,7 @@ def _names(paths: Paths) -> Names:
 
 
 def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
-    """The same with other bytes in one file, under each of its names."""
+    """The paths with other bytes in one file, under each of its names."""
     found = paths.copy()
     for path in names.get(inode, ()):
         found[path] = (inode, content)

@@ -129,7 +129,7 @@ class SimDisk(Disk):
         return self._opened(ROOT)
 
     def open_passage(self, name: str, parent: int) -> int:
-        """The same as a directory."""
+        """A directory on the way to another."""
         self.calls.append(("open_passage", name))
         return self._open_directory(name, parent)
 

@@ -67,7 +67,7 @@ class Wire(ABC):
 
     @abstractmethod
     def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
-        """The same answer in pieces."""
+        """The answer in pieces."""
 
     def error(self, status: int, message: str) -> dict[str, Any]:
         """The body of an error."""

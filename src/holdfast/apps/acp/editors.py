@@ -210,6 +210,6 @@ def _skip(bare: str, at: int) -> int:
 
 
 def _bare(text: str) -> str:
-    """The same without comments and stray commas; every other character is at its place."""
+    """The text without comments and stray commas; every other character is at its place."""
     blank = _SKIPPED.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]), text)
     return _STRAY_COMMA.sub(lambda m: m[0] if m[0][0] == '"' else " ", blank)

@@ -207,7 +207,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a misspelt verb."""
+        """Find the command by click's rules, with a suggestion for a misspelt verb."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             _refuse_verb(name, ctx)

@@ -59,7 +59,7 @@ def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) 
 
 
 def choose_deleted(library: Holdfast, given: str) -> str:
-    """The same among the sessions in the trash."""
+    """The id of a session in the trash that is meant by what was given."""
     deleted = library.trash.list()
     if given == NEWEST and deleted:
         return deleted[0].session_id

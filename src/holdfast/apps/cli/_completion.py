@@ -163,7 +163,7 @@ class _Zsh(ZshComplete):
     )
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """As click does it; zsh quotes what it puts onto the command line."""
+        """One completion on one line; zsh quotes what it puts onto the command line."""
         return super().format_completion(_one_line(item))
 
 
@@ -171,7 +171,7 @@ class _Fish(FishComplete):
     source_template = _FISH
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """As click does it; fish quotes what it puts onto the command line."""
+        """One completion on one line; fish quotes what it puts onto the command line."""
         return super().format_completion(_one_line(item))
 
 

@@ -94,7 +94,7 @@ class Parts(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a misspelt part."""
+        """Find the command by click's rules, with a suggestion for a misspelt part."""
         name = args[0]
         if name not in self.parts and not name.startswith("-"):
             hint = suggestion(name, self.parts)

@@ -161,7 +161,7 @@ class After:
         self.encoding = getattr(stream, "encoding", "utf-8")
 
     def isatty(self) -> bool:
-        """As the stream itself says."""
+        """Whether the stream itself is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:

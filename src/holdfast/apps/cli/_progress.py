@@ -89,7 +89,7 @@ class Meter:
 
 
 def _fitting(parts: list[str], room: int) -> str:
-    """As many of the parts as a line has room for; what it is and how far come first."""
+    """Those of the parts that a line has room for; what it is and how far come first."""
     what, share, bar, count, *more = parts
     for chosen in ([what, bar, share, count, *more], [what, share, count, *more[:1]], [what]):
         line = "  ".join(chosen)

@@ -98,11 +98,11 @@ class Screen(Canvas):
         self.json_document(msgspec.json.format(_encoded(value), indent=2).decode())
 
     def json_line(self, value: Any) -> None:
-        """The same on a line of its own."""
+        """A JSON document on a line of its own."""
         self.json_document(_encoded(value).decode())
 
     def json_document(self, document: str) -> None:
-        """The same of a document that is a text already."""
+        """A JSON document that is a text already; control characters in it are escaped."""
         text = escape_json(document)
         if not self.is_unicode:
             text = _in_ascii(text)

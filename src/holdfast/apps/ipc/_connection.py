@@ -161,7 +161,7 @@ class _Asker(ABC):
 
     @abstractmethod
     def refuse(self, error: RpcError) -> Frame | None:
-        """The same for a request that cannot be served."""
+        """The answer to a request that cannot be served; None if none is wanted."""
 
     @abstractmethod
     def notice(self, tag: str, fields: dict[str, Any]) -> Frame:

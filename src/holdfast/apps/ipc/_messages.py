@@ -119,7 +119,7 @@ def refusal(rpc_code: int, code: str, message: str, remedy: str = "") -> RpcErro
 
 
 def as_refusal(error: Exception) -> RpcError:
-    """The same for any error."""
+    """What a request that ended with this error is answered with."""
     if isinstance(error, RpcError):
         if isinstance(error.data, dict) and "code" in error.data:
             return error

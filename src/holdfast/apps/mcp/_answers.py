@@ -280,7 +280,7 @@ def _cut(text: str, chars: int) -> str:
 
 
 def _bounded(value: Any) -> Any:
-    """The same value with its texts made harmless, and long ones cut."""
+    """The value with its texts made harmless, and long ones cut."""
     if isinstance(value, str):
         return neutralise(_cut(value, _VALUE_CHARS_MAX))
     if isinstance(value, dict):

@@ -211,7 +211,7 @@ class SessionServer(MCPServer[Any]):
             return self._handover(_answers.choose(self._hf, session_id))
 
     def _continue_latest(self) -> str:
-        """The same with the newest one."""
+        """Go on with the newest session: what it was about, and how it ended."""
         with _told(_refused_prompt):
             return self._handover(_answers.choose(self._hf, _answers.NEWEST))
 

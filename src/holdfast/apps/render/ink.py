@@ -156,7 +156,7 @@ class Colour(Ink):
 
     @property
     def _width(self) -> int:
-        """As rich has it: what the user says, else what any standard stream's terminal says."""
+        """The width by rich's rules: what the user says, else any standard stream's terminal."""
         columns = os.environ.get("COLUMNS", "")
         if os.environ.get("TERM", "").lower() == "unknown":
             return self._console.width

@@ -191,7 +191,7 @@ class CompareScreen(PageScreen[None]):
         self._full = False
 
     def make(self, width: int) -> list[Strip]:
-        """The same page as that of ``holdfast compare``."""
+        """The page that ``holdfast compare`` prints."""
         from holdfast.apps.render.comparison import print_comparison
 
         if self._found is None:
@@ -228,7 +228,7 @@ class StatsScreen(PageScreen[None]):
         self._span = 0
 
     def make(self, width: int) -> list[Strip]:
-        """The same page as that of ``holdfast stats``."""
+        """The page that ``holdfast stats`` prints."""
         from holdfast.apps.render.stats import print_stats
 
         days = _SPANS[self._span]

@@ -34,7 +34,7 @@ class ListRequest(NamedTuple):
         return not (self.words or self.order)
 
     def filters(self) -> dict[str, Any]:
-        """As the library takes them."""
+        """What ``hf.list`` is asked for."""
         found: dict[str, Any] = {}
         if self.words:
             found["text"] = " ".join(self.words)

@@ -83,7 +83,7 @@ class PageRequest(NamedTuple):
         return f"/?{urlencode(given)}" if given else "/"
 
     def filters(self, now_s: float) -> dict[str, Any]:
-        """As the library takes them."""
+        """What ``hf.list`` is asked for."""
         _, since, until = AGES[self.age]
         return {
             "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],

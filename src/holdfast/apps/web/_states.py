@@ -56,7 +56,7 @@ def facts(state: State) -> list[Fact]:
 
 
 def by_part(found: list[Fact]) -> dict[str, list[Fact]]:
-    """The same facts, part by part, in their order."""
+    """The facts part by part, in their order."""
     parts: dict[str, list[Fact]] = {}
     for fact in found:
         parts.setdefault(fact.part, []).append(fact)

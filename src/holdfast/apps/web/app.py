@@ -121,7 +121,7 @@ class _Entrance:
 
 
 class _Stand:
-    """As much of an app as a page needs before anyone is let in."""
+    """What a page needs of an app before anyone is let in."""
 
     def __init__(self, site: Site) -> None:
         from starlette.datastructures import State
@@ -268,7 +268,7 @@ _DOOR = "/in"
 
 
 def audited(request: Request, send: Send) -> Send:
-    """The same ``send``; what changes something, and every try at the door, is noted with it."""
+    """A ``send`` that notes what changes something, and every try at the door."""
     path = request.url.path
     if request.method in SAFE_METHODS and path != _DOOR:
         return send

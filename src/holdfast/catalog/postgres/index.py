@@ -76,7 +76,7 @@ class PostgresIndex(Index):
         self.note = None if has_trigrams else _NO_TRIGRAMS
 
     def mark(self) -> str:
-        """As it was set, by whichever machine."""
+        """The mark that was set, by whichever machine."""
         state = self._state()
         if state["generation"] != self._generation:
             self._words.clear()
@@ -187,7 +187,7 @@ class PostgresIndex(Index):
             last = rows[-1]["id"]
 
     def audited(self) -> int:
-        """As it was noted, by whichever machine."""
+        """When the last audit was noted, by whichever machine."""
         return int(self._state()["audited"])
 
     def note_audit(self, time_ms: int) -> None:
@@ -261,7 +261,7 @@ class PostgresIndex(Index):
         return {row["id"]: row["tally"] for row in found}
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
-        """The same with the cost by the prices here: those of another machine may differ."""
+        """The row with the cost by the prices here: those of another machine may differ."""
         from holdfast.catalog._prices import Prices, cost_of
         from holdfast.catalog._tally import Tally
 

@@ -255,7 +255,7 @@ class _Numbered(Statement):
 
 
 def _braced(text: str) -> str:
-    """As it stands, for a place where braces mean a value."""
+    """The text for a place where braces mean a value."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -144,7 +144,7 @@ class SqliteIndex(Index):
         return [id for (id,) in self.connection.execute(query, (folded, folded + "\U0010ffff"))]
 
     def count(self) -> int:
-        """As it was added up."""
+        """How many sessions there are, from the sum that is kept."""
         return self._total().count
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
@@ -197,7 +197,7 @@ class SqliteIndex(Index):
             self._set_mark(before)
 
     def is_worn(self) -> bool:
-        """As the search says."""
+        """Whether the search tables are worn."""
         from holdfast.catalog.sqlite import search_tables
 
         return search_tables.is_worn(self.connection)
@@ -264,7 +264,7 @@ class SqliteIndex(Index):
         return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
 
     def _check_places(self, found: list[SessionMetadata], keys: Any, order: Order) -> None:
-        """The same, for what does not fit a column as it is."""
+        """Raise IndexDamaged unless the rows give the keys that they were found by."""
         key_in = SORTS[order.name]
         expected = [key_in(meta) for meta in found]
         if order.name == "title":

@@ -35,7 +35,7 @@ def read_row(id: Any, data: Any, crc: Any) -> Row:
 def read_rows(
     ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
 ) -> list[SessionMetadata]:
-    """The same of many at once."""
+    """What a list shows of many sessions at once."""
     try:
         if tuple(map(crc32, data)) != crcs:
             raise IndexDamaged("the rows of sessions")
@@ -48,7 +48,7 @@ def read_rows(
 
 
 def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
-    """The same with what the index knows of the log."""
+    """What a list shows of a session, with what the index knows of its log."""
     if type(trace) is bytes and crc32(trace) == trace_crc:
         return Row(read_row(id, data, crc).meta, _decode_trace(trace))
     raise IndexDamaged("the row of a session")

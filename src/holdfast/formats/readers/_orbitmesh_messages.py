@@ -84,7 +84,7 @@ class OrbitmeshMessage:
 
     @property
     def key(self) -> str:
-        """The same for a message of the log and its copy elsewhere."""
+        """What a message of the log and its copy elsewhere have in common."""
         return f"{self.kind}.{digest(self.contents)}"
 
 

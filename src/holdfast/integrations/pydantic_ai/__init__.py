@@ -142,7 +142,7 @@ class HoldfastHistory:
     def iter(
         self, agent: Agent[Any, Any], prompt: Any, **options: Any
     ) -> AbstractAsyncContextManager[Steps]:
-        """The same step by step: ``async with history.iter(…) as steps``, then loop over them."""
+        """Run an agent step by step: ``async with history.iter(…) as steps``, then loop over it."""
         return Steps(self, agent, prompt, options)
 
     def close(self) -> None:

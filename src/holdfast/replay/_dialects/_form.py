@@ -79,7 +79,7 @@ class Dialect:
 
 
 def _reachable(write: Write, schemes: frozenset[str]) -> Write:
-    """The same with words in the place of what the provider could not fetch."""
+    """A ``write`` with words in the place of what the provider could not fetch."""
 
     def written(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
         for block in blocks:

@@ -194,7 +194,7 @@ def _call(key: str | None, function: Block, note: Note) -> Block:
 
 
 def results_first(messages: list[Message]) -> list[Message]:
-    """The same messages; those of tools come before what the user says."""
+    """The messages, those of tools before what the user says."""
     return sorted(messages, key=lambda message: message["role"] not in {"tool", "function"})
 
 

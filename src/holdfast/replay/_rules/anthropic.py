@@ -287,7 +287,7 @@ def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
 
 
 class NeutralRules(AnthropicRules):
-    """As Anthropic's, with room for what only one provider understands."""
+    """Anthropic's rules, with room for what only one provider understands."""
 
     signed_thinking = False
     extra_members = frozenset({"thought_signature"})

@@ -42,7 +42,7 @@ _ADDRESSES = ("http", "https", "gs")
 
 
 class GeminiRules(Rules):
-    """As many responses as calls, right after them, for the same functions."""
+    """Each call has its response right after it, for the same function."""
 
     id_pattern = re.compile(r"[!-~]{1,64}\Z")
     name_pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}\Z")

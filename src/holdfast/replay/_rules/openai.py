@@ -146,7 +146,7 @@ class OpenAIRules(Rules):
 
 
 class MistralRules(OpenAIRules):
-    """As mistral-common demands it for serving, versions 3 and 13 together.
+    """What mistral-common demands for serving, versions 3 and 13 together.
 
     Older ones also refuse what a user says directly after a result.
     """

@@ -274,7 +274,7 @@ class Streamed(NamedTuple):
     held: str = ""
 
     def recorded(self) -> Streamed:
-        """The same with nothing held back."""
+        """The stream with nothing held back."""
         return Streamed((self.context + self.held)[-_CONTEXT_CHARS:])
 
 

@@ -222,7 +222,7 @@ class Scanner:
         return words
 
     def _words_of_many(self, lowered: bytes) -> set[bytes]:
-        """The same for text in which most of what is said is said again and again."""
+        """The words of text in which most of what is said is said again and again."""
         said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
         return self._words(said, 0, len(said)) | {word for word in self._rare if word in lowered}
 

@@ -261,7 +261,7 @@ def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of the size of a frame."""
+    """The bytes in pieces of the size of a frame."""
     waiting = bytearray()
     for chunk in chunks:
         waiting += chunk

@@ -59,7 +59,7 @@ class _Mark:
         self.held = held
 
     def __str__(self) -> str:
-        """As ``_read_mark`` reads it: a line of words, then one for each key that is held."""
+        """The text that ``_read_mark`` reads: a line of words, then one for each held key."""
         head = f"{self.boot or '-'} {self.file or '-'} {self.size} {self.folder} {self.inode}"
         held = [f"{who} {key}" for key, who in self.held.items()]
         return "\n".join([f"{head} {self.fresh:d}", *held])

@@ -69,7 +69,7 @@ class FileLog(Log):
         self._sync_lock = threading.Lock()
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """As the contract says; the descriptor's lock is what keeps other writers out."""
+        """Write lines; the descriptor's lock is what keeps other writers out."""
         descriptor = self._descriptor
         if descriptor is None or self._dead is not None:
             descriptor = self._open_to_write()

@@ -323,7 +323,7 @@ class FileStore(Store):
         return Entry(key, found.size, modified // _MS, etag)
 
     def _archive_entry(self, key: str, directory: int) -> Entry | None:
-        """As the log was when it was archived: that is no change to whoever lists it."""
+        """The entry from when the log was archived: that is no change to whoever lists it."""
         opened = open_parts(self._disk, directory)
         if opened is None:
             return None
@@ -372,7 +372,7 @@ class FileStore(Store):
 
     @contextmanager
     def _held_log(self, key: str) -> Iterator[Look]:
-        """The same for a key that has a log."""
+        """Hold the lease of a key that has a log; NotFound if it has none."""
         if self._look(key) is None:
             raise NotFound(f"there is no log at {key}")
         with self._held(key):

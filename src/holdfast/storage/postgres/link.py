@@ -205,7 +205,7 @@ class ServerLink:
     # -- on the thread -----------------------------------------------------------------------
 
     async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
-        """As ``run``, for whoever is on the thread of this link already."""
+        """What ``run`` does, for whoever is on the thread of this link already."""
         begun = time.monotonic()
         wait = _BACK_OFF_S
         unknown = False

@@ -186,7 +186,7 @@ class PostgresStore(Store):
         self.link.run(lambda connection: archive_key(connection, key))
 
     def unarchive(self, key: str) -> None:
-        """As plain pieces."""
+        """Make plain pieces of an archived log."""
         check_key(key)
         self.link.run(lambda connection: unarchive_key(connection, key))
 

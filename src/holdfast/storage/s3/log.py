@@ -147,7 +147,7 @@ class LogObjects:
         return lined_up([*known, *packs])
 
     def pieces_of(self, head: Head, listed: list[ListedObject]) -> list[ObjectPiece]:
-        """The same, of a list of everything in the folder."""
+        """What a generation consists of, from a list of everything in the folder."""
         loose, packs = self._log_folder(head), self._pack_folder(head)
         found = log_pieces(one for one in listed if one.path.startswith(loose))
         return lined_up(found + pack_pieces(one for one in listed if one.path.startswith(packs)))

@@ -146,7 +146,7 @@ def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
 
 
 def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of the size of a pack."""
+    """The bytes in pieces of the size of a pack."""
     waiting = b""
     for chunk in chunks:
         waiting += chunk

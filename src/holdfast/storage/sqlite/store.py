@@ -227,7 +227,7 @@ class SQLiteStore(Store):
         self._repack(check_key(key), archived=True)
 
     def unarchive(self, key: str) -> None:
-        """As one plain piece for each mebibyte."""
+        """Make a plain piece of each mebibyte of an archived log."""
         self._repack(check_key(key), archived=False)
 
     def is_archived(self, key: str) -> bool:

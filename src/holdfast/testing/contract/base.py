@@ -25,7 +25,7 @@ class ContractBase:
         raise NotImplementedError
 
     def reopen(self, store: Store) -> Store:
-        """The same place opened once more, beside the other; by default the same object."""
+        """The place opened once more, beside the other; by default the object itself."""
         return store
 
     def teardown_method(self) -> None:

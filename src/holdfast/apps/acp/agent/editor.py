@@ -66,7 +66,7 @@ class EditorAccess:
         return plain_text(content)
 
     async def read_if_there(self, given: str) -> str | None:
-        """The same; None if it is not there, or cannot be read, for whatever reason."""
+        """The text of a file; None if it is not there, or cannot be read, for whatever reason."""
         try:
             # Editors show their users what fails, so nothing is asked for that is not there.
             return await self.read(given) if self._is_there(given) else None

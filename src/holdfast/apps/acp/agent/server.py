@@ -272,7 +272,7 @@ class AgentServer:
 def _explained(
     method: Callable[[Params], Awaitable[Any]],
 ) -> Callable[[Params], Awaitable[Any]]:
-    """The same method; what the editor did wrong is told with the protocol's own codes."""
+    """The method, with what the editor did wrong told by the protocol's own codes."""
 
     async def explained(params: Params) -> Any:
         try:

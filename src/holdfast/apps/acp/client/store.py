@@ -191,7 +191,7 @@ class Snapshotter:
         _keep(self.stats.snapshot_s, time.monotonic() - begun)
 
     def snapshot_soon(self, session: Session) -> None:
-        """The same in the background, after something that is worth it."""
+        """Store the folded state in the background, after something that is worth it."""
         auto = self._autos.get(session.id)
         if auto is not None:
             self._timers.soon(auto.take)

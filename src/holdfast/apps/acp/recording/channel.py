@@ -43,7 +43,7 @@ def open_session(hf: Holdfast, id: str | None, *, resume: Resume) -> Session:
 
 
 def long_limits(limits: Limits) -> Limits:
-    """The same limits, with room for whatever an agent says."""
+    """The limits with room for whatever an agent says."""
     found: Limits = msgspec.structs.replace(limits, **_LONG)
     return found
 
@@ -191,13 +191,13 @@ class Channel:
         self._barrier = self._barrier or taken.barrier
 
     def say(self, text: str, kind: str, message_id: str | None) -> None:
-        """The same for a piece of a message: pieces that came together are recorded as one."""
+        """Keep a piece of a message: pieces that came together are recorded as one."""
         before = self._held[-1] if self._held else None
         self.said = _more(self.said, text, thought=kind == "thinking")
         self._held += self.notes.words(text, kind, message_id, before=before)
 
     def note(self, *drafts: Draft) -> None:
-        """The same for single events."""
+        """Keep single events for the batch."""
         self._held += drafts
 
     def commit(self) -> bool:

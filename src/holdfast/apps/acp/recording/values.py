@@ -48,7 +48,7 @@ _REQUEST = {"jsonrpc", "id", "method", "params"}
 
 
 def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
-    """The same data as a session takes it.
+    """The data in the form that a session takes.
 
     U+0000 and lone surrogates become U+FFFD; NaN, infinities and endless integers become their
     text; what is nested too deep becomes its JSON text. Nothing is left out. What a session takes
@@ -131,7 +131,7 @@ def mask_servers(servers: Any) -> Any:
 
 
 def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
-    """The same with every list of MCP servers masked, wherever in it that is."""
+    """The value with every list of MCP servers in it masked."""
     if depth and isinstance(value, dict):
         return {
             key: mask_servers(each)

@@ -79,7 +79,7 @@ def replay_some(
     marks: bool = False,
     lost_from: int | None = None,
 ) -> Iterator[bytes]:
-    """The same for events as ``read_some`` gives them, and many lines at once."""
+    """The lines for events that ``read_some`` gives, many lines at once."""
     teller = _Teller(session_id, close_open=close_open, marks=marks)
     for few in some:
         teller.take(few)
@@ -119,7 +119,7 @@ class _Teller:
         self._seq = some.last
 
     def _take_lines(self, some: Some, found: Sorted) -> None:
-        """The same, quicker: nearly all lines are of messages and of tool calls."""
+        """Tell of whole lines, quicker: nearly all are of messages and of tool calls."""
         pieces = self._pieces
         told = followed = 0
         for line, before, calls, whole in found.others:

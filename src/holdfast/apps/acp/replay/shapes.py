@@ -86,7 +86,7 @@ class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "
 
 
 class CallAbout(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
-    """The same for one about a tool call."""
+    """What has to be known of an update about a tool call."""
 
     kind: Literal["tool_call", "tool_call_update"]
     call: str
