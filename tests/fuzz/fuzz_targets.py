@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.apps.acp.recording.recorder import Notes
 from holdfast.apps.acp.recording.values import clean
-from holdfast.apps.http._table import ENDPOINTS
+from holdfast.apps.http._operations import ENDPOINTS
 from holdfast.apps.ipc._connection import _RpcAsker, _TagAsker
 from holdfast.apps.wire.frames import RpcError, parse, parse_object
 from holdfast.apps.wire.lines import Splitter

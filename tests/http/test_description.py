@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from holdfast.apps.http._openapi import describe
-from holdfast.apps.http._table import ENDPOINTS
+from holdfast.apps.http._operations import ENDPOINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 SCHEMA = schemathesis.openapi.from_dict(describe(ENDPOINTS))

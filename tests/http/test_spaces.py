@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from holdfast import errors
-from holdfast.apps.http._call import as_json
-from holdfast.apps.http._problems import Refused, problem
-from holdfast.apps.http._spaces import Spaces
-from holdfast.apps.http._threads import BoundedThreads
+from holdfast.apps.http._call import Refused, as_json, problem
+from holdfast.apps.http._spaces import BoundedThreads, Spaces
 from holdfast.errors import Fenced, Locked, NotFound
 from holdfast.library import Holdfast
 

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast.apps.gate.limits import Buckets
 from holdfast.apps.http import _service, _socket, _turns
-from holdfast.apps.http._table import ENDPOINTS
+from holdfast.apps.http._operations import ENDPOINTS
 from holdfast.apps.http.tokens import TokenBook, widest_scope
 from holdfast.errors import Damaged, InvalidId, NotFound, UsageError
 from holdfast.session import now_ms

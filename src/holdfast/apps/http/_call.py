@@ -3,27 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from holdfast.apps.http import _audit
-from holdfast.apps.http._endpoints import JSON, Endpoint
-from holdfast.apps.http._problems import Refused, problem
-from holdfast.apps.http.tokens import Token
-from holdfast.errors import HoldfastError
+from holdfast.apps.gate.limits import address_of
+from holdfast.apps.gate.responses import PROBLEM, problem_body
+from holdfast.apps.http._requests import Nothing
+from holdfast.apps.http.tokens import Scope, Token
+from holdfast.errors import Conflict, Fenced, HoldfastError, Locked, StoreError
 from holdfast.library import Holdfast
-from holdfast.model import check_id
-from holdfast.session import Session
+from holdfast.model import check_id, is_id
+from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
 
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
 _KEY_CHARS_MAX = 200
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A method on a path, who may use it, what it takes and what it gives.
+
+    ``do`` runs on a thread; a coroutine function on the event loop, and gives the response itself.
+    """
+
+    method: str
+    path: str
+    summary: str
+    do: Callable[[Call], Any]
+    answer: Any
+    status: int
+    scope: Scope | None
+    query: type = Nothing
+    body: type | None = None
+    takes_bytes: bool = False
+    media: str = JSON
+    keyed: bool = False
+    """Whether ``Idempotency-Key`` makes it safe to ask again."""
+    writes: bool = False
+    """The session of the path is open meanwhile; what was recorded is safe before the answer."""
+    alone: bool = False
+    """The session of the path is given back first, so that it can be moved."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the description and in the audit log."""
+        parts = [part for part in self.path.split("/") if part and part != "v1"]
+        words = [part.strip("{}") if "{" in part else part for part in parts]
+        return "_".join([self.method.lower(), *words]).replace(".", "_")
 
 
 @dataclass
@@ -74,7 +113,7 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
     except (HoldfastError, Refused) as error:
         response = problem(error)
     seconds = time.monotonic() - began
-    _audit.note(endpoint, request, token, response, seconds)
+    audit_answer(endpoint, request, token, response, seconds)
     service.count_answer(endpoint, response.status_code, seconds)
     return response
 
@@ -117,10 +156,12 @@ async def _work(
             call.session = await stack.enter_async_context(
                 service.spaces.session(call.space, call.id)
             )
-        if endpoint.stream is not None:
-            return await endpoint.stream(call)
-        assert endpoint.work is not None
-        found = await service.threads.run(endpoint.work, call)
+        if endpoint.alone:
+            await service.spaces.let_go(call.space, call.id)
+        if iscoroutinefunction(endpoint.do):
+            found = await endpoint.do(call)
+        else:
+            found = await service.threads.run(endpoint.do, call)
         if call.session is not None:
             await call.session.aflush()
     if isinstance(found, Response):
@@ -172,3 +213,98 @@ async def _read_body(endpoint: Endpoint, request: Request) -> Any:
         raise Refused(422, "invalid_data", f"the body is wrong: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "usage", f"the body is no JSON: {error}") from error
+
+
+# Errors as answers: a problem with our code, what to do about it, and its status.
+
+
+# After so many seconds it is worth another try.
+_RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
+# What an error may carry out: never a path, an address or what was said.
+_SHOWN = ("session_id", "seq", "limit", "needed_bytes")
+_REMEDIES = {
+    "not_found": "Look at the session: it may have come to its end.",
+    "scope": "Use a token that may do this.",
+    "token": "Use a token that counts.",
+    "too_large": "Send less at once.",
+    "too_many": "Wait as long as Retry-After says.",
+}
+
+
+class Refused(Exception):
+    """A request that is answered with a problem of the service itself."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, remedy: str = "", *, wait_s: float = 0
+    ) -> None:
+        super().__init__(detail)
+        self.wait_s = wait_s
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.remedy = remedy or _REMEDIES.get(code, "See /openapi.json for what is taken.")
+
+
+def problem_fields(error: HoldfastError | Refused) -> dict[str, Any]:
+    """Status, code, detail, remedy and fields. Where a store is, is not for clients to know."""
+    if isinstance(error, Refused):
+        detail, more = error.detail, {}
+    else:
+        detail = error.message
+        more = {name: error.fields[name] for name in _SHOWN if name in error.fields}
+    found = {"status": error.status, "code": error.code, "detail": detail, "remedy": error.remedy}
+    if isinstance(error, StoreError) and not isinstance(error, Locked | Conflict | Fenced):
+        found |= {"detail": "the store cannot do this now", "remedy": "Try again later."}
+    return found | more
+
+
+def problem(error: HoldfastError | Refused) -> Response:
+    """The answer itself."""
+    fields = problem_fields(error)
+    status, code = fields["status"], fields["code"]
+    headers = {}
+    if code in _RETRY_S:
+        wait = getattr(error, "wait_s", None) or _RETRY_S[code]
+        headers["retry-after"] = str(math.ceil(wait))
+    if status == 401:
+        headers["www-authenticate"] = 'Bearer realm="holdfast"'
+    return Response(problem_body(**_whole(fields)), status, headers, media_type=PROBLEM)
+
+
+# Who did what: one line of JSON for each request, without a word of what was said.
+
+
+LOGGER = logging.getLogger("holdfast.audit")
+"""Lines go here; ``holdfast serve`` writes them to standard error."""
+
+
+def audit_answer(
+    endpoint: Endpoint,
+    request: HTTPConnection,
+    token: Token | None,
+    response: Response,
+    seconds: float,
+) -> None:
+    """One request that was answered. Health checks are no news."""
+    if endpoint.scope is not None:
+        made = response.headers.get("location", "").rpartition("/")[2]
+        more = {"made": made} if is_id(made) else {}
+        ms = round(seconds * 1000)
+        audit(endpoint.name, request, token, status=response.status_code, ms=ms, **more)
+
+
+def audit(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:
+    """One thing that was done, or refused."""
+    if not LOGGER.isEnabledFor(logging.INFO):
+        return
+    id = request.path_params.get("id") or more.pop("session", None)
+    line = {
+        "at": now_ms(),
+        "action": action,
+        "token": None if token is None else token.id,
+        "space": None if token is None else token.space,
+        "session": id if is_id(id) else None,
+        "from": address_of(request.scope),
+        **more,
+    }
+    LOGGER.info(msgspec.json.encode(line).decode())

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.gate.responses import PROBLEM
-from holdfast.apps.http._endpoints import EVENT_STREAM, JSON, Endpoint
+from holdfast.apps.http._call import EVENT_STREAM, JSON, Endpoint
 from holdfast.apps.http._requests import Id
 from holdfast.apps.http._socket import EVENTS, TYPES, Input
 from holdfast.library.answers.turns import TurnAnswer

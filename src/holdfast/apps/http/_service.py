@@ -12,11 +12,8 @@ from starlette.requests import HTTPConnection
 
 from holdfast.agent import Kit
 from holdfast.apps.gate.limits import Buckets, address_of
-from holdfast.apps.http import _audit
-from holdfast.apps.http._endpoints import EVENT_STREAM, Endpoint
-from holdfast.apps.http._problems import Refused
-from holdfast.apps.http._spaces import Spaces
-from holdfast.apps.http._threads import BoundedThreads
+from holdfast.apps.http._call import EVENT_STREAM, Endpoint, Refused, audit
+from holdfast.apps.http._spaces import BoundedThreads, Spaces
 from holdfast.apps.http._turns import RunningTurns
 from holdfast.apps.http.tokens import Token, TokenBook
 from holdfast.library import Holdfast
@@ -69,7 +66,7 @@ class Service:
         if token is None:
             wait = self._failures.take(address_of(connection.scope))
             if connection.scope["type"] == "websocket":
-                _audit.event("input_refused", connection, None, status=429 if wait else 401)
+                audit("input_refused", connection, None, status=429 if wait else 401)
             if wait:
                 detail = "too many requests without a good token"
                 raise Refused(429, "too_many", detail, wait_s=wait)

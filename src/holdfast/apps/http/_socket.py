@@ -15,10 +15,10 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.agent import Message, Scope
-from holdfast.apps.http import _audit
-from holdfast.apps.http._call import as_json
-from holdfast.apps.http._problems import Refused, problem, problem_fields
+from holdfast.apps.http._call import Refused, as_json, audit, problem, problem_fields
+from holdfast.apps.http._operations import record
 from holdfast.apps.http._requests import Append, TurnRequest
+from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.apps.http._stream import Following
 from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
@@ -91,10 +91,10 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
         return
     offered = socket.scope.get("subprotocols", ())
     await socket.accept(_PROTOCOL if _PROTOCOL in offered else None)
-    _audit.event("input_connect", socket, token, session=id)
+    audit("input_connect", socket, token, session=id)
     with service.counted_stream(token.space):
         await _Input(service, socket, token, id).run()
-    _audit.event("input_end", socket, token, session=id)
+    audit("input_end", socket, token, session=id)
 
 
 async def _session_id(service: Service, socket: WebSocket, token: Token) -> str:
@@ -154,7 +154,7 @@ class _Input:
             await self._send("server.stopping", {"session_id": self._id})
             await self._socket.close(_RESTARTING)
             return
-        await self._send("error", _problem(Refused(401, "token", _NO_MORE)))
+        await self._send("error", problem_fields(Refused(401, "token", _NO_MORE)))
         await self._socket.close(_REFUSED)
 
     async def _read_all(self) -> None:
@@ -187,7 +187,7 @@ class _Input:
             if said is not None:
                 await self._answer(said)
         except (HoldfastError, Refused) as error:
-            await self._send("error", _problem(error))
+            await self._send("error", problem_fields(error))
 
     async def _answer(self, said: Input) -> None:
         if said.type == "subscribe":
@@ -299,11 +299,6 @@ def _understood(text: str) -> Input | None:
         return Input(input=text)
 
 
-def _problem(error: HoldfastError | Refused) -> dict[str, Any]:
-    status, code, detail, remedy, more = problem_fields(error)
-    return {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
-
-
 def _known(hf: Holdfast, id: str) -> dict[str, Any]:
     """What a client that comes back wants to know first."""
     if not hf.exists(id):
@@ -313,12 +308,8 @@ def _known(hf: Holdfast, id: str) -> dict[str, Any]:
 
 
 def _open(hf: Holdfast, id: str) -> Session:
-    from holdfast.apps.http._spaces import LEASE_MS
-
     return hf.session(id, lease_ms=LEASE_MS)
 
 
 def _append(session: Session, wish: Append) -> int:
-    from holdfast.apps.http._changes import record
-
     return record(session, [wish], None)[0].seq

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.agent import Host
-from holdfast.apps.http._threads import BoundedThreads
+from holdfast.apps.http._call import Refused
 from holdfast.library import Holdfast
 from holdfast.session import Patience, Session, uncancelled
 
@@ -111,3 +112,34 @@ class Spaces:
 def _go_on(library: Holdfast, id: str) -> Session:
     options: dict[str, Any] = {"resume": "always", "lease_ms": LEASE_MS}
     return library.session(id, **options)
+
+
+# Blocking work of the event loop's, on a bounded number of threads.
+
+
+T = TypeVar("T")
+_WAITING_MAX = 1000
+
+
+class BoundedThreads:
+    """Runs functions on threads; when too many wait, the next is refused at once."""
+
+    def __init__(self, count: int = 16, waiting_max: int = _WAITING_MAX) -> None:
+        self.pool = ThreadPoolExecutor(count, thread_name_prefix="holdfast-http")
+        self._waiting_max = waiting_max
+        self._waiting = 0
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What ``work`` gives. Raises what it raises, and Refused (503) when too many wait."""
+        if self._waiting >= self._waiting_max:
+            raise Refused(503, "busy", "the server has too much to do", "Try again later.")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.pool, lambda: work(*arguments))
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Wait for what runs, and end."""
+        self.pool.shutdown()

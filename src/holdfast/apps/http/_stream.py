@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.apps.http._call import Call, as_json
-from holdfast.apps.http._endpoints import EVENT_STREAM
-from holdfast.apps.http._problems import Refused
+from holdfast.apps.http._call import EVENT_STREAM, Call, Refused, as_json
 from holdfast.apps.http.tokens import Token
 from holdfast.library import Holdfast
 from holdfast.library.answers.events import EventRecord

@@ -12,13 +12,18 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.agent import AGENT_TYPE, AgentHome, HostedTurn, Kit, Message, Scope
-from holdfast.apps.http._call import Call, as_json
-from holdfast.apps.http._endpoints import EVENT_STREAM, JSON
-from holdfast.apps.http._problems import Refused, problem, problem_fields
+from holdfast.apps.http._call import (
+    EVENT_STREAM,
+    JSON,
+    Call,
+    Refused,
+    as_json,
+    problem,
+    problem_fields,
+)
 from holdfast.apps.http._requests import TurnRequest
-from holdfast.apps.http._spaces import LEASE_MS, Spaces
+from holdfast.apps.http._spaces import LEASE_MS, BoundedThreads, Spaces
 from holdfast.apps.http._stream import sse
-from holdfast.apps.http._threads import BoundedThreads
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers.turns import TurnAnswer
@@ -140,9 +145,7 @@ async def _shown(id: str, told: AsyncIterator[Message]) -> AsyncIterator[Message
             case "question":
                 yield "tool_request_approval", value.shown()
             case "failed":
-                status, code, detail, remedy, more = problem_fields(value)
-                told_of = {"status": status, "code": code, "detail": detail, "remedy": remedy}
-                yield "error", told_of | more
+                yield "error", problem_fields(value)
             case "done":
                 yield name, msgspec.to_builtins(value)
             case _:
@@ -238,7 +241,7 @@ async def _told(call: Call, told: AsyncIterator[Message]) -> AsyncIterator[bytes
     assert call.token is not None
     async for name, data in told:
         if not await call.service.is_still_good(call.token):
-            status, code, detail, _, _ = problem_fields(Refused(401, "token", "it counts no more"))
-            yield sse("error", as_json({"status": status, "code": code, "detail": detail}))
+            refused = {"status": 401, "code": "token", "detail": "it counts no more"}
+            yield sse("error", as_json(refused))
             return
         yield sse(name, as_json(data))

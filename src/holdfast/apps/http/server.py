@@ -21,14 +21,11 @@ from holdfast.agent import Kit
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.guards import guarded
 from holdfast.apps.gate.server import run
-from holdfast.apps.http import _audit
-from holdfast.apps.http._call import answer
-from holdfast.apps.http._endpoints import JSON, Endpoint
+from holdfast.apps.http._call import JSON, LOGGER, Endpoint, Refused, answer, problem
 from holdfast.apps.http._openapi import INPUT, describe
-from holdfast.apps.http._problems import Refused, problem
+from holdfast.apps.http._operations import ENDPOINTS
 from holdfast.apps.http._service import Service
 from holdfast.apps.http._socket import serve_input
-from holdfast.apps.http._table import ENDPOINTS
 from holdfast.apps.http.tokens import TokenBook
 from holdfast.apps.watched import watch
 from holdfast.library import Holdfast
@@ -184,6 +181,6 @@ def _say_audit() -> None:
     """Audit lines on standard error, each by itself."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    _audit.LOGGER.addHandler(handler)
-    _audit.LOGGER.setLevel(logging.INFO)
-    _audit.LOGGER.propagate = False
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
