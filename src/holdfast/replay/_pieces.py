@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -179,6 +180,13 @@ class Drafts:
     def blocks(self, index: int) -> list[Block]:
         """The blocks of one message, as a list of the caller's."""
         return self.flat[self._part(index)]
+
+    def spans(self, start: int, stop: int) -> list[list[Block]]:
+        """The blocks of each message from one to before another, as lists of the caller's."""
+        flat, edges = self.flat, self._starts[start : stop + 1]
+        if stop == len(self._starts):
+            edges.append(len(flat))
+        return [flat[low:high] for low, high in pairwise(edges)]
 
     def last_blocks(self, skipped: int) -> list[Block]:
         """The blocks of the last message after so many of them."""

@@ -9,15 +9,13 @@ from operator import length_hint
 from holdfast.model import Event
 from holdfast.replay._blocks import Block
 from holdfast.replay._conversation import Conversation
-from holdfast.replay._dialects import Dialect, Message, dialect_of
+from holdfast.replay._dialects import Dialect, Message, dialect_of, holds_media
 from holdfast.replay._issues import Issue, recovery_line, unreached
 from holdfast.replay._native import NativeMessages, last_systems, write_draft
 from holdfast.replay._pieces import NOWHERE, MessageDraft
 from holdfast.replay._sanitize import sanitize
 from holdfast.replay._text import MANY, collector_paused
 from holdfast.replay._window import LeftOut, TokenCount, WindowDrafts, fit_window
-
-_PLAIN = frozenset({"text", "tool_use"})  # blocks in which no address can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def recover(
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
             found = conversation.thread.drafts()
-            if any(block["type"] not in _PLAIN for block in found.flat):
+            if holds_media(found.flat):
                 issues += unreached(found, dialect)
         else:
             drafts = conversation.thread.drafts()

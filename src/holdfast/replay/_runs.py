@@ -54,10 +54,6 @@ class Run:
             self.parent.children -= 1
         self.open = False
 
-    def answered(self) -> None:
-        """It said something."""
-        self.owes = False
-
     def is_live(self) -> bool:
         """Whether words may still come from it."""
         return self.open or self.owes or not self.prompted
@@ -198,9 +194,9 @@ class Runs:
 
     def speaker(self, agent: Any, *, is_call: bool) -> Run:
         """Whose words these are, if several activities bear the name."""
-        runs = self._of(agent)
-        if not runs:
-            run = self._unstarted(agent)
+        runs = self._named.get(agent) if isinstance(agent, str) else None
+        if runs is None:
+            run = self._unstarted(agent) if isinstance(agent, str) else self.top
         elif len(runs) == 1:
             run = runs[0]
         elif is_call and self._speaking is not None and self._speaking in runs:
@@ -210,10 +206,8 @@ class Runs:
         self._speaking = run if run.open else None
         return run
 
-    def _unstarted(self, agent: Any) -> Run:
+    def _unstarted(self, agent: str) -> Run:
         """An agent that never started: the top-level one if there is none yet."""
-        if not isinstance(agent, str):
-            return self.top
         if self.top.agent is None:
             self._name(self.top, agent)
             return self.top
@@ -224,6 +218,8 @@ class Runs:
         self._speaking = None
         if isinstance(agent, str) and self._of(agent):
             return self.speaker(agent, is_call=False)
+        if not self._promised and not self._open:
+            return self.top  # in nearly every log there is one agent
         waiting = [run for run in self._promised + self._open if not run.prompted]
         for run in waiting:
             if run.task is not None and run.task == content:
@@ -352,26 +348,20 @@ class Router:
                 self._callers[call] = [callers, key]
             if event.run is not None:
                 self._own_calls.add((key, call))
-            deliveries += [(key, result) for result in self.limbo.pop(call, ())]
+            if call in self.limbo:
+                deliveries += [(key, result) for result in self.limbo.pop(call)]
         return deliveries
 
     # --- plain logs
 
     def on_words(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """An assistant's text, thinking or delta."""
-        agent = data.get("agent")
-        if agent == AUDIT_AGENT:
+        """An assistant's text, thinking, delta or call; results that came before a call follow."""
+        agent, is_call = data.get("agent"), event.type == "tool_call"
+        if agent == AUDIT_AGENT and not is_call:
             return []
         self._started = True
-        run = self.runs.speaker(agent, is_call=False)
-        run.answered()
-        return self._deliver(run.key, event, data)
-
-    def on_call(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """A tool call; results that came before it follow it."""
-        self._started = True
-        run = self.runs.speaker(data.get("agent"), is_call=True)
-        run.answered()
+        run = self.runs.speaker(agent, is_call=is_call)
+        run.owes = False
         return self._deliver(run.key, event, data)
 
     def on_user(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
@@ -443,8 +433,10 @@ def _calls_in(type: str, data: dict[str, Any]) -> list[Any]:
     """The ids of the calls that an event makes: its own, or those of blocks in its content."""
     if type == "tool_call":
         return [_hashable(data.get("id"))]
-    blocks = blocks_of(data.get("content"))
-    return [_hashable(block.get("id")) for kind, block in blocks if kind == "tool_use"]
+    content = data.get("content")
+    if not isinstance(content, list):
+        return []
+    return [_hashable(block.get("id")) for kind, block in blocks_of(content) if kind == "tool_use"]
 
 
 def _hashable(value: Any) -> Any:
@@ -461,7 +453,7 @@ _HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] 
     "assistant": Router.on_words,
     "thinking": Router.on_words,
     "delta": Router.on_words,
-    "tool_call": Router.on_call,
+    "tool_call": Router.on_words,
     "tool_result": Router.to_top,
     "permission": Router.on_permission,
     "system": Router.to_top,

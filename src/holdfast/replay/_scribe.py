@@ -74,10 +74,13 @@ class Scribe:
         self._seq = event.seq if event.seq >= 0 else number
         if event.type == "user":
             self._user_seq = self._seq
-        data, first = event.data, self.thread.size()
-        _TAKERS[event.type](self, data)
-        if "native" in data:
-            self._keep_native(event.type, data, first)
+        data, take = event.data, _TAKERS[event.type]
+        if "native" not in data:
+            take(self, data)
+            return
+        first = self.thread.size()
+        take(self, data)
+        self._keep_native(event.type, data, first)
 
     def _keep_native(self, type: str, data: dict[str, Any], first: int) -> None:
         """Remember the provider's messages that an event was."""
@@ -104,7 +107,8 @@ class Scribe:
 
     def on_assistant(self, data: dict[str, Any]) -> None:
         """What the assistant said, in place of what was streamed."""
-        self._cover(data, "assistant")
+        if "covers_from" in data:
+            self._cover(data, "assistant")
         self._say("assistant", read_content(data.get("content"), self._note))
         usage = data.get("usage")
         if isinstance(usage, dict):

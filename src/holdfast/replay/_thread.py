@@ -136,7 +136,8 @@ class Thread:
         that has both its halves and its result is over, and so is one with a result once the user
         has spoken.
         """
-        open_calls = self._of_this_turn(self._waiting.get(key, ()))
+        waiting = self._waiting.get(key)
+        open_calls = self._of_this_turn(waiting) if waiting else ()
         for call in open_calls:
             if not (call.begun if begun else call.announced):
                 return call
@@ -156,6 +157,8 @@ class Thread:
 
     def _of_this_turn(self, calls: Sequence[CallPiece]) -> Sequence[CallPiece]:
         """The calls since the user last spoke; all, if they are all older."""
+        if len(calls) == 1 and not calls[0].gone:
+            return calls  # nearly always, and there is nothing to choose
         there = [call for call in calls if not call.gone]
         new = [call for call in there if self._seqs[call.index] > self._user_seq]
         return new or there
@@ -425,7 +428,7 @@ class Thread:
             if piece.call is not None and piece.call.grouped:
                 self._close()
         else:
-            if self._group or piece.role == "user":
+            if self._group or (piece.role == "user" and (self._soft or self._serving)):
                 self._close()
             if piece.role == "user" and self._serving:
                 self._lose(self._serving)
@@ -435,8 +438,13 @@ class Thread:
             if block["type"] != "text" and is_soft(block):
                 piece.shown = False
                 self._soft.append((piece, seq))
-            else:
-                self._push(piece, seq)
+                return
+            # It can stand alone; the soft ones that waited for it stand before it.
+            if self._soft:
+                self._show_soft()
+            self._put(piece.role, block, seq)
+            if type(piece) is Summary:
+                self._drafts.mark_summary()
 
     def _close(self) -> None:
         """End the assistant's message: the results of its calls follow it."""
@@ -511,14 +519,6 @@ class Thread:
             "content": stand_in(call.stage),
             "is_error": True,
         }
-
-    def _push(self, piece: Piece, seq: int) -> None:
-        """Add a block that can stand alone, after the soft ones that waited for it."""
-        if self._soft:
-            self._show_soft()
-        self._put(piece.role, piece.block, seq)
-        if type(piece) is Summary:
-            self._drafts.mark_summary()
 
     def _show_soft(self, *, last: bool = False) -> None:
         """Add the soft pieces that waited: a server's call and its result only as a pair.

@@ -141,8 +141,7 @@ class View:
             return
         flat, starts, write = self._flat, self._starts, self._dialect.write
         before = drafts.blocks(start - 1) if start else []
-        for index in range(start, stop):
-            blocks = drafts.blocks(index)
+        for index, blocks in enumerate(drafts.spans(start, stop), start):
             starts.append(len(flat))
             flat += write(ROLES[index & 1], blocks, before)
             before = blocks

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import UsageError
-from holdfast.replay._dialects._form import Dialect, Fragment, Growth, Message, Pair
+from holdfast.replay._dialects._form import (
+    Dialect,
+    Fragment,
+    Growth,
+    Message,
+    Pair,
+    holds_media,
+)
 from holdfast.replay._dialects.gemini import GEMINI
 from holdfast.replay._dialects.mistral import MISTRAL
 from holdfast.replay._dialects.neutral import ANTHROPIC, NEUTRAL
@@ -22,6 +29,7 @@ __all__ = [
     "Message",
     "Pair",
     "dialect_of",
+    "holds_media",
 ]
 
 DIALECTS: Mapping[str, Dialect] = {

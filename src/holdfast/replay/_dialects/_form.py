@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._media import describe
 
-_HOLDERS = frozenset({"image", "document", "tool_result"})
+_MEDIA = frozenset({"image", "document"})
 WEB = frozenset({"http", "https"})
 """What a provider on the internet can fetch."""
 
@@ -71,10 +71,9 @@ class Dialect:
 
     def unreached(self, block: Block) -> list[str]:
         """The addresses in a block at which the provider could not fetch anything."""
-        if self.schemes is None or block["type"] not in _HOLDERS:
+        if self.schemes is None or not holds_media([block]):
             return []
-        inside = block.get("content") if block["type"] == "tool_result" else [block]
-        media = inside if isinstance(inside, list) else []
+        media = block["content"] if block["type"] == "tool_result" else [block]
         return [one["source"]["url"] for one in media if not _is_reached(one, self.schemes)]
 
 
@@ -82,12 +81,21 @@ def _reachable(write: Write, schemes: frozenset[str]) -> Write:
     """A ``write`` with words in the place of what the provider could not fetch."""
 
     def written(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
-        for block in blocks:
-            if block["type"] in _HOLDERS:
-                return write(role, [named(one, schemes) for one in blocks], before)
+        if holds_media(blocks):
+            blocks = [named(one, schemes) for one in blocks]
         return write(role, blocks, before)
 
     return written
+
+
+def holds_media(blocks: Iterable[Block]) -> bool:
+    """Whether an image or a document may be among blocks, or in the result that one of them is."""
+    # Every block of a conversation is asked, and nearly none has any: a loop makes no calls.
+    for block in blocks:
+        kind = block["type"]
+        if kind in _MEDIA or (kind == "tool_result" and type(block["content"]) is not str):
+            return True
+    return False
 
 
 def named(block: Block, schemes: frozenset[str]) -> Block:
@@ -101,7 +109,7 @@ def named(block: Block, schemes: frozenset[str]) -> Block:
 
 
 def _is_reached(block: Block, schemes: frozenset[str]) -> bool:
-    source = block.get("source") if block["type"] in _HOLDERS else None
+    source = block.get("source") if block["type"] in _MEDIA else None
     if source is None or source["type"] != "url":
         return True
     scheme, separator, rest = source["url"].partition("://")

@@ -45,8 +45,15 @@ def is_address(value: object, *schemes: str) -> bool:
 
 def is_json(value: Any) -> bool:
     """Plain JSON data: exact types, finite numbers, text keys, bounded nesting and sharing."""
-    if type(value) is dict and all(type(item) is str for item in value.values()):
-        return all(type(key) is str and _is_clean(key) and _is_clean(value[key]) for key in value)
+    if type(value) is dict:
+        # A name and a text for each, as nearly all arguments are: no need to remember the way.
+        for key, item in value.items():
+            if type(item) is not str:
+                break
+            if type(key) is not str or not _is_clean(key) or not _is_clean(item):
+                return False
+        else:
+            return True
     seen: set[int] = set()
     repeats = 0
     waiting = [(value, _DEPTH_MAX)]

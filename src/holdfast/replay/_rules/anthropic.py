@@ -43,13 +43,15 @@ class AnthropicRules(Rules):
         if role not in ("user", "assistant"):
             self.fail_unknown(f"a message has no role {role!r:.60}: it is user or assistant")
             return
-        self.begin(role, "user")
+        if not self.begun:
+            self.begin(role, "user")
         if role == self._role and self.index != 0:
             self.fail(f"two {role} turns in a row")
         self._role = role
-        self.need(not self._paused, "something follows a server's tool call without a result")
-        self._paused = False
-        if role == "assistant":
+        if self._paused:
+            self.fail("something follows a server's tool call without a result")
+            self._paused = False
+        if role == "assistant" and self._open:
             self.expect_no_open("the assistant goes on")
         if isinstance(content, list):
             self.need(content, "the content is empty")
@@ -57,7 +59,7 @@ class AnthropicRules(Rules):
             self.need(is_text(content), "the content is an empty or broken text")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": "."}]
         self._check_assistant(blocks) if role == "assistant" else self._check_user(blocks)
-        if role == "user":
+        if role == "user" and self._open:
             self.expect_no_open("the user goes on")
 
     def _check_user(self, blocks: list[Any]) -> None:
@@ -65,14 +67,15 @@ class AnthropicRules(Rules):
         for block in blocks:
             kind = self._kind(block)
             if kind == "tool_result":
-                self.need(not words, "results come before everything else")
+                if words:
+                    self.fail("results come before everything else")
                 self._tool_result(block)
             else:
                 words = True
                 self._content_block(block, kind, _USER_BLOCKS)
-        if words:
+        if words and self._serving:
             # Results alone leave the assistant's turn open: its server's tools go on with them.
-            self.need(not self._serving, "words follow a server's tool call without a result")
+            self.fail("words follow a server's tool call without a result")
             self._serving.clear()
 
     def _check_assistant(self, blocks: list[Any]) -> None:
@@ -89,16 +92,19 @@ class AnthropicRules(Rules):
                 self._serving.add(identity)
                 last.add(identity)
             else:
-                self.need(not calls, "calls come after everything else")
+                if calls:
+                    self.fail("calls come after everything else")
                 last.clear()
                 self._check_said(block, kind)
         # Code that still runs makes more calls; every other tool has run by now.
-        self.need(self._carried <= set(calls), "a server's tool never ran")
-        if not calls:
+        if self._carried:
+            self.need(self._carried <= set(calls), "a server's tool never ran")
+        if not calls and self._serving:
             # A turn that the provider paused ends with them: it goes on when it gets them back.
             self.need(self._serving <= last, "a server's tool call has no result")
-            self._paused = bool(self._serving)
-        self.need(kind not in _THINKING, "the last block is thinking")
+            self._paused = True
+        if kind in _THINKING:
+            self.fail("the last block is thinking")
 
     def _check_said(self, block: Any, kind: str | None) -> None:
         if kind is None or not kind.endswith("_tool_result"):
@@ -185,7 +191,9 @@ class AnthropicRules(Rules):
         value = block.get("input")
         self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
         caller = block.get("caller")
-        self.need(caller is None or is_json(caller), "the caller of a call is malformed")
+        if caller is None:
+            return None
+        self.need(is_json(caller), "the caller of a call is malformed")
         code = caller.get("tool_id") if isinstance(caller, dict) else None
         if code is None:
             return None
