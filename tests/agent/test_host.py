@@ -382,7 +382,7 @@ async def test_a_question_waits_for_its_answer(host, answer, allow, scope):
     turn = host.begin("s", lambda turn: turn.ask(request()))
     name, question = await anext(turn.listen())
     assert name == "question"
-    assert question.shown()["params"] == {"path": "a"}
+    assert question.shown().params == {"path": "a"}
     assert list(turn.questions) == ["call-1"]
     assert turn.answer("call-1", **answer)
     assert not turn.answer("call-1", approved=True)

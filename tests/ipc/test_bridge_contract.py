@@ -47,16 +47,17 @@ def values(each):
         if name == "session_id":
             return st.sampled_from([SOME_SESSION, "another-one"])
         each = DEFS[name]
-    if "oneOf" in each:
-        return st.one_of([values(part) for part in each["oneOf"]])
+    for choices in ("oneOf", "anyOf"):
+        if choices in each:
+            return st.one_of([values(part) for part in each[choices]])
+    if "enum" in each:
+        return st.sampled_from(each["enum"])
     kinds = each["type"] if isinstance(each["type"], list) else [each["type"]]
     return st.one_of([_of_kind(kind, each) for kind in kinds])
 
 
 def _of_kind(kind, each):
     match kind:
-        case "string" if "enum" in each:
-            return st.sampled_from(each["enum"])
         case "string" if "pattern" in each:
             return st.from_regex(each["pattern"])
         case "string":
@@ -101,7 +102,7 @@ def test_the_schema_names_what_the_bridge_knows():
     notices = {
         tag: each["x-method"] for tag, each in DEFS.items() if each.get("x-kind") == "notice"
     }
-    assert notices == NOTICES
+    assert notices == {tag: one.method for tag, one in NOTICES.items()}
 
 
 @pytest.mark.parametrize("tag", REQUESTS)
@@ -132,7 +133,7 @@ def test_every_request_of_the_schema_gets_an_answer_of_it(tag, data, hf, talk):
     params = {name: value for name, value in message.items() if name not in ("type", "id")}
     rpc = {"jsonrpc": "2.0", "id": 1, "method": REQUESTS[tag]["x-method"], "params": params}
     *notices, last = talk({"type": "initialize", "demo_mode": True}, rpc)[1:]
-    assert {each["method"] for each in notices} <= set(NOTICES.values())
+    assert {each["method"] for each in notices} <= {one.method for one in NOTICES.values()}
     assert last["id"] == 1
     if "result" in last:
         ANSWER.validate({"type": REQUESTS[tag]["x-answer"], **last["result"]})
@@ -148,8 +149,8 @@ def test_every_request_of_the_schema_gets_an_answer_of_it(tag, data, hf, talk):
 def test_a_field_of_a_wrong_kind_is_refused(ask, tag, name):
     """The error names the field; nothing is guessed."""
     each = fields_of(tag)[name]
-    kind = "string" if "$ref" in each or "oneOf" in each else each["type"]
-    wrong = WRONG[kind if isinstance(kind, str) else kind[0]]
+    kind = each.get("anyOf", [each])[0].get("type", "string")
+    wrong = WRONG[kind]
     good = {"query": "x", "tool_id": "x", "approved": True, "session_id": "x"}
     message = {"type": tag, **{each: good[each] for each in required(tag)}, name: wrong}
     with pytest.raises(jsonschema.ValidationError):
@@ -172,6 +173,21 @@ def test_a_field_that_is_missing_is_named(ask, tag, name):
     assert name in required(tag)
 
 
-def test_the_schema_names_the_members_of_the_structs():
-    """What is told of a session has no member that clients do not know of, and lacks none."""
-    assert set(DEFS["session_info"]["properties"]) == set(SessionBrief.__struct_fields__)
+def test_the_schema_is_made_of_the_structs():
+    """What is told of a session has no member that clients do not know of, and says what it is."""
+    told = DEFS["session_info"]
+    assert set(told["properties"]) == set(SessionBrief.__struct_fields__)
+    assert told["required"] == [
+        "session_id",
+        "created_at",
+        "updated_at",
+        "message_count",
+        "total_tokens",
+    ]
+    assert told["properties"]["title"] == {
+        "type": "string",
+        "description": "Absent if there is none; never null.",
+    }
+    assert DEFS["session_list_result"]["properties"]["sessions"]["items"] == {
+        "$ref": "#/$defs/session_info"
+    }

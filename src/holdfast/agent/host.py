@@ -47,6 +47,7 @@ from holdfast.session import (
 if TYPE_CHECKING:
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._result import RunResult, RunStream
+    from holdfast.library.answers.turns import ToolQuestion
 
 IDLE_MS = 30 * 60 * 1000
 _PUT_OFF = "the server was stopped in mid-turn"
@@ -85,17 +86,18 @@ class Question:
     request: PermissionRequest
     answer: asyncio.Future[tuple[bool, Scope]]
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> ToolQuestion:
         """The question as it goes over a wire."""
         from holdfast.agent._tool_results import plain_result
+        from holdfast.library.answers.turns import ToolQuestion
 
-        return {
-            "session_id": self.request.session_id,
-            "tool_id": self.id,
-            "tool_name": self.request.tool,
-            "description": self.request.description,
-            "params": plain_result(self.request.args),
-        }
+        return ToolQuestion(
+            session_id=self.request.session_id,
+            tool_id=self.id,
+            tool_name=self.request.tool,
+            description=self.request.description,
+            params=plain_result(self.request.args),
+        )
 
 
 class HostedTurn:

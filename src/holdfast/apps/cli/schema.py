@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-import textwrap
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import click
@@ -29,6 +24,7 @@ from holdfast.library import (
     Resealed,
 )
 from holdfast.library.answers import care, events, failures, sessions, store, turns
+from holdfast.library.answers.schema import DRAFT, schemas_of
 from holdfast.replay import Comparison
 
 __all__ = ["DOCUMENTS", "command", "schema_of"]
@@ -132,61 +128,11 @@ def schema_of(name: str) -> dict[str, Any]:
             remedy="`holdfast schema` lists them.",
         )
     printed_by, shape = DOCUMENTS[name]
-    (root,), parts = msgspec.json.schema_components([shape], ref_template="#/$defs/{name}")
-    kinds = {kind.__name__: kind for kind in _kinds(msgspec.inspect.type_info(shape), set())}
-    for part, found in parts.items():
-        if part in kinds and "properties" in found:
-            _describe(found, kinds[part])
+    (root,), parts = schemas_of([shape])
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DRAFT,
         "title": name,
         "description": f"Printed by: {printed_by}",
         **root,
         "$defs": dict(sorted(parts.items())),
     }
-
-
-def _kinds(shape: Any, seen: set[type]) -> Iterator[type]:
-    """Yield every class that a shape is made of."""
-    if isinstance(shape, tuple):
-        for part in shape:
-            yield from _kinds(part, seen)
-    elif isinstance(shape, msgspec.inspect.Type | msgspec.inspect.Field):
-        kind = getattr(shape, "cls", None)
-        if kind in seen:
-            return
-        if kind is not None:
-            seen.add(kind)
-            yield kind
-        for member in shape.__struct_fields__:
-            yield from _kinds(getattr(shape, member), seen)
-
-
-def _describe(found: dict[str, Any], kind: Any) -> None:
-    """Say which members are always there and what they mean, and nothing of defaults."""
-    members = found["properties"]
-    found.pop("title", None)
-    meanings = _meanings(kind)
-    for name, member in members.items():
-        member.pop("default", None)
-        if name in meanings:
-            member["description"] = meanings[name]
-    # What we print has every member, with a default or without, unless the struct leaves it out.
-    config = getattr(kind, "__struct_config__", None)  # a dataclass has none
-    if config is None or not config.omit_defaults:
-        found["required"] = list(members)
-
-
-def _meanings(kind: type) -> dict[str, str]:
-    """Return what the source says about each member, in the string below it."""
-    found: dict[str, str] = {}
-    for one in reversed(kind.__mro__[:-1]):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
-        except (OSError, TypeError):  # a class without a source: msgspec's own
-            continue
-        for member, after in pairwise(getattr(tree.body[0], "body", ())):
-            match member, after:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(said))):
-                    found[name] = " ".join(said.split()).replace("``", "`").replace("None", "null")
-    return found

@@ -103,7 +103,9 @@ def command(
     if messages:
         print_recovery(app, app.library.recover(session_id, at=at, **given), as_json=as_json)
     elif state:
-        app.out.json(_state(app, session_id, at))
+        from holdfast.library.answers.events import SessionState
+
+        app.out.json(SessionState.of(session_id, app.library.state(session_id, at=at)))
     elif events:
         found = last_of(_events(app, session_id, at), last)
         _print_events(app, found, full=full, as_json=as_json)
@@ -188,12 +190,6 @@ def _whole_events(app: App, session_id: str, *, full: bool) -> Iterator[Event]:
 
 def _resolved(app: App, session_id: str, events: Iterator[Event]) -> Iterator[Event]:
     return resolve_blobs(events, app.library.store.documents(f"sessions/{session_id}"))
-
-
-def _state(app: App, session_id: str, at: int | None) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(app.library.state(session_id, at=at).to_json())
-    found.pop("shape", None)  # a matter of snapshots
-    return {"session_id": session_id, **found}
 
 
 def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:

@@ -21,6 +21,7 @@ from holdfast.apps.http._requests import Nothing
 from holdfast.apps.http.tokens import Scope, Token
 from holdfast.errors import Conflict, Fenced, HoldfastError, Locked, StoreError
 from holdfast.library import Holdfast
+from holdfast.library.answers.failures import ProblemTold
 from holdfast.model import check_id, is_id
 from holdfast.session import Session, now_ms
 
@@ -245,30 +246,28 @@ class Refused(Exception):
         self.remedy = remedy or _REMEDIES.get(code, "See /openapi.json for what is taken.")
 
 
-def problem_fields(error: HoldfastError | Refused) -> dict[str, Any]:
-    """Status, code, detail, remedy and fields. Where a store is, is not for clients to know."""
-    if isinstance(error, Refused):
-        detail, more = error.detail, {}
-    else:
-        detail = error.message
+def told_problem(error: HoldfastError | Refused) -> ProblemTold:
+    """Return what a client is told of an error. Where a store is, is not for clients to know."""
+    more = {}
+    detail, remedy = error.detail if isinstance(error, Refused) else error.message, error.remedy
+    if isinstance(error, HoldfastError):
         more = {name: error.fields[name] for name in _SHOWN if name in error.fields}
-    found = {"status": error.status, "code": error.code, "detail": detail, "remedy": error.remedy}
     if isinstance(error, StoreError) and not isinstance(error, Locked | Conflict | Fenced):
-        found |= {"detail": "the store cannot do this now", "remedy": "Try again later."}
-    return found | more
+        detail, remedy = "the store cannot do this now", "Try again later."
+    return ProblemTold(status=error.status, code=error.code, detail=detail, remedy=remedy, **more)
 
 
 def problem(error: HoldfastError | Refused) -> Response:
     """The answer itself."""
-    fields = problem_fields(error)
-    status, code = fields["status"], fields["code"]
+    told = told_problem(error)
     headers = {}
-    if code in _RETRY_S:
-        wait = getattr(error, "wait_s", None) or _RETRY_S[code]
+    if told.code in _RETRY_S:
+        wait = getattr(error, "wait_s", None) or _RETRY_S[told.code]
         headers["retry-after"] = str(math.ceil(wait))
-    if status == 401:
+    if told.status == 401:
         headers["www-authenticate"] = 'Bearer realm="holdfast"'
-    return Response(problem_body(**_whole(fields)), status, headers, media_type=PROBLEM)
+    body = problem_body(**_whole(msgspec.to_builtins(told)))
+    return Response(body, told.status, headers, media_type=PROBLEM)
 
 
 # Who did what: one line of JSON for each request, without a word of what was said.

@@ -63,7 +63,8 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 
 
 def _types(endpoints: tuple[Endpoint, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, TurnAnswer, Input)}
+    spoken = (Problem, Id, TurnAnswer, Input, *EVENTS.values())
+    found: dict[str, Any] = {repr(kind): kind for kind in spoken}
     for endpoint in endpoints:
         for kind in (endpoint.query, endpoint.body, endpoint.answer):
             if kind is not None:
@@ -101,7 +102,8 @@ def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
         "schema": schema_of[repr(Id)],
     }
     event = {"type": "string", "enum": list(EVENTS)}
-    told = {"event": event, "payload": {"type": "object"}}
+    payloads = [schema_of[name] for name in dict.fromkeys(map(repr, EVENTS.values()))]
+    told = {"event": event, "payload": {"anyOf": payloads}}
     refused = {"description": "A problem.", "content": _problem_content(schema_of)}
     return {
         "operationId": "get_input",

@@ -41,7 +41,7 @@ from holdfast.library.answers.store import ServerHealth
 from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION, Event, SessionMetadata, is_reference, make_id
 from holdfast.observe import CONTENT_TYPE
-from holdfast.replay import Comparison
+from holdfast.replay import Comparison, State
 from holdfast.session import Session, resolve_blobs
 
 _PAGE_BYTES_MAX = 16 << 20
@@ -104,10 +104,9 @@ def read_events(call: Call) -> EventPage:
     return EventPage(events=told)
 
 
-def state(call: Call) -> dict[str, Any]:
+def state(call: Call) -> State:
     """The state of a session, now or after an event."""
-    found: dict[str, Any] = msgspec.json.decode(call.hf.state(call.id, call.query.at).to_json())
-    return found
+    return call.hf.state(call.id, call.query.at)
 
 
 def messages(call: Call) -> MessageList:

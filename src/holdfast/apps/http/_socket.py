@@ -15,7 +15,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.agent import Message, Scope
-from holdfast.apps.http._call import Refused, as_json, audit, problem, problem_fields
+from holdfast.apps.http._call import Refused, as_json, audit, problem, told_problem
 from holdfast.apps.http._operations import record
 from holdfast.apps.http._requests import Append, TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS
@@ -24,6 +24,19 @@ from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
+from holdfast.library.answers.events import EventRecord
+from holdfast.library.answers.failures import ProblemTold
+from holdfast.library.answers.turns import (
+    Connected,
+    Recorded,
+    ServerStopping,
+    Subscribed,
+    ToolQuestion,
+    TurnAnswer,
+    TurnEnded,
+    TurnPiece,
+    TurnStopped,
+)
 from holdfast.model import check_id
 from holdfast.session import Session, new_session_id
 
@@ -32,22 +45,22 @@ if TYPE_CHECKING:
 
 TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")
 """What a client may send."""
-EVENTS = (
-    "session.connected",
-    "session.subscribed",
-    "session.event",
-    "session.appended",
-    "session.cancelled",
-    "input.received",
-    "agent.piece",
-    "agent.tool_request_approval",
-    "agent.response",
-    "agent.interrupted",
-    "agent.cancelled",
-    "server.stopping",
-    "error",
-)
-"""What the server sends."""
+EVENTS: dict[str, type[msgspec.Struct]] = {
+    "session.connected": Connected,
+    "session.subscribed": Subscribed,
+    "session.event": EventRecord,
+    "session.appended": Recorded,
+    "session.cancelled": TurnStopped,
+    "input.received": Recorded,
+    "agent.piece": TurnPiece,
+    "agent.tool_request_approval": ToolQuestion,
+    "agent.response": TurnAnswer,
+    "agent.interrupted": TurnEnded,
+    "agent.cancelled": TurnEnded,
+    "server.stopping": ServerStopping,
+    "error": ProblemTold,
+}
+"""What the server sends, and what belongs to it."""
 
 _PROTOCOL = "holdfast"
 _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
@@ -151,10 +164,10 @@ class _Input:
 
     async def _say_why(self, *, is_stopping: bool) -> None:
         if is_stopping:
-            await self._send("server.stopping", {"session_id": self._id})
+            await self._send("server.stopping", ServerStopping(session_id=self._id))
             await self._socket.close(_RESTARTING)
             return
-        await self._send("error", problem_fields(Refused(401, "token", _NO_MORE)))
+        await self._send("error", told_problem(Refused(401, "token", _NO_MORE)))
         await self._socket.close(_REFUSED)
 
     async def _read_all(self) -> None:
@@ -172,10 +185,9 @@ class _Input:
                     return
                 await self._take(message)
 
-    async def _greeting(self) -> dict[str, Any]:
+    async def _greeting(self) -> Connected:
         async with self._service.spaces.use(self._token.space) as hf:
-            known = await self._service.threads.run(_known, hf, self._id)
-        return {"session_id": self._id, "subscribed_components": [], **known}
+            return await self._service.threads.run(_greeting, hf, self._id)
 
     async def _take(self, message: Any) -> None:
         """One message; what is wrong with it is said, and the connection goes on."""
@@ -187,7 +199,7 @@ class _Input:
             if said is not None:
                 await self._answer(said)
         except (HoldfastError, Refused) as error:
-            await self._send("error", problem_fields(error))
+            await self._send("error", told_problem(error))
 
     async def _answer(self, said: Input) -> None:
         if said.type == "subscribe":
@@ -203,7 +215,8 @@ class _Input:
             turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope)
         elif said.type == "cancel":
             stopped = await self._service.turns.cancel(self._token.space, self._id)
-            await self._send("session.cancelled", {"session_id": self._id, "stopped": stopped})
+            answer = TurnStopped(session_id=self._id, stopped=stopped)
+            await self._send("session.cancelled", answer)
         else:
             raise Refused(
                 400, "usage", f"{said.type[:40]!a} is no type of message",
@@ -218,11 +231,10 @@ class _Input:
         self._components = wanted
         if not self._is_following and self._components:
             self._is_following = True
-            async with self._service.spaces.use(self._token.space) as hf:
-                known = await self._service.threads.run(_known, hf, self._id)
-            self._do(self._follow(known["last_seq"] + 1))
-        told = {"session_id": self._id, "subscribed_components": sorted(self._components)}
-        await self._send("session.subscribed", told)
+            self._do(self._follow((await self._greeting()).last_seq + 1))
+        told = sorted(self._components)
+        answer = Subscribed(session_id=self._id, subscribed_components=told)
+        await self._send("session.subscribed", answer)
 
     async def _follow(self, start: int) -> None:
         while not self._service.stopping.is_set():
@@ -233,7 +245,7 @@ class _Input:
                         continue
                     start = event.seq + 1
                     if "*" in self._components or event.type in self._components:
-                        await self._send("session.event", msgspec.to_builtins(event))
+                        await self._send("session.event", event)
             await asyncio.sleep(0.2)  # nothing is on record yet
 
     async def _user_input(self, given: Any) -> None:
@@ -267,7 +279,7 @@ class _Input:
         async with self._service.spaces.session(space, self._id, _open) as session:
             event = await self._service.threads.run(_append, session, wish)
             await session.aflush()
-        await self._send(name, {"session_id": self._id, "seq": event, "key": wish.key})
+        await self._send(name, Recorded(session_id=self._id, seq=event, key=wish.key))
 
     def _check_may_write(self) -> None:
         if not self._token.may("write"):
@@ -278,8 +290,8 @@ class _Input:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, event: str, payload: dict[str, Any]) -> None:
-        assert event in EVENTS, f"{event} is not in the description"
+    async def _send(self, event: str, payload: msgspec.Struct) -> None:
+        assert isinstance(payload, EVENTS[event]), f"{event} is not in the description"
         text = as_json({"event": event, "payload": payload}).decode()
         async with self._sending:
             await self._socket.send_text(text)
@@ -299,12 +311,16 @@ def _understood(text: str) -> Input | None:
         return Input(input=text)
 
 
-def _known(hf: Holdfast, id: str) -> dict[str, Any]:
+def _greeting(hf: Holdfast, id: str) -> Connected:
     """What a client that comes back wants to know first."""
-    if not hf.exists(id):
-        return {"restored": False, "last_seq": -1, "status": "idle"}
-    found = hf.info(id)
-    return {"restored": True, "last_seq": found.event_count - 1, "status": found.status}
+    found = hf.info(id) if hf.exists(id) else None
+    return Connected(
+        session_id=id,
+        subscribed_components=[],
+        restored=found is not None,
+        last_seq=-1 if found is None else found.event_count - 1,
+        status="idle" if found is None else found.status,
+    )
 
 
 def _open(hf: Holdfast, id: str) -> Session:

@@ -19,14 +19,14 @@ from holdfast.apps.http._call import (
     Refused,
     as_json,
     problem,
-    problem_fields,
+    told_problem,
 )
 from holdfast.apps.http._requests import TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS, BoundedThreads, Spaces
 from holdfast.apps.http._stream import sse
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
-from holdfast.library.answers.turns import TurnAnswer
+from holdfast.library.answers.turns import TurnAnswer, TurnEnded, TurnPiece
 from holdfast.session import Session
 
 if TYPE_CHECKING:
@@ -141,15 +141,15 @@ async def _shown(id: str, told: AsyncIterator[Message]) -> AsyncIterator[Message
     async for name, value in told:
         match name:
             case "piece":
-                yield name, {"session_id": id, "text": value}
+                yield name, TurnPiece(session_id=id, text=value)
             case "question":
                 yield "tool_request_approval", value.shown()
             case "failed":
-                yield "error", problem_fields(value)
+                yield "error", told_problem(value)
             case "done":
-                yield name, msgspec.to_builtins(value)
+                yield name, value
             case _:
-                yield name, {"session_id": id, "reason": name}
+                yield name, TurnEnded(session_id=id, reason=name)
 
 
 def _open(kit: Kit, hf: Holdfast, id: str) -> Session:
@@ -241,7 +241,6 @@ async def _told(call: Call, told: AsyncIterator[Message]) -> AsyncIterator[bytes
     assert call.token is not None
     async for name, data in told:
         if not await call.service.is_still_good(call.token):
-            refused = {"status": 401, "code": "token", "detail": "it counts no more"}
-            yield sse("error", as_json(refused))
+            yield sse("error", as_json(told_problem(Refused(401, "token", "it counts no more"))))
             return
         yield sse(name, as_json(data))

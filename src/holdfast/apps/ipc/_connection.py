@@ -129,8 +129,8 @@ class Connection:
                 await self._send(asker.refuse(refused))
 
     def _saying(self, asker: _Asker) -> Say:
-        async def say(tag: str, fields: dict[str, Any]) -> None:
-            await self._send(asker.notice(tag, fields))
+        async def say(tag: str, told: Struct) -> None:
+            await self._send(asker.notice(tag, told))
 
         return say
 
@@ -164,7 +164,7 @@ class _Asker(ABC):
         """The answer to a request that cannot be served; None if none is wanted."""
 
     @abstractmethod
-    def notice(self, tag: str, fields: dict[str, Any]) -> Frame:
+    def notice(self, tag: str, told: Struct) -> Frame:
         """Something that is said meanwhile."""
 
 
@@ -201,11 +201,10 @@ class _TagAsker(_Asker):
         return {"type": ask.answer, **self._id, **answer}
 
     def refuse(self, error: RpcError) -> Frame:
-        asked = {} if self._tag is None else {"request": self._tag}
-        return {"type": "error", **self._id, **asked, **to_builtins(told_refusal(error))}
+        return {"type": "error", **self._id, **to_builtins(told_refusal(error, self._tag))}
 
-    def notice(self, tag: str, fields: dict[str, Any]) -> Frame:
-        return {"type": tag, **self._id, **fields}
+    def notice(self, tag: str, told: Struct) -> Frame:
+        return {"type": tag, **self._id, **to_builtins(told)}
 
 
 class _RpcAsker(_Asker):
@@ -245,8 +244,8 @@ class _RpcAsker(_Asker):
     def refuse(self, error: RpcError) -> Frame | None:
         return error_frame(self._id, error) if self._wants_answer else None
 
-    def notice(self, tag: str, fields: dict[str, Any]) -> Frame:
-        return notification(NOTICES[tag], fields)
+    def notice(self, tag: str, told: Struct) -> Frame:
+        return notification(NOTICES[tag].method, to_builtins(told))
 
     @property
     def _wants_answer(self) -> bool:

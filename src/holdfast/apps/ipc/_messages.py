@@ -1,113 +1,266 @@
 """The messages of the bridge: what can be asked, by which names, and with which answer.
 
-``bridge.schema.json`` says the same for other languages; tests hold the two together.
+The JSON schema for programs in other languages is made of the same table and structs.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Meta
 
 from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
-from holdfast.library.answers.briefs import Outcome, Refusal, SessionBrief
+from holdfast.library.answers.briefs import (
+    ExportedText,
+    Greeting,
+    Outcome,
+    QueryAnswer,
+    RefusedRequest,
+    SessionBrief,
+    SessionBriefs,
+    SessionLoaded,
+    StreamToken,
+    ToolOutcome,
+)
+from holdfast.library.answers.sessions import SessionMade
+from holdfast.library.answers.turns import ToolQuestion
 from holdfast.model import SessionMetadata
 
 LIMIT_MAX = 2**53 - 1
 """The largest whole number that every language reads from JSON as it was written."""
 
+# What the schema tells and `Current` checks: its refusals say what to do instead.
+_Limit = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": LIMIT_MAX})]
+_Said = Annotated[str, Meta(extra_json_schema={"pattern": r"\S"})]
 
-class Wish(msgspec.Struct, frozen=True):
+
+class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; fields that are not known here are left alone."""
 
 
 class Hello(Wish, frozen=True):
-    """The first words of a connection; in demo mode no model is asked, and no tool runs."""
+    """Says how the connection is meant. In demo mode no model is asked and no tool runs."""
 
     demo_mode: bool = False
 
 
 class PromptMessage(Wish, frozen=True):
-    """Something said to the agent."""
+    """Something said to the agent, on the current session; a new one begins if there is none."""
 
-    query: str
+    query: _Said
+    """Not blank."""
 
 
 class Cancel(Wish, frozen=True):
-    """Stop what is being answered."""
+    """Stops the query that is being answered."""
 
 
 class ToolApprove(Wish, frozen=True):
-    """The answer to the question whether a tool may be used, and for how long it counts."""
+    """Lets a tool run, or not."""
 
     tool_id: str
+    """As in tool_request_approval."""
     approved: bool
     scope: Scope = "once"
+    """For how long an approval counts; once if it is left out."""
 
 
 class SessionCreate(Wish, frozen=True):
-    """Begin a session."""
+    """Begins a session, which becomes the current one."""
 
     title: str | None = None
 
 
 class SessionSave(Wish, frozen=True):
-    """Put everything on the medium."""
+    """Puts everything of the current session on the medium."""
 
 
 class SessionLoad(Wish, frozen=True):
-    """Go on with a session."""
+    """Makes a session the current one."""
 
     session_id: str
 
 
 class ListSessions(Wish, frozen=True):
-    """Which sessions there are."""
+    """Which sessions there are, newest first; all of them without a limit."""
 
-    limit: int | None = None
+    limit: _Limit | None = None
 
 
 class SessionDelete(Wish, frozen=True):
-    """Put a session into the trash."""
+    """Puts a session into the trash."""
 
     session_id: str
 
 
 class SessionExport(Wish, frozen=True):
-    """A session in another form; the current one if none is named."""
+    """A session as a text; the current one if none is named. It changes nothing."""
 
     session_id: str | None = None
     format: str = "markdown"
+    """markdown, json, jsonl, html or text, or a format of another tool; not a bundle, which is
+    bytes."""
 
 
 class Operation(NamedTuple):
-    """One thing that can be asked: its tag, its method, what it takes, and its answer's tag."""
+    """One thing that can be asked, by its tag or its method, and the tag and form of its answer."""
 
     tag: str
     method: str
     takes: type[Wish]
     answer: str
+    gives: type[msgspec.Struct]
+    told: str = ""
+    """What the answer says, where its struct does not say it."""
 
 
+_STOPPED = (
+    "Whether there was something to stop. The query itself is answered with an error of the code"
+    " cancelled."
+)
 _ASKS = (
-    Operation("initialize", "initialize", Hello, "initialized"),
-    Operation("query", "agent.query", PromptMessage, "query_result"),
-    Operation("cancel", "agent.cancel", Cancel, "cancelled"),
-    Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved"),
-    Operation("session_create", "session.create", SessionCreate, "session_created"),
-    Operation("session_save", "session.save", SessionSave, "session_saved"),
-    Operation("session_load", "session.load", SessionLoad, "session_loaded"),
-    Operation("session_list", "session.list", ListSessions, "session_list_result"),
-    Operation("session_delete", "session.delete", SessionDelete, "session_deleted"),
-    Operation("session_export", "session.export", SessionExport, "session_exported"),
+    Operation("initialize", "initialize", Hello, "initialized", Greeting),
+    Operation("query", "agent.query", PromptMessage, "query_result", QueryAnswer),
+    Operation("cancel", "agent.cancel", Cancel, "cancelled", Outcome, _STOPPED),
+    Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", ToolOutcome),
+    Operation(
+        "session_create",
+        "session.create",
+        SessionCreate,
+        "session_created",
+        SessionMade,
+        "The new session.",
+    ),
+    Operation("session_save", "session.save", SessionSave, "session_saved", Outcome),
+    Operation("session_load", "session.load", SessionLoad, "session_loaded", SessionLoaded),
+    Operation("session_list", "session.list", ListSessions, "session_list_result", SessionBriefs),
+    Operation("session_delete", "session.delete", SessionDelete, "session_deleted", Outcome),
+    Operation("session_export", "session.export", SessionExport, "session_exported", ExportedText),
 )
 ASKS = {ask.tag: ask for ask in _ASKS}
 # A client may use the tags as methods too, and `query` is what the agent is asked.
-BY_METHOD = {ask.tag: ask for ask in _ASKS} | {ask.method: ask for ask in _ASKS}
-NOTICES = {"stream_token": "stream.token", "tool_request_approval": "tool.request_approval"}
-"""What the bridge says without being asked, by tag and by method."""
+BY_METHOD = ASKS | {ask.method: ask for ask in _ASKS}
+
+
+class Notice(NamedTuple):
+    """Something that the bridge says without being asked."""
+
+    method: str
+    gives: type[msgspec.Struct]
+
+
+NOTICES = {
+    "stream_token": Notice("stream.token", StreamToken),
+    "tool_request_approval": Notice("tool.request_approval", ToolQuestion),
+}
+
+
+# -- the schema --------------------------------------------------------------------------------
+
+_ABOUT = (
+    "One JSON object on each line. In the tagged form the object has a type. As JSON-RPC 2.0 the"
+    " method is x-method, params are the other fields of the request, the result is the fields of"
+    " the answer x-answer without its type, and an error has the code and the remedy in its data."
+    " Fields of a request that are not named here are left alone."
+)
+_ID = {
+    "type": ["string", "number", "null"],
+    "description": "Anything; it comes back with everything that belongs to this request.",
+}
+_SESSION_ID = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+    "description": "The id of a session.",
+}
+# What programs in other languages call the structs inside of messages.
+_NAMES = {"SessionBrief": "session_info", "Refusal": "error_body"}
+
+
+def schema() -> str:
+    """Return the JSON schema of every message, both ways, as a text."""
+    from holdfast.library.answers.schema import DRAFT, schemas_of
+
+    asked = [
+        (ask.tag, ask.takes, {"x-kind": "request", "x-method": ask.method, "x-answer": ask.answer})
+        for ask in _ASKS
+    ]
+    given = [
+        (
+            ask.answer,
+            ask.gives,
+            {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {}),
+        )
+        for ask in _ASKS
+    ]
+    given.append(("error", RefusedRequest, {"x-kind": "answer"}))
+    given += [
+        (tag, one.gives, {"x-kind": "notice", "x-method": one.method})
+        for tag, one in NOTICES.items()
+    ]
+    _, parts = schemas_of([shape for _, shape, _ in (*asked, *given)], defaults=True)
+    messages = {
+        tag: _message(tag, parts[shape.__name__], facts) for tag, shape, facts in (*asked, *given)
+    }
+    inside = {name: _with_ids(parts[kind]) for kind, name in _NAMES.items()}
+    inside["session_info"]["additionalProperties"] = False
+    sides = {
+        "from_client": _one_of(
+            (tag for tag, _, _ in asked), "Every line that a client sends, in the tagged form."
+        ),
+        "from_bridge": _one_of(
+            (tag for tag, _, _ in given), "Every line that the bridge sends, in the tagged form."
+        ),
+    }
+    whole = {
+        "$schema": DRAFT,
+        "title": "The Holdfast bridge, protocol version 1",
+        "description": _ABOUT,
+        "$defs": {"id": _ID, "session_id": _SESSION_ID, **inside, **messages, **sides},
+        "oneOf": [_reference(name) for name in sides],
+    }
+    text = json.dumps(whole, indent=2) + "\n"
+    for kind, name in _NAMES.items():
+        text = text.replace(f'"#/$defs/{kind}"', f'"#/$defs/{name}"')
+    return text
+
+
+def _message(tag: str, shape: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """A message: the members of its struct, with its type, and an id if it came with one."""
+    members = {"type": {"const": tag}, "id": _reference("id"), **_with_ids(shape)["properties"]}
+    closed = {} if facts["x-kind"] == "request" else {"additionalProperties": False}
+    return {
+        "description": shape["description"],
+        **facts,
+        "type": "object",
+        "properties": members,
+        "required": ["type", *shape.get("required", ())],
+        **closed,
+    }
+
+
+def _with_ids(shape: dict[str, Any]) -> dict[str, Any]:
+    """The shape; its member ``session_id`` is an id of a session, or null where it was optional."""
+    members = shape["properties"]
+    if "session_id" in members:
+        known, choices = _reference("session_id"), members["session_id"].get("anyOf")
+        members = {
+            **members,
+            "session_id": {"oneOf": [known, {"type": "null"}]} if choices else known,
+        }
+    return {**shape, "properties": members}
+
+
+def _one_of(tags: Iterable[str], description: str) -> dict[str, Any]:
+    return {"description": description, "oneOf": [_reference(tag) for tag in tags]}
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
 
 
 # -- errors ------------------------------------------------------------------------------------
@@ -134,10 +287,13 @@ def failure(error: Exception) -> Outcome:
     return Outcome(success=False, error=told_refusal(as_refusal(error)))
 
 
-def told_refusal(error: RpcError) -> Refusal:
-    """What is told of an error."""
-    return Refusal(
-        code=str(error.data["code"]), message=error.message, remedy=str(error.data["remedy"])
+def told_refusal(error: RpcError, request: str | None = None) -> RefusedRequest:
+    """What is told of an error, and of which request."""
+    return RefusedRequest(
+        request=UNSET if request is None else request,
+        code=str(error.data["code"]),
+        message=error.message,
+        remedy=str(error.data["remedy"]),
     )
 
 
@@ -158,7 +314,7 @@ def session_info(found: SessionMetadata) -> SessionBrief:
     """What is told of a session: a title only if there is one, moments always in UTC."""
     return SessionBrief(
         session_id=found.session_id,
-        title=found.title,
+        title=UNSET if found.title is None else found.title,
         created_at=utc(found.created_at),
         updated_at=utc(found.updated_at),
         message_count=found.message_count,

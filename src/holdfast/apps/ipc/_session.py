@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -36,6 +36,7 @@ from holdfast.library.answers.briefs import (
     QueryAnswer,
     SessionBriefs,
     SessionLoaded,
+    StreamToken,
     ToolOutcome,
 )
 from holdfast.library.answers.sessions import SessionMade
@@ -45,14 +46,14 @@ from holdfast.session import Session, uncancelled
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest
 
-PROTOCOL = 1
+PROTOCOL: Literal[1] = 1
 EXPORT_CHARS_MAX = 32 * 1024 * 1024
 _HERE = "current"
 """The one key of the host: a connection has one session, and one turn."""
 
 Answer = Struct
-Say = Callable[[str, dict[str, Any]], Awaitable[None]]
-"""Tells the other side something that it did not ask for: the tag, and the fields."""
+Say = Callable[[str, Struct], Awaitable[None]]
+"""Tells the other side something that it did not ask for: the tag, and what is told."""
 
 
 class Current:
@@ -172,7 +173,8 @@ class Current:
         try:
             async for name, value in turn.listen():
                 if name == "piece":
-                    await say("stream_token", {"session_id": self._id, "content": value})
+                    assert self._id is not None
+                    await say("stream_token", StreamToken(session_id=self._id, content=value))
                 elif name == "question":
                     await say("tool_request_approval", value.shown())
         except BaseException:  # the client is gone

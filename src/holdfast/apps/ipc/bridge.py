@@ -7,10 +7,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from importlib.resources import files
 
 from holdfast.agent import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
+from holdfast.apps.ipc._messages import schema
 from holdfast.apps.ipc._session import Current
 from holdfast.apps.watched import watch
 from holdfast.apps.wire.pipes import ENDING, Pipe, PipeWriter, serve
@@ -20,11 +20,6 @@ from holdfast.storage import PrivateSocket
 __all__ = ["Bridge", "default_address", "schema", "serve_socket", "serve_stdio"]
 
 _CLIENTS_MAX = 128
-
-
-def schema() -> str:
-    """The JSON schema of all messages, as a text."""
-    return files("holdfast.apps.ipc").joinpath("bridge.schema.json").read_text(encoding="utf-8")
 
 
 def default_address() -> str:

@@ -2,78 +2,109 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from holdfast.library.answers.sessions import SessionMade
 
+# Told in schemas and checked elsewhere, where the error says more.
+_COUNT = {"minimum": 0}
+_UTC = {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"}
+
+Count = Annotated[int, Meta(extra_json_schema=_COUNT)]
+Moment = Annotated[str, Meta(extra_json_schema=_UTC)]
+
 
 class SessionBrief(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session in a list of the bridge; a title only if there is one."""
+    """What is told of a session."""
 
     session_id: str
-    title: str | None = None
-    created_at: str
-    updated_at: str
-    message_count: int
-    total_tokens: int
+    title: str | UnsetType = UNSET
+    """Absent if there is none; never null."""
+    created_at: Moment
+    """UTC, with milliseconds and a Z."""
+    updated_at: Moment
+    """UTC, with milliseconds and a Z."""
+    message_count: Count
+    total_tokens: Count
     tokens_estimated: bool = False
+    """There, and true, where nobody told how many tokens were used."""
 
 
 class SessionBriefs(Struct, frozen=True, kw_only=True):
-    """The sessions of a store, newest first."""
+    """The sessions, newest first."""
 
     sessions: list[SessionBrief]
 
 
 class SessionLoaded(SessionMade, frozen=True, kw_only=True):
-    """The session that is the current one now."""
+    """The session, and how many messages it has."""
 
-    message_count: int
+    message_count: Count
 
 
 class Greeting(Struct, frozen=True, kw_only=True):
-    """Who answers, and how it is meant."""
+    """Who is here."""
 
-    protocol_version: int
+    protocol_version: Literal[1]
     version: str
+    """Of Holdfast."""
     demo_mode: bool
     model: str
+    """Which model answers, in a sentence."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
     """Why something was not done."""
 
     code: str
+    """A word that stays the same, for programs."""
     message: str
+    """A sentence for people."""
     remedy: str
+    """What to do about it; may be empty."""
+
+
+class RefusedRequest(Refusal, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a request that cannot be served."""
+
+    request: str | UnsetType = UNSET
+    """The type that was asked for, if it was one."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether something was done, and if not, why."""
+    """Whether it could be done."""
 
     success: bool
-    error: Refusal | None = None
+    error: Refusal | UnsetType = UNSET
+    """Beside success: false, why."""
 
 
 class ToolOutcome(Outcome, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether a tool got its answer."""
+    """Whether the tool was waiting for that."""
 
     tool_id: str
 
 
 class ExportedText(Struct, frozen=True, kw_only=True):
-    """A session as a text; empty if there is none."""
+    """The session as a text; empty if there is no current session and none was named."""
 
     content: str
 
 
 class QueryAnswer(Struct, frozen=True, kw_only=True):
-    """What an agent said, and in which session."""
+    """The whole answer, after everything of it was streamed."""
 
-    response: Any
+    response: str
     session_id: str
+
+
+class StreamToken(Struct, frozen=True, kw_only=True):
+    """A piece of the answer that is being given."""
+
+    session_id: str
+    content: str
 
 
 class SessionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from holdfast.catalog import Hit
 from holdfast.library._views import SnapshotInfo
 from holdfast.model import Event, SessionMetadata
-from holdfast.replay import Issue, LeftOut, TokenCount
+from holdfast.replay import Issue, LeftOut, State, TokenCount
 
 
 class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,12 +68,16 @@ class SessionDocument(Struct, frozen=True, kw_only=True):
     conversation: list[EventRecord]
 
 
-class SessionState(Struct, frozen=True, kw_only=True):
-    """The state of a session after an event; what it has beyond this follows from its events."""
+class SessionState(State, kw_only=True, tag=False):
+    """The state of a session after an event; what is as at the beginning is left out."""
 
     session_id: str
-    seq: int
-    """The last event that counts."""
+
+    @classmethod
+    def of(cls, session_id: str, state: State) -> SessionState:
+        """Return the answer for a state."""
+        members = {name: getattr(state, name) for name in State.__struct_fields__}
+        return cls(session_id=session_id, **members)
 
 
 class MessageList(Struct, frozen=True, kw_only=True):

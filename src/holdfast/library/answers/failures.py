@@ -34,3 +34,16 @@ class WarningLine(Struct, frozen=True, kw_only=True):
     """Something that is no failure, on one line of standard error."""
 
     warning: Advice
+
+
+class ProblemTold(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What went wrong, for a client that is connected; where it was about a session, which."""
+
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    session_id: str | None = None
+    seq: int | None = None
+    limit: int | None = None
+    needed_bytes: int | None = None

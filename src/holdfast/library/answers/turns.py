@@ -1,4 +1,4 @@
-"""Answers of agents."""
+"""Answers of agents, and what a client of the WebSocket hears of its session."""
 
 from __future__ import annotations
 
@@ -17,6 +17,68 @@ class TurnAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resume_token: str | None = None
     resume_as: str | None = None
     reason: str | None = None
+
+
+class TurnPiece(Struct, frozen=True, kw_only=True):
+    """A piece of the answer that is being given."""
+
+    session_id: str
+    text: str
+
+
+class TurnEnded(Struct, frozen=True, kw_only=True):
+    """A turn that ended without an answer, and why."""
+
+    session_id: str
+    reason: str
+
+
+class ToolQuestion(Struct, frozen=True, kw_only=True):
+    """The agent wants to use a tool, and waits for tool_approve."""
+
+    session_id: str
+    tool_id: str
+    tool_name: str
+    description: str
+    params: Any
+    """What the tool is to be called with."""
+
+
+class Subscribed(Struct, frozen=True, kw_only=True):
+    """The types of events that a client is sent."""
+
+    session_id: str
+    subscribed_components: list[str]
+
+
+class Connected(Subscribed, frozen=True, kw_only=True):
+    """The session of a connection: whether it was there already, and how it is."""
+
+    restored: bool
+    last_seq: int
+    """Its last event; -1 if there is none."""
+    status: str
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """An event that is on the medium."""
+
+    session_id: str
+    seq: int
+    key: str | None
+
+
+class TurnStopped(Struct, frozen=True, kw_only=True):
+    """Whether there was a turn to stop."""
+
+    session_id: str
+    stopped: bool
+
+
+class ServerStopping(Struct, frozen=True, kw_only=True):
+    """The server ends; the session can be gone on with elsewhere."""
+
+    session_id: str
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):

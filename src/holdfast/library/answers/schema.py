@@ -1,0 +1,85 @@
+"""JSON schemas of answers, derived from their structs when somebody asks for them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+Schema = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+REFERENCE = "#/$defs/{name}"
+
+
+def schemas_of(
+    shapes: Sequence[type[msgspec.Struct]], *, defaults: bool = False
+) -> tuple[list[Schema], dict[str, Schema]]:
+    """Return a reference for each shape, and the schemas of all that they are made of, by name.
+
+    Members say what the string below them in the source says. What we print has every member, with
+    a default or without, unless its struct leaves defaults out; ``defaults`` names them all the
+    same, for what others send.
+    """
+    roots, parts = msgspec.json.schema_components(shapes, ref_template=REFERENCE)
+    seen: set[type] = set()
+    kinds = {
+        kind.__name__: kind
+        for shape in shapes
+        for kind in _kinds(msgspec.inspect.type_info(shape), seen)
+    }
+    for part, found in parts.items():
+        if part in kinds and "properties" in found:
+            _describe(found, kinds[part], defaults=defaults)
+    return list(roots), parts
+
+
+def _kinds(shape: Any, seen: set[type]) -> Iterator[type]:
+    """Yield every class that a shape is made of."""
+    if isinstance(shape, tuple):
+        for part in shape:
+            yield from _kinds(part, seen)
+    elif isinstance(shape, msgspec.inspect.Type | msgspec.inspect.Field):
+        kind = getattr(shape, "cls", None)
+        if kind in seen:
+            return
+        if kind is not None:
+            seen.add(kind)
+            yield kind
+        for member in shape.__struct_fields__:
+            yield from _kinds(getattr(shape, member), seen)
+
+
+def _describe(found: Schema, kind: Any, *, defaults: bool) -> None:
+    """Say which members are always there and what they mean."""
+    members = found["properties"]
+    found.pop("title", None)
+    for name, meaning in _meanings(kind).items():
+        if name in members:
+            members[name]["description"] = meaning
+    for member in members.values():
+        if not defaults:
+            member.pop("default", None)
+    config = getattr(kind, "__struct_config__", None)  # a dataclass has none
+    if config is None or not config.omit_defaults:
+        found["required"] = list(members)
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Return what the source says about each member, in the string below it."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+        except (OSError, TypeError):  # a class without a source: msgspec's own
+            continue
+        for member, after in pairwise(getattr(tree.body[0], "body", ())):
+            match member, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(said))):
+                    found[name] = " ".join(said.split()).replace("``", "`").replace("None", "null")
+    return found
