@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from holdfast.errors import Fenced, HoldfastError, Locked, UsageError
+from holdfast.library.answers.turns import ToolQuestion
 from holdfast.session import (
     Patience,
     Session,
@@ -47,7 +48,6 @@ from holdfast.session import (
 if TYPE_CHECKING:
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._result import RunResult, RunStream
-    from holdfast.library.answers.turns import ToolQuestion
 
 IDLE_MS = 30 * 60 * 1000
 _PUT_OFF = "the server was stopped in mid-turn"
@@ -89,7 +89,6 @@ class Question:
     def shown(self) -> ToolQuestion:
         """The question as it goes over a wire."""
         from holdfast.agent._tool_results import plain_result
-        from holdfast.library.answers.turns import ToolQuestion
 
         return ToolQuestion(
             session_id=self.request.session_id,
