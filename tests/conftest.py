@@ -15,6 +15,8 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +45,9 @@ _MEASURED = 1
 _EACH_MEASURED = frozenset({"model", "replay"})
 _NONE_MEASURED = frozenset({"crash", "simulation"})
 _runs: Counter[str] = Counter()
+
+# Rooms whose tests decide when something happens: no timer of the library does anything by itself.
+_WITHOUT_TIMERS = frozenset({"agent", "ipc", "mcp", "observe", "own", "runtime", "session"})
 
 # Objects more than before, collections of these, collections of those.
 _COLLECT_AFTER = (10_000, 20, 50)
@@ -82,6 +87,42 @@ def store_root(tmp_path: Path) -> Path:
     root.mkdir(mode=0o700)
     root.chmod(0o700)  # mkdir's mode passes through the umask
     return root
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test marked ``stores("files", "sqlite")`` on a store of each kind."""
+    mark = metafunc.definition.get_closest_marker("stores")
+    if mark and mark.args and "store_url" in metafunc.fixturenames:
+        metafunc.parametrize("store_url", mark.args, indirect=True)
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty store: of files, or of the kind that the mark ``stores`` names.
+
+    A server is started when a test needs it.
+    """
+    kind = getattr(request, "param", "files")
+    if kind == "memory":
+        return "memory:"
+    if kind == "postgres":
+        return request.getfixturevalue("postgres_url")
+    if kind == "s3":
+        return request.getfixturevalue("seaweed_server").url(uuid4().hex)
+    root = request.getfixturevalue("store_root")
+    return {"files": str(root), "sqlite": f"sqlite://{root}/sessions.db"}[kind]
+
+
+@pytest.fixture
+def hf(request: pytest.FixtureRequest, store_url: str) -> Iterator[Any]:
+    """The sessions of an empty store; keywords of the mark ``stores`` are those of the class."""
+    # A worker measures coverage only after it has loaded this file: what is imported here is not.
+    from holdfast import Holdfast
+
+    mark = request.node.get_closest_marker("stores")
+    options = {"timers": request.path.parent.name not in _WITHOUT_TIMERS}
+    with Holdfast(store_url, **options | (mark.kwargs if mark else {})) as library:
+        yield library
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

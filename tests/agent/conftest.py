@@ -6,16 +6,6 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from holdfast.library import Holdfast
-
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store; timers off, so that nothing happens by itself."""
-    library = Holdfast(store_root, timers=False)
-    yield library
-    library.close()
-
 
 class Script:
     """A model that answers with the next step of a script, and remembers what it was asked.

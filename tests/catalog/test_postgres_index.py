@@ -19,12 +19,7 @@ from holdfast.catalog._tokenizer import fold
 from holdfast.catalog.postgres import search
 from holdfast.catalog.postgres.rows import match_of, vector_of
 
-
-@pytest.fixture
-def hf(postgres_url):
-    """An empty store in PostgreSQL."""
-    with holdfast.open(postgres_url) as found:
-        yield found
+pytestmark = pytest.mark.stores("postgres")
 
 
 # -- the same as on SQLite -------------------------------------------------------------------

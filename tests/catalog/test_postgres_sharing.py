@@ -17,12 +17,7 @@ from holdfast.catalog.postgres.index import PostgresIndex
 from holdfast.errors import Unavailable
 from holdfast.storage.postgres import link
 
-
-@pytest.fixture
-def hf(postgres_url):
-    """An empty store in PostgreSQL."""
-    with holdfast.open(postgres_url) as found:
-        yield found
+pytestmark = pytest.mark.stores("postgres")
 
 
 # -- one for all machines --------------------------------------------------------------------

@@ -21,13 +21,6 @@ from holdfast.model import Event
 
 
 @pytest.fixture
-def hf(tmp_path):
-    """An empty store in files."""
-    with holdfast.open(tmp_path / "store") as found:
-        yield found
-
-
-@pytest.fixture
 def connection():
     """The tables of the search, empty."""
     found = sqlite3.connect(":memory:")

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
-import holdfast
 from holdfast.apps.cli import cli
 from holdfast.testing.model_server import Say, ScriptedModel
 
@@ -66,13 +65,6 @@ def model():
     with ScriptedModel(answer) as model:
         model.follow = scripts.append
         yield model
-
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of the test's store, for looking."""
-    with holdfast.open(store_root) as library:
-        yield library
 
 
 @pytest.fixture

@@ -13,12 +13,6 @@ from holdfast.model import Event
 
 
 @pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as library:
-        yield library
-
-
-@pytest.fixture
 def manager(hf):
     with SessionManager(hf) as made:
         yield made

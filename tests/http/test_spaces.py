@@ -14,12 +14,7 @@ from holdfast.apps.http._spaces import BoundedThreads, Spaces
 from holdfast.errors import Fenced, Locked, NotFound
 from holdfast.library import Holdfast
 
-
-@pytest.fixture
-def hf(store_root):
-    """The store."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
+pytestmark = pytest.mark.stores(timers=False)
 
 
 @pytest.fixture

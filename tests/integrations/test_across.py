@@ -29,7 +29,6 @@ from strands import tool as strands_tool
 from strands.models import Model as StrandsModel
 from strands.session.repository_session_manager import RepositorySessionManager
 
-import holdfast
 from holdfast.integrations.adk import HoldfastSessionService
 from holdfast.integrations.agent_framework import HoldfastHistoryProvider
 from holdfast.integrations.autogen import HoldfastState
@@ -46,12 +45,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def look(n: int) -> str:
     """See what is there."""
     return f"tree {n}"
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 # -- OpenAI Agents --------------------------------------------------------------------------------

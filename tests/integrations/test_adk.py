@@ -19,6 +19,8 @@ from holdfast.integrations import adk
 from holdfast.integrations._adk_events import Announced
 from holdfast.integrations.adk import HoldfastSessionService
 
+pytestmark = pytest.mark.stores("files", "sqlite", "postgres")
+
 WHO = {"app_name": "app", "user_id": "u1"}
 
 
@@ -28,18 +30,6 @@ class _Killed(BaseException):
 
 def _killed(_):
     raise _Killed
-
-
-@pytest.fixture(params=["files", "sqlite", "postgres"])
-def hf(store_root, request):
-    if request.param == "files":
-        url = str(store_root)
-    elif request.param == "sqlite":
-        url = f"sqlite:///{store_root}/sessions.db"
-    else:
-        url = request.getfixturevalue("postgres_url")
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 def _said(text, author="user", at=1.0, **actions):

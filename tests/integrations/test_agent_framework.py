@@ -47,12 +47,6 @@ _SAID = [
 ]
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 async def test_messages_come_back_as_they_went_in(hf):
     """All kinds, as plain data the same, also from another object."""
     await HoldfastHistoryProvider(hf).save_messages("trip", _SAID)

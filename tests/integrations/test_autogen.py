@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
@@ -17,7 +16,6 @@ from autogen_core.models import (
     RequestUsage,
 )
 
-import holdfast
 from holdfast.integrations.autogen import HoldfastState
 
 
@@ -63,12 +61,6 @@ class _Scripted(ChatCompletionClient):
             family=ModelFamily.UNKNOWN,
             structured_output=False,
         )
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 async def look(n: int) -> str:

@@ -36,7 +36,6 @@ from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import SessionException
 from strands.types.session import SessionAgent, SessionMessage
 
-import holdfast
 from holdfast.errors import UsageError
 from holdfast.integrations import (
     adk,
@@ -55,12 +54,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 WHO = {"app_name": "app", "user_id": "u1"}
 THREAD = {"configurable": {"thread_id": "trip"}}
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 async def test_items_of_openai_agents(hf, tmp_path):

@@ -19,19 +19,12 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from pydantic_ai_harness.step_persistence import PostgresStepStore, StepPersistence, continue_run
 
-import holdfast
 from holdfast.integrations import adk, langgraph, openai_agents, pydantic_ai
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 WHO = {"app_name": "app", "user_id": "u1"}
 THREAD = {"configurable": {"thread_id": "trip"}}
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -25,12 +25,6 @@ from holdfast.integrations.claude_sdk import HoldfastSessionStore
 KEY = {"project_key": "-home-me-project", "session_id": "0b1e7f5c-5e1b-4c0f-9d56-3f2c3f1a2b01"}
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 def _entry(number, type, message, **more):
     uuid = f"0b1e7f5c-5e1b-4c0f-9d56-{number:012d}"
     before = f"0b1e7f5c-5e1b-4c0f-9d56-{number - 1:012d}" if number else None

@@ -304,12 +304,6 @@ async def test_what_is_given_and_got_belongs_to_the_caller(kind, hf):
         parts.clear()
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 async def _own_openai_agents(hf, given):
     session = HoldfastSession("trip", hf)
     await session.get_items()

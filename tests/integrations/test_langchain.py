@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-import holdfast
 from holdfast.errors import UsageError
 from holdfast.integrations.langchain import HoldfastChatMessageHistory
 
@@ -22,12 +21,6 @@ _SAID = [
     ToolMessage("a tree", tool_call_id="c1", artifact={"a": 1}),
     AIMessage("", response_metadata={"m": "n"}),
 ]
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 def test_messages_come_back_as_they_went_in(hf):

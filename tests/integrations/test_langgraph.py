@@ -25,12 +25,6 @@ from holdfast.integrations.langgraph._values import Values
 THREAD = {"configurable": {"thread_id": "trip"}}
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 def _echo(state):
     last = state["messages"][-1]
     return {"messages": [AIMessage(f"echo of {last.content}", id=f"a{len(state['messages'])}")]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import product
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
@@ -39,12 +38,6 @@ _SAID = [
     ChatMessage("", role="assistant"),
     ChatMessage("old", role="function"),
 ]
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 def test_messages_come_back_as_they_went_in(hf):

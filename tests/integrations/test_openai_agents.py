@@ -61,12 +61,6 @@ ITEMS = [
 ]
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 def test_it_is_a_session_as_the_framework_sees_it(hf):
     """The runner's own check accepts it, and finds a compaction only where one was given."""
     session = HoldfastSession("trip", hf)

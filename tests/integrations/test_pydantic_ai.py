@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
@@ -19,12 +18,6 @@ from pydantic_ai.models.function import FunctionModel
 
 import holdfast
 from holdfast.integrations.pydantic_ai import HoldfastHistory
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 def _scripted(messages, info):

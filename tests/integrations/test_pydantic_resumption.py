@@ -30,7 +30,6 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-import holdfast
 from holdfast.integrations._units import Unit
 from holdfast.integrations.pydantic_ai import HoldfastHistory
 from holdfast.integrations.pydantic_ai._messages import FORM, RecordedMessage, as_items, changes
@@ -40,12 +39,6 @@ CALLS = ModelResponse(
     parts=[ToolCallPart("delete", {"path": "x"}, "c1"), ToolCallPart("look", {}, "c2")]
 )
 CALL = ModelResponse(parts=CALLS.parts[:1])
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
 
 
 class Desk:

@@ -35,12 +35,6 @@ from holdfast.integrations.pydantic_ai import HoldfastStepStore
 _TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 def _agent(store):
     def scripted(messages, info):
         if len(messages) % 4 == 1:

@@ -16,7 +16,6 @@ from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot
 from strands.types.session import SessionAgent, SessionMessage
 
-import holdfast
 from holdfast.integrations import (
     _recent,
     adk,
@@ -30,7 +29,7 @@ from holdfast.integrations import (
 from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._recent import LIMIT, Recent
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.stores("memory")]
 
 SESSIONS = 1_000
 
@@ -258,12 +257,6 @@ def few(monkeypatch):
     """How many stay, which is fewer than a test has sessions."""
     monkeypatch.setattr(_recent, "LIMIT", 2)
     return 2
-
-
-@pytest.fixture
-def hf():
-    with holdfast.open("memory:") as opened:
-        yield opened
 
 
 def _give_back(adapter):

@@ -28,12 +28,6 @@ MESSAGES = [
 ]
 
 
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
-
 def _begun(hf, agent="main"):
     repository = HoldfastSessionRepository(hf)
     repository.create_session(Session("trip", SessionType.AGENT))

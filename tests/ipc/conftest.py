@@ -14,7 +14,6 @@ from tests.scripts import make_kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._session import Current
 from holdfast.apps.wire.pipes import Pipe, PipeWriter
-from holdfast.library import Holdfast
 
 PATIENCE_S = 120
 
@@ -22,13 +21,6 @@ PATIENCE_S = 120
 def as_line(message):
     """A message as it is sent; bytes are sent as they are."""
     return message if isinstance(message, bytes) else json.dumps(message).encode()
-
-
-@pytest.fixture
-def hf(store_root):
-    """The store, for the bridge and for looking."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
 
 
 @pytest.fixture

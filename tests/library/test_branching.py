@@ -25,13 +25,7 @@ from holdfast.library import Holdfast
 from holdfast.model import Limits
 from holdfast.replay import PROVIDERS, validate
 
-
-@pytest.fixture(params=["files", "memory"])
-def hf(request, store_root):
-    """The sessions of a fresh store."""
-    where = store_root if request.param == "files" else "memory:"
-    with Holdfast(where, timers=False) as library:
-        yield library
+pytestmark = pytest.mark.stores("files", "memory", timers=False)
 
 
 @pytest.fixture

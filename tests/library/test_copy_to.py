@@ -19,19 +19,18 @@ def target(request, tmp_path):
 
 
 @pytest.fixture
-def hf(store_root):
+def hf(hf):
     """A store with two sessions and an agent, one session with a snapshot and a blob."""
-    with holdfast.open(store_root) as library:
-        with library.session("big", agent_id="bot") as s:
-            s.user("hello")
-            call = s.tool_call("Read", {"path": "a"})
-            s.tool_result(call, {"content": "x" * 400_000})
-            s.memory.set("prefs", {"theme": "dark"}, scope="persistent")
-            s.snapshot()
-            s.title = "The big one"
-        with library.session("small") as s:
-            s.user("hi")
-        yield library
+    with hf.session("big", agent_id="bot") as s:
+        s.user("hello")
+        call = s.tool_call("Read", {"path": "a"})
+        s.tool_result(call, {"content": "x" * 400_000})
+        s.memory.set("prefs", {"theme": "dark"}, scope="persistent")
+        s.snapshot()
+        s.title = "The big one"
+    with hf.session("small") as s:
+        s.user("hi")
+    return hf
 
 
 def lines(hf, id):

@@ -25,18 +25,13 @@ from holdfast.errors import (
 )
 from holdfast.storage import MemoryStore
 
+pytestmark = pytest.mark.stores(seal=True, key=KEY)
+
 
 @pytest.fixture
 def folder(tmp_path):
     """The path of a store of files."""
     return str(tmp_path / "store")
-
-
-@pytest.fixture
-def hf(folder):
-    """A store in which everything new is sealed."""
-    with holdfast.open(folder, seal=True, key=KEY) as library:
-        yield library
 
 
 @pytest.mark.req("B-41")

@@ -6,24 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast
 from holdfast.catalog._tally import Tally
 from holdfast.model import Event
+
+pytestmark = pytest.mark.stores("files", "sqlite", "postgres")
 
 
 def note(hf, id="notes", **more):
     with hf.session(id) as s:
         s.user("Remember the milk.", **more)
         s.assistant("I will.")
-
-
-@pytest.fixture(params=["file", "sqlite", "postgres"])
-def hf(request, tmp_path):
-    """The sessions of an empty store, on each kind of catalogue."""
-    places = {"file": f"{tmp_path}/store", "sqlite": f"sqlite://{tmp_path}/store.db"}
-    url = places.get(request.param) or request.getfixturevalue("postgres_url")
-    with holdfast.open(url) as library:
-        yield library
 
 
 @pytest.mark.req("S2-109")

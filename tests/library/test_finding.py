@@ -16,6 +16,8 @@ import holdfast
 from holdfast.errors import NotFound, UsageError
 from holdfast.storage import MemoryStore
 
+pytestmark = pytest.mark.stores("files", "memory")
+
 
 def make(hf, id, *, at=None, tags=(), **options):
     """A closed session, at some time."""
@@ -29,14 +31,6 @@ def make(hf, id, *, at=None, tags=(), **options):
 def ids(page):
     """The ids of a page."""
     return [row.session_id for row in page]
-
-
-@pytest.fixture(params=["files", "memory"])
-def hf(request, store_root):
-    """Sessions on files, and in memory."""
-    where = store_root if request.param == "files" else MemoryStore()
-    with holdfast.open(where) as found:
-        yield found
 
 
 @pytest.mark.req("S2-60")

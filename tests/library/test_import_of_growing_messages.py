@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-import holdfast
-
 AT = "2026-11-15T09:19:{:02d}.000Z".format
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 def talk(hf, id):

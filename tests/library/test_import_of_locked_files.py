@@ -6,16 +6,8 @@ import json
 
 import pytest
 
-import holdfast
 from holdfast.errors import Forbidden
 from holdfast.storage.outside import OutsideFile
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 @pytest.fixture

@@ -13,13 +13,6 @@ from holdfast.errors import InvalidData, TooNew
 from holdfast.testing import strategies
 
 
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 def record_whole(root):
     """A store with a session that has a payload beside its log, and a fork of it."""
     with holdfast.open(root) as other:

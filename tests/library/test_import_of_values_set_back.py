@@ -6,15 +6,6 @@ import json
 
 import pytest
 
-import holdfast
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
 
 @pytest.fixture
 def bring(hf, tmp_path):

@@ -50,13 +50,6 @@ def said(hf, id):
 
 
 @pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
-@pytest.fixture
 def log(tmp_path):
     """A recorded session of two messages."""
     return write_log(tmp_path / "logs" / "talk", "one", "two")

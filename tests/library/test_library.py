@@ -23,13 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.library import Holdfast
 
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store."""
-    library = Holdfast(store_root, timers=False)
-    yield library
-    library.close()
+pytestmark = pytest.mark.stores(timers=False)
 
 
 def damage(hf, session_id, old, new):

@@ -10,13 +10,6 @@ import holdfast
 from holdfast.errors import NotFound, UsageError
 
 
-@pytest.fixture
-def hf(store_root):
-    """The sessions of an empty store."""
-    with holdfast.open(store_root) as library:
-        yield library
-
-
 def warnings(caplog):
     return [r.getMessage() for r in caplog.records if r.name == "holdfast"]
 

@@ -18,14 +18,9 @@ from holdfast.errors import Forbidden, Locked, NotFound
 from holdfast.library import Holdfast
 from holdfast.storage import MemoryStore
 
+pytestmark = pytest.mark.stores(timers=False)
+
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
 
 
 def fill(hf, session_id, *, days=0, words=20, **options):

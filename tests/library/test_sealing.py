@@ -32,6 +32,8 @@ from holdfast.errors import (
 from holdfast.session import SealingStore, read_agent, sealing, within
 from holdfast.storage import MemoryStore, Store
 
+pytestmark = pytest.mark.stores(seal=True, key=KEY)
+
 KINDS = ("memory", "file", "sqlite", "postgres", "bucket")
 
 
@@ -39,13 +41,6 @@ KINDS = ("memory", "file", "sqlite", "postgres", "bucket")
 def folder(tmp_path):
     """The path of a store of files."""
     return str(tmp_path / "store")
-
-
-@pytest.fixture
-def hf(folder):
-    """A store in which everything new is sealed."""
-    with holdfast.open(folder, seal=True, key=KEY) as library:
-        yield library
 
 
 @pytest.mark.req("S4-58", "S4-73", "S4-57")

@@ -27,18 +27,13 @@ from holdfast.errors import (
 )
 from holdfast.session import _reseal, resolve_blobs, within
 
+pytestmark = pytest.mark.stores(seal=True, key=KEY)
+
 
 @pytest.fixture
 def folder(tmp_path):
     """The path of a store of files."""
     return str(tmp_path / "store")
-
-
-@pytest.fixture
-def hf(folder):
-    """A store in which everything new is sealed."""
-    with holdfast.open(folder, seal=True, key=KEY) as library:
-        yield library
 
 
 def test_a_session_is_sealed_and_unsealed_with_all_it_has(folder):

@@ -26,18 +26,13 @@ import holdfast
 from holdfast.errors import KeyMissing, Tampered, UsageError
 from holdfast.security import Ring, new_data_key
 
+pytestmark = pytest.mark.stores(seal=True, key=KEY)
+
 
 @pytest.fixture
 def folder(tmp_path):
     """The path of a store of files."""
     return str(tmp_path / "store")
-
-
-@pytest.fixture
-def hf(folder):
-    """A store in which everything new is sealed."""
-    with holdfast.open(folder, seal=True, key=KEY) as library:
-        yield library
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

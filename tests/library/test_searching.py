@@ -14,12 +14,7 @@ import holdfast
 from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.model import Event
 
-
-@pytest.fixture(params=["files", "memory"])
-def hf(request, tmp_path):
-    """An empty store of each kind that needs no server."""
-    with holdfast.open(tmp_path / "store" if request.param == "files" else "memory:") as found:
-        yield found
+pytestmark = pytest.mark.stores("files", "memory")
 
 
 @pytest.fixture

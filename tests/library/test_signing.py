@@ -19,11 +19,10 @@ PUBLIC = public_key_text(SEED)
 
 
 @pytest.fixture
-def hf(tmp_path):
+def hf(hf):
     """A store with one session."""
-    with holdfast.open(tmp_path / "store") as library:
-        brief(library, "a", "hello")
-        yield library
+    brief(hf, "a", "hello")
+    return hf
 
 
 def signed(data: bytes, comment: str = "x") -> bytes:

@@ -11,22 +11,7 @@ from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.storage import SpaceStore
 
 SECRET = "zanzibar"
-PLACES = ("memory", "files", "sqlite", "postgres")
-
-
-@pytest.fixture(params=PLACES)
-def hf(request, store_root):
-    """A store of each kind, opened from outside all spaces."""
-    if request.param == "postgres":
-        where = request.getfixturevalue("postgres_url")
-    else:
-        where = {
-            "memory": "memory:",
-            "files": str(store_root),
-            "sqlite": f"sqlite://{store_root}/sessions.db",
-        }[request.param]
-    with holdfast.open(where) as library:
-        yield library
+pytestmark = pytest.mark.stores("memory", "files", "sqlite", "postgres")
 
 
 def fill(library, word, *, id="diary"):

@@ -33,12 +33,11 @@ def url(request, tmp_path):
 
 
 @pytest.fixture
-def hf(store_root):
+def hf(hf):
     """The sessions of a file store, one of them with words."""
-    with holdfast.open(store_root) as library:
-        with library.session("a") as s:
-            s.user("hi")
-        yield library
+    with hf.session("a") as s:
+        s.user("hi")
+    return hf
 
 
 @contextlib.contextmanager

@@ -10,15 +10,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from holdfast.apps.mcp.server import SessionServer
-from holdfast.library import Holdfast
 from holdfast.session import now_ms
-
-
-@pytest.fixture
-def hf(store_root):
-    """The store, for the server and for looking."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
 
 
 @pytest.fixture

@@ -6,20 +6,11 @@ import json
 
 import pytest
 
-from holdfast.library import Holdfast
 from holdfast.model import Event
 from holdfast.replay import Conversation, validate
 
 anthropic_types = pytest.importorskip("anthropic.types")
 gemini_types = pytest.importorskip("google.genai.types")
-
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store; timers off, so that nothing happens by itself."""
-    library = Holdfast(store_root, timers=False)
-    yield library
-    library.close()
 
 
 def anthropic_message(*content, **members):
@@ -74,6 +65,8 @@ def test_blocks_of_an_answer_may_be_given_as_a_message(hf):
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}
+
+pytestmark = pytest.mark.stores(timers=False)
 EVERYTHING = [
     {
         "role": "user",

@@ -6,18 +6,11 @@ import json
 
 import pytest
 
-from holdfast.library import Holdfast
 from holdfast.replay import validate
 
 responses_types = pytest.importorskip("openai.types.responses")
 
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store; timers off, so that nothing happens by itself."""
-    library = Holdfast(store_root, timers=False)
-    yield library
-    library.close()
+pytestmark = pytest.mark.stores(timers=False)
 
 
 def response(*output, **members):

@@ -22,6 +22,8 @@ PASSWORD = "Quartz42#lamp9"
 LONG = "long line of output, nothing in it\n" * 12_000
 MARK = {"redaction": {"mode": "mark"}}
 
+pytestmark = pytest.mark.stores(config=MARK)
+
 
 def _bytes_of(root: Path) -> bytes:
     """Everything in every file of a store, with archives unpacked."""
@@ -41,12 +43,6 @@ def _assert_gone(root: Path, *secrets: str) -> None:
     for secret in secrets:
         for piece in (secret, secret[4:20]):
             assert piece.lower().encode() not in data
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root, config=MARK) as found:
-        yield found
 
 
 def _say_everything(session) -> None:

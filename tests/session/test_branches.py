@@ -281,13 +281,6 @@ def test_an_id_that_is_taken_is_refused():
     assert check_new_id(store, "q") == "q"
 
 
-@pytest.fixture
-def hf(store_root):
-    """The sessions of a fresh file store."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
-
-
 def fill(hf, session_id, count=3):
     """A session with some messages."""
     with hf.session(session_id) as s:

@@ -9,12 +9,7 @@ import holdfast
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
 MARK = {"redaction": {"mode": "mark"}}
 
-
-@pytest.fixture
-def hf(tmp_path):
-    """A library that replaces secrets."""
-    with holdfast.open(tmp_path / "store", config=MARK) as found:
-        yield found
+pytestmark = pytest.mark.stores(config=MARK, timers=True)
 
 
 def words(session):

@@ -15,12 +15,6 @@ from holdfast.replay import Fold
 from holdfast.storage import FileStore
 
 
-@pytest.fixture
-def hf(tmp_path):
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 def interrupted_once(monkeypatch, owner, name):
     """Let a function be interrupted by a key press, once, before it does anything."""
     real = getattr(owner, name)

@@ -12,16 +12,9 @@ import threading
 
 import pytest
 
-import holdfast
 from holdfast.replay import PROVIDERS, validate
 
 INTERRUPTED = "interrupted"
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as library:
-        yield library
 
 
 def ask(*calls, text="let me look"):

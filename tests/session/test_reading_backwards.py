@@ -4,14 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import holdfast
-
-
-@pytest.fixture
-def hf(store_root):
-    with holdfast.open(store_root) as opened:
-        yield opened
-
 
 @pytest.mark.parametrize("chars", [10, 30_000, 200_000, 250_000])
 def test_a_long_line_before_a_short_one_is_read_backwards(hf, chars):

@@ -20,21 +20,16 @@ from holdfast.errors import (
 from holdfast.model import Event, Limits
 
 
-@pytest.fixture
-def hf(tmp_path):
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 @pytest.mark.parametrize(
     ("content", "error"), [("x" * (2 << 20), TooLarge), (float("nan"), InvalidData)]
 )
 @pytest.mark.req("S2-106")
-def test_a_first_event_that_is_refused_leaves_nothing_on_disk(hf, tmp_path, content, error):
+def test_a_first_event_that_is_refused_leaves_nothing_on_disk(tmp_path, content, error):
     """Not even a directory is made for a session whose first event cannot be recorded."""
-    session = hf.session("a")
-    with pytest.raises(error):
-        session.user(content)
+    with holdfast.open(tmp_path / "store") as hf:
+        session = hf.session("a")
+        with pytest.raises(error):
+            session.user(content)
     assert not (tmp_path / "store").exists()
 
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast.library import Holdfast
 from holdfast.model import Limits
 from holdfast.session import Snapshots
 from holdfast.session import _verification as verifying
 from holdfast.storage.files.log import FileLog
-
-
-@pytest.fixture
-def hf(store_root):
-    """A library on files."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
 
 
 def test_what_is_cut_while_it_is_read_is_no_damage(hf, monkeypatch):

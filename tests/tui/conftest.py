@@ -10,7 +10,6 @@ import pytest
 from textual._wait import SLEEP_GRANULARITY, wait_for_idle
 from textual.pilot import Pilot
 
-import holdfast
 from holdfast.apps.tui import SessionsApp
 from holdfast.testing.model_server import Say, ScriptedModel
 
@@ -37,13 +36,6 @@ def own_place(tmp_path, monkeypatch):
     for name in _KEYS.split():
         monkeypatch.delenv(name, raising=False)
     return place
-
-
-@pytest.fixture
-def hf(store_root):
-    """The sessions of an empty store."""
-    with holdfast.open(store_root) as library:
-        yield library
 
 
 @pytest.fixture

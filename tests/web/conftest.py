@@ -76,13 +76,6 @@ class Visitor(TestClient):
 
 
 @pytest.fixture
-def hf(store_root):
-    """The sessions of an empty store."""
-    with holdfast.open(store_root) as library:
-        yield library
-
-
-@pytest.fixture
 def site(hf):
     """What the pages of that store need."""
     return Site(hf=hf, where="a place", talks=Talks(hf, no_kit))

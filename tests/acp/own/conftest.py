@@ -14,7 +14,6 @@ from holdfast.apps.acp.agent.server import AgentServer, Kit
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe, PipeWriter
-from holdfast.library import Holdfast
 
 PATIENCE_S = 120
 
@@ -181,13 +180,6 @@ async def _ends():
 def script():
     """Makes a scripted model."""
     return Script
-
-
-@pytest.fixture
-def hf(store_root):
-    """The store, for the agent and for looking."""
-    with Holdfast(store_root, timers=False) as library:
-        yield library
 
 
 @pytest.fixture

@@ -66,13 +66,6 @@ LINES = [
 
 
 @pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
-@pytest.fixture
 def folder(tmp_path):
     """A recorded session."""
     place = tmp_path / "logs" / "werewolf-1"

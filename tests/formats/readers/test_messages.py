@@ -27,13 +27,6 @@ NEUTRAL = [
 ]
 
 
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 def bring(hf, tmp_path, value, name="talk.json"):
     """Write a file and import it."""
     path = tmp_path / name

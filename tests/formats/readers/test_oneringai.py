@@ -111,13 +111,6 @@ def place(tmp_path):
     return folder
 
 
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 def write(path, value):
     """A JSON file."""
     path.write_text(json.dumps(value))

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import holdfast
 from holdfast.errors import TooNew
 
 pytestmark = pytest.mark.req("C20")
@@ -21,13 +20,6 @@ FIRST_DESIGN = {
     "lastActiveAt": SAVED,
     "metadata": {"title": "The first one"},
 }
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 def write(path, value):

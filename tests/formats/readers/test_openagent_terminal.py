@@ -78,13 +78,6 @@ def place(tmp_path):
     return folder
 
 
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
-
-
 def write(place, id, **extra):
     """A session file."""
     value = {"metadata": about(id, **extra), "messages": MESSAGES}

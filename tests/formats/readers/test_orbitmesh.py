@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-import holdfast
 from holdfast.formats import session_id_of
 from holdfast.formats.readers._speech import digest
 
@@ -76,13 +75,6 @@ def base(tmp_path):
     for name in ("sessions/attempts/a1", "sessions/resume_tokens", "snapshots"):
         (tmp_path / "mesh" / name).mkdir(parents=True)
     return tmp_path / "mesh"
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 def write(path, value):

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import holdfast
 from holdfast.errors import TooNew
 
 WHEN = "2026-01-31T10:00:00.000Z"
@@ -57,13 +56,6 @@ def orbitmesh(version):
 
 
 TOOLS = {"pi": pi, "copilot-cli": copilot, "cline": cline, "acpx": acpx, "orbitmesh": orbitmesh}
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 @pytest.mark.req("S0-83", "S4-5")

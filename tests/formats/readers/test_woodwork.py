@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-import holdfast
-
 pytestmark = pytest.mark.req("C20")
 
 
@@ -26,13 +24,6 @@ def session(id="cli_session", **changes):
         "last_activity": 1759000002.75,
         **changes,
     }
-
-
-@pytest.fixture
-def hf(tmp_path):
-    """A store of one's own."""
-    with holdfast.open(tmp_path / "store") as library:
-        yield library
 
 
 def bring(hf, tmp_path, value, name="dump.json"):
