@@ -179,7 +179,7 @@ def _renew(hf: Any, sessions: list[Any], times: int) -> None:
 
     link = hf._core.store.link  # noqa: SLF001 - what the renewer of the store does with it
     held = {
-        f"sessions/{session.id}": (session._opening.epoch, 30_000)  # noqa: SLF001 - the same
+        f"sessions/{session.id}": (session._journal.opening.epoch, 30_000)  # noqa: SLF001 - the same
         for session in sessions
     }
     for _ in range(times):

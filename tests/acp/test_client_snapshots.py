@@ -421,7 +421,7 @@ def test_a_snapshot_that_fails_is_told_and_raised(library, snapshotter, notices,
         def full(*arguments):
             raise StoreFull
 
-        monkeypatch.setattr(s._keeper, "save_snapshot", full)
+        monkeypatch.setattr(s._journal.keeper, "save_snapshot", full)
         with pytest.raises(StoreFull):
             snapshotter.snapshot(s)
         snapshotter.try_snapshot(s)

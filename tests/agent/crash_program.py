@@ -44,14 +44,16 @@ class Killer:
         """Make everything that the session does a step."""
         for name in ("append", "extend"):
             setattr(Session, name, self._around(getattr(Session, name)))
-        flush = Session.aflush
+        for name in ("aflush", "abarrier"):
+            setattr(Session, name, self._around_awaited(getattr(Session, name)))
 
-        async def aflush(session):
+    def _around_awaited(self, method):
+        async def around(session):
             self.step()
-            await flush(session)
+            await method(session)
             self.step()
 
-        Session.aflush = aflush
+        return around
 
     def _around(self, method):
         def around(session, *args, **options):

@@ -181,7 +181,7 @@ async def test_a_broken_answer_can_be_gone_on_with(hf, script, texts):
         session.append("turn_start", {}, run="r-1")
         session.user("tell me", run="r-1")
         session.delta("half an ", run="r-1")
-        session._writer.dead = RuntimeError("killed")
+        session._journal.writer.dead = RuntimeError("killed")
     with hf.session("s") as session:
         model = script("answer")
         result = await Agent(model.model).run(None, session=session)

@@ -168,13 +168,13 @@ async def test_a_decision_is_on_the_medium_before_the_tool_runs(hf, script, monk
     from holdfast.session import Session
 
     order = []
-    flush = Session.aflush
+    barrier = Session.abarrier
 
     async def noted(self):
-        await flush(self)
+        await barrier(self)
         order.append([event.type for event in self.events()][-1])
 
-    monkeypatch.setattr(Session, "aflush", noted)
+    monkeypatch.setattr(Session, "abarrier", noted)
     agent = Agent(script(*calls(1)).model, tools=[danger(order)], permission=Asked("session"))
     with hf.session("s") as session:
         await agent.run("go", session=session)

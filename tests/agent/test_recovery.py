@@ -18,7 +18,7 @@ def crash(hf, *calls, id="s", run="r-1", extra=()):
         session.tool_call(name, args, id=f"c{number}", run=run)
     for type, data, child in extra:
         session.append(type, data, run=child)
-    session._writer.dead = RuntimeError("killed")  # nothing more is written by this process
+    session._journal.writer.dead = RuntimeError("killed")  # nothing more is written by this process
     session.close()
 
 
@@ -118,7 +118,7 @@ async def test_an_answer_that_was_cut_short_stays_what_the_user_saw(hf, script, 
     session.append("agent_start", {"agent": "agent", "depth": 0}, run="r-1")
     session.user("tell me", run="r-1")
     session.delta("Once upon a ", run="r-1", agent="agent")
-    session._writer.dead = RuntimeError("killed")
+    session._journal.writer.dead = RuntimeError("killed")
     session.close()
     model = script("time.")
     with hf.session("s") as session:

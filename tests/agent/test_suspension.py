@@ -236,7 +236,7 @@ async def test_an_interruption_ends_the_attempt_once(hf, script):
     with hf.session("s") as session:
         session.append("turn_start", {"agent": "bot"}, run="r-1")
         session.user("go", run="r-1")
-        session._writer.dead = RuntimeError("gone")  # as if the process had been killed
+        session._journal.writer.dead = RuntimeError("gone")  # as if the process had been killed
         assert attempts(session.events())[0].reason is None
     with hf.session("s") as session:
         await Agent(script("x").model).run("again", session=session)

@@ -216,13 +216,13 @@ async def test_the_intent_is_on_the_medium_before_the_tool_runs(hf, script, monk
     from holdfast.session import Session
 
     order = []
-    flush = Session.aflush
+    barrier = Session.abarrier
 
     async def noted(self):
-        await flush(self)
+        await barrier(self)
         order.append("flushed")
 
-    monkeypatch.setattr(Session, "aflush", noted)
+    monkeypatch.setattr(Session, "abarrier", noted)
 
     def act(ctx: ToolContext) -> str:
         """Act."""
@@ -526,7 +526,7 @@ async def test_ids_that_come_again_are_told_apart(hf, script):
     session.append("agent_start", {"agent": "agent", "depth": 0}, run="r-1")
     session.user("go", run="r-1")
     session.tool_call("echo", {"word": "lost"}, id="call_0", run="r-1")
-    session._writer.dead = RuntimeError("killed")
+    session._journal.writer.dead = RuntimeError("killed")
     session.close()
 
     def echo(word: str) -> str:

@@ -63,7 +63,7 @@ def leave_unfinished(hf):
     session.tool_call("pay", {"x": 2}, id="toolu_2", run="r-1")
     session.tool_result("toolu_1", "paid", run="r-1")
     session.delta("I have ", run="r-1", agent="agent")
-    session._writer.dead = RuntimeError("killed")
+    session._journal.writer.dead = RuntimeError("killed")
     session.close()
 
 

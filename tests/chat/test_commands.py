@@ -154,7 +154,7 @@ def test_an_answer_that_was_cut_in_the_middle_is_told_of(run, hf):
     session.append("turn_start", {"agent": "assistant"}, run="r-1")
     session.user("tell me", run="r-1")
     session.delta("Once upon", run="r-1", agent="assistant")
-    session._writer.dead = RuntimeError("killed")
+    session._journal.writer.dead = RuntimeError("killed")
     session.close()
     done = run("chat", "--session", "mine", text="/continue\n")
     assert "The last answer was interrupted. /continue goes on with it." in done.err

@@ -90,7 +90,7 @@ class FaultyRun(Run):
         for id, session in list(self.world.sessions.items()):
             if session.closed:
                 self.world.sessions.pop(id)
-            elif session._writer.dead is not None:
+            elif session._journal.writer.dead is not None:
                 self.world.sessions.pop(id)
                 try:
                     session.close()

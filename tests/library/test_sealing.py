@@ -127,15 +127,15 @@ def test_an_event_that_could_not_be_written_is_told_with_the_error(hf, monkeypat
     """After StoreFull it goes on; the line before stays the line before."""
     with hf.session("a", **QUICK) as s:
         s.user("one")
-        real = s._writer.log.append
+        real = s._journal.writer.log.append
         for write in (
             lambda: s.user("lost"),
             lambda: s.extend([("user", {"content": "lost"})] * 2),
         ):
-            monkeypatch.setattr(s._writer.log, "append", refuse)
+            monkeypatch.setattr(s._journal.writer.log, "append", refuse)
             with pytest.raises(StoreFull):
                 write()
-            monkeypatch.setattr(s._writer.log, "append", real)
+            monkeypatch.setattr(s._journal.writer.log, "append", real)
             s.user("two")
     assert hf.verify("a").ok
     assert b"lost" not in b"".join(event.raw for event in hf.events("a"))

@@ -23,6 +23,8 @@ from holdfast.model import (
     _maker,
     encode_data,
     encode_event_line,
+    encode_line,
+    line_body,
     line_maker,
     make_line,
 )
@@ -269,3 +271,17 @@ def test_without_a_compiled_part_the_pure_step_is_used(monkeypatch):
     assert line_maker(compiled="holdfast.model._never_built") is make_line
     stand_in(monkeypatch, _maker._ABI)
     assert line_maker(pure=True, compiled="stand_in") is make_line
+
+
+@pytest.mark.parametrize(("run", "key"), [("r-1", None), (None, "k"), ('ä"', "k")])
+def test_a_line_with_a_run_or_a_key_is_the_general_one(run, key):
+    """The step takes a run and a key too, and makes the line that the general way makes."""
+    event, line, crc = make_line("user", {"a": 1}, 7, 99, clock, DEPTH, run, key)
+    assert event == Event.make("user", {"a": 1}, seq=7, timestamp=STAMP, run=run, key=key)
+    assert (line, crc) == encode_line(7, line_body(event), 99)
+
+
+def test_a_run_that_is_none_makes_no_line():
+    """What no reader would take back as a run or key is refused."""
+    with pytest.raises(InvalidData, match="run"):
+        make_line("user", {}, 0, 0, clock, DEPTH, "a\0b", None)

@@ -105,7 +105,7 @@ def test_snapshots_that_fail(hf, metrics, monkeypatch):
 
     with hf.session("a") as s:
         s.user("x")
-        monkeypatch.setattr(s._keeper._schedule, "save", full)
+        monkeypatch.setattr(s._journal.keeper._schedule, "save", full)
         with pytest.raises(StoreFull):
             s.snapshot()
     assert value(metrics, "snapshots_total", "failed") == 1
@@ -302,7 +302,7 @@ with holdfast.open({str(tmp_path / "s")!r}) as hf, hf.session("a") as s:
     s.user("x")
     s.flush()
 bad = [name for name in sys.modules if name.startswith(
-    ("holdfast.observe", "holdfast.session._observed", "holdfast.integrations",
+    ("holdfast.observe", "holdfast.session._observers", "holdfast.integrations",
      "opentelemetry", "prometheus_client", "logging"))]
 print(bad)
 """
@@ -445,8 +445,8 @@ def test_a_lost_lease_is_told(hf, metrics):
     """Whoever is fenced is told so once, as an event of its own."""
     with hf.session("a") as s:
         s.user("x")
-        s._writer.failed(Fenced(session_id="a"))
-        s._writer.failed(Fenced(session_id="a"))
+        s._journal.writer.failed(Fenced(session_id="a"))
+        s._journal.writer.failed(Fenced(session_id="a"))
     assert value(metrics, "notices_total", "lease_lost") == 1
 
 
@@ -459,5 +459,5 @@ def test_a_lost_lease_is_told_without_being_asked(store_root):
         )
         with hf.session("a") as s:
             s.user("x")
-            s._writer.failed(Fenced(session_id="a"))
+            s._journal.writer.failed(Fenced(session_id="a"))
             assert told.wait(120)

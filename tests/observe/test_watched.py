@@ -155,7 +155,7 @@ with Holdfast({str(tmp_path / "s")!r}) as hf:
     with hf.session("a") as s:
         s.user("x")
 print(*[name for name in sys.modules if name.startswith(
-    ("holdfast.observe", "holdfast.session._observed", "opentelemetry", "logging"))])
+    ("holdfast.observe", "holdfast.session._observers", "opentelemetry", "logging"))])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

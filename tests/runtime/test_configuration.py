@@ -62,7 +62,7 @@ def test_the_settings_of_files_reach_sessions(project, store_root):
         assert hf.url == store_root.as_uri()
         assert hf.limits.message_bytes_max == 300_000
         with hf.session("a") as session:
-            assert session._options.autosave_ms == 0
+            assert session._journal.options.autosave_ms == 0
 
 
 @pytest.mark.req("B-19")

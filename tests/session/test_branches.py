@@ -12,7 +12,6 @@ from holdfast.replay import PROVIDERS, recover, validate
 from holdfast.session import (
     Branches,
     Draft,
-    Session,
     check_new_id,
     detach_children,
     load,
@@ -20,12 +19,10 @@ from holdfast.session import (
 )
 from holdfast.session import _branches as branches_module
 from holdfast.session import _offsets as places
-from holdfast.session import _session as session_module
 from holdfast.storage import MemoryStore
 from holdfast.testing import strategies
 
 pytestmark = pytest.mark.req("S2-67")
-assert Session is session_module.Session
 
 
 def store_with(data: bytes, key="sessions/p"):

@@ -76,16 +76,16 @@ def test_the_last_of_several_who_close_gives_the_lease_back(hf):
     """One who closes a session late does not take it from one who opened it meanwhile."""
     session = hf.session("a")
     session.user("x")
-    assert session._leave()
-    session._end(save=True)
+    assert session._journal._leave()
+    session._journal._end(save=True)
     assert hf.session("a") is session
     session.user("y")
-    assert session._leave()
-    session._finish()
+    assert session._journal._leave()
+    session._journal._finish()
     assert not session.closed
-    assert session._end(save=True)
+    assert session._journal._end(save=True)
     session.flush()
-    session._finish()
+    session._journal._finish()
     assert session.closed
     assert [event.type for event in hf.events("a")][-3:] == ["opened", "user", "closed"]
 
@@ -94,13 +94,13 @@ def test_two_who_close_at_once_record_one_end(hf):
     """However closings and openings overlap, every opening has one end."""
     session = hf.session("a")
     session.user("x")
-    assert session._leave()
+    assert session._journal._leave()
     assert hf.session("a") is session
-    assert session._leave()
-    assert session._end(save=True)
-    assert not session._end(save=True)
-    session._finish()
-    session._finish()
+    assert session._journal._leave()
+    assert session._journal._end(save=True)
+    assert not session._journal._end(save=True)
+    session._journal._finish()
+    session._journal._finish()
     assert session.closed
     assert [event.type for event in hf.events("a")].count("closed") == 1
 
@@ -128,7 +128,7 @@ async def test_a_tool_that_is_cancelled_before_its_block_has_a_result(hf, monkey
     """A cancellation during the flush of the intent is recorded: the tool did not run."""
     session = hf.session("a")
     session.user("x")
-    log = session._writer.log
+    log = session._journal.writer.log
     sync = log.sync
     begun, goes_on = threading.Event(), threading.Event()
     monkeypatch.setattr(log, "sync", lambda: (begun.set(), goes_on.wait(120), sync()))
@@ -157,7 +157,7 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(hf):
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with session._lock:
+        with session._journal.lock:
             held.set()
             done.wait()
 
@@ -183,7 +183,7 @@ def test_a_closing_that_was_interrupted_does_not_hold_up_the_library(tmp_path, m
     hf = holdfast.open(tmp_path / "store")
     session = hf.session("a")
     session.user("x")
-    interrupted_once(monkeypatch, session, "_finish")
+    interrupted_once(monkeypatch, session._journal, "_finish")
     with pytest.raises(KeyboardInterrupt):
         session.close()
     assert not session.closed
@@ -214,7 +214,7 @@ def test_one_session_that_cannot_be_closed_does_not_keep_the_others(tmp_path, mo
     def refuse(*_):
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(first._writer.log, "_write", refuse)
+    monkeypatch.setattr(first._journal.writer.log, "_write", refuse)
     with pytest.raises(holdfast.errors.StoreFull):
         hf.close()
     assert first.closed
@@ -238,11 +238,11 @@ def test_a_key_press_while_an_append_waits_for_its_turn_takes_nothing_from_other
     """The lock of whoever has it stays held, nothing is recorded, and the session goes on."""
     session = hf.session("a")
     session.user("one")
-    lock = session._lock
-    session._lock = _Interrupted(lock)
+    lock = session._journal.lock
+    session._journal.lock = _Interrupted(lock)
     with pytest.raises(KeyboardInterrupt):
         session.user("two")
-    session._lock = lock
+    session._journal.lock = lock
     session.user("three")
     texts = [event.data["content"] for event in hf.events("a", types=["user"])]
     assert texts == ["one", "three"]

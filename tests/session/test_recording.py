@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.errors import InvalidData, TooLarge, UsageError
 from holdfast.model import Event, line_maker, read_events
-from holdfast.session import _appender, _clock, resolve_blobs
+from holdfast.session import _clock, _journal, resolve_blobs
 
 
 def types(hf, session_id):
@@ -385,12 +385,28 @@ def test_a_tools_parameters_are_recorded_as_they_were_given(hf):
     assert found == given
 
 
+def test_an_event_of_a_run_or_with_a_key_goes_straight_to_the_log(hf, monkeypatch):
+    """A run and a new key are as usual as none: no writer of rare events is asked."""
+    with hf.session("a") as s:
+        s.user("x")
+        s.append("note", {"a": 0})  # a type's first line is made the long way
+        for way in ("append", "extend"):
+            monkeypatch.setattr(s._journal.writer, way, None)
+        first = s.append("note", {"a": 1}, run="r", key="k")
+        s.delta("he", run="r")
+        assert s.append("note", {"a": 2}, key="k") == first
+        monkeypatch.undo()
+    found = [(event.run, event.key) for event in hf.events("a", types=["note", "delta"])]
+    assert found == [(None, None), ("r", "k"), ("r", None)]
+    assert hf.verify("a").ok
+
+
 def test_both_forms_of_the_step_make_the_same_log(store_root, monkeypatch):
     """With and without its compiled part a session records the same bytes, unusual ones too."""
     monkeypatch.setattr(_clock, "time_ns", lambda: 1_701_234_568_456_789_000)
     logs = []
     for maker in (line_maker(pure=True), line_maker()):
-        monkeypatch.setattr(_appender, "_make_line", maker)
+        monkeypatch.setattr(_journal, "_make_line", maker)
         with holdfast.open(f"{store_root}-{len(logs)}") as hf:
             with hf.session("a") as s:
                 first = s.user("hello").seq

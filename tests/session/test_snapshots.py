@@ -194,8 +194,8 @@ def test_a_failing_snapshot_is_told_not_raised(store_root, monkeypatch):
             def refuse(*_args, **_kwargs):
                 raise Damaged("no")
 
-            monkeypatch.setattr(s._keeper, "save_snapshot", refuse)
-            s._keeper._take_snapshot()
+            monkeypatch.setattr(s._journal.keeper, "save_snapshot", refuse)
+            s._journal.keeper._take_snapshot()
             s.user("y")
     failed = [n for n in notices if getattr(n, "kind", "") == "snapshot_failed"]
     assert failed[0].detail["code"] == "SNAPSHOT_ERROR"

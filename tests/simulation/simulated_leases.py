@@ -101,7 +101,7 @@ class LeaseLife(Life):
     def key(self, session):
         """Which log it writes: by what it has folded, not by what is in its place by now."""
         is_known = session.seq >= 0 and session.id in IDS
-        return (session.id, session._fold.state.log) if is_known else None
+        return (session.id, session._journal.fold.state.log) if is_known else None
 
     def close(self, session, kind, *_):
         tokens = self.accepted.pop(id(session), [])

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.agent._reply import Reply
 from holdfast.model import Event
 from holdfast.replay import Conversation, estimate_tokens
-from holdfast.session import Recorder, Session
+from holdfast.session import Session, ToolRun
 
 _TOP = "r-"
 _CHILD = "d-"
@@ -27,7 +27,7 @@ def is_child(event: Event) -> bool:
     return event.run is not None and event.run.startswith(_CHILD)
 
 
-class RunLog(Recorder):
+class RunLog:
     """Records what one agent does in one run.
 
     The top-level run is read back with the whole conversation of the session; a child's run holds
@@ -36,7 +36,6 @@ class RunLog(Recorder):
 
     def __init__(self, session: Session, run: str, agent: str, *, child: bool = False) -> None:
         self.session = session
-        self.turns = session.turns
         self.run = run
         self.agent = agent
         self._own = Conversation(incomplete="mark") if child else None
@@ -95,25 +94,33 @@ class RunLog(Recorder):
             return self._own.messages("neutral")
         return self.session.messages("neutral", incomplete="mark")
 
-    # -- what every message of a run has -------------------------------------------------------
-
-    def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+    def user(self, content: Any, **extra: Any) -> Event:
         """What the user said, with an estimate of its length."""
-        return super().user(content, run=run, **counted(content), **extra)
+        return self.append(
+            "user", {"role": "user", "content": content, **counted(content), **extra}
+        )
+
+    def delta(self, content: str, **extra: Any) -> Event:
+        """A piece of an answer as it was streamed to the user."""
+        return self.append("delta", {"content": content, **extra})
+
+    def tool(self, tool: str, params: Any, *, id: str, **extra: Any) -> ToolRun:
+        """Use a tool inside a block, as ``Session.tool`` does."""
+        return ToolRun(self, tool, params, id=id, **extra)
+
+    def tool_call(
+        self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any
+    ) -> Event:
+        """The agent's intent to use a tool."""
+        return self.append("tool_call", {"id": id, "tool": tool, "params": params, **extra})
 
     def tool_result(
-        self,
-        call: Event | str,
-        result: Any = None,
-        *,
-        is_error: bool = False,
-        run: str | None = None,
-        **extra: Any,
+        self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any
     ) -> Event:
         """What a tool gave, with an estimate of its length."""
-        return super().tool_result(
-            call, result, is_error=is_error, run=run, **counted(result), **extra
-        )
+        call_id = call.id if isinstance(call, Event) else call
+        data = {"toolCallId": call_id, "result": result, **counted(result), **extra}
+        return self.append("tool_result", data | ({"is_error": True} if is_error else {}))
 
     def reply(self, reply: Reply, covers: dict[str, int]) -> None:
         """The model's words, all at once; ``covers`` names the first streamed piece of each kind.

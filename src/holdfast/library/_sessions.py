@@ -132,16 +132,6 @@ def _watched(
     return session, opening
 
 
-def _session_of(core: Core, opening: Opening) -> Session:
-    if core.observers is None:
-        return Session(core.store, opening, hub=core.hub, timers=core.timers)
-    from holdfast.session import ObservedSession
-
-    return ObservedSession(
-        core.store, opening, hub=core.hub, timers=core.timers, observers=core.observers
-    )
-
-
 def _opened_to_read(core: Core, id: str, options: Options) -> tuple[Session, Opening]:
     opening = Opening(core.store, id, options, partial(core.lost_whole, id))
     return Session(core.store, opening), opening
@@ -151,7 +141,11 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
     find = partial(_live_or_opened, core)
     if patience is not None:
         find = partial(_live_or_waited, core, patience=patience)
-    session, opening = _watched(core, find, id, options)
+    # Nearly always nobody watches, and an open has few calls to spare.
+    if core.observers is None:
+        session, opening = find(id, options)
+    else:
+        session, opening = _watched(core, find, id, options)
     if opening is None:
         return session
     if core.timers is not None and core.store.capabilities.stores:
@@ -186,7 +180,9 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
                 return session, None
         opening = Opening(core.store, id, options, partial(core.lost_whole, id))
         try:
-            session = live.sessions[key] = _session_of(core, opening)
+            session = live.sessions[key] = Session(
+                core.store, opening, hub=core.hub, timers=core.timers, observers=core.observers
+            )
         except BaseException:
             opening.release()
             raise

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from holdfast.model._data import encode_plain, is_plain
 from holdfast.model._event import Event
-from holdfast.model._line import LINE_HEADS, LINE_TAIL
+from holdfast.model._line import LINE_HEADS, LINE_TAIL, encode_line, line_body
 
 LineMaker = Callable[
     [str, dict[str, Any], int, int, Callable[[], int], int], tuple[Event, bytes, int] | None
@@ -26,21 +26,33 @@ _COMPILED = "holdfast.model._line_maker"
 
 
 def make_line(  # noqa: PLR0917 - by their places: every append comes by here
-    type: str, data: dict[str, Any], seq: int, crc: int, clock: Callable[[], int], depth: int
+    type: str,
+    data: dict[str, Any],
+    seq: int,
+    crc: int,
+    clock: Callable[[], int],
+    depth: int,
+    run: str | None = None,
+    key: str | None = None,
 ) -> tuple[Event, bytes, int] | None:
     """The event, its line and the running checksum after it, given the one before it.
 
     ``clock`` tells the time in nanoseconds. None if the data is not plain, is nested deeper than
-    ``depth``, or no line of this type was made before: it may still be recorded.
+    ``depth``, or no line of this type was made before: it may still be recorded. With a run or a
+    key, which the compiled step does not take, raises InvalidData for what cannot be one.
     """
+    is_named = run is not None or key is not None
     try:
-        head = LINE_HEADS[type]
+        head = b"" if is_named else LINE_HEADS[type]
         raw = encode_plain(data) if is_plain(data, depth) else None
     except (KeyError, TypeError, UnicodeEncodeError, RecursionError):
         return None
     if raw is None:
         return None
     stamp = clock() // _NS_PER_MS
+    if is_named:
+        event = Event(type, seq, stamp, raw, run, key)
+        return event, *encode_line(seq, line_body(event), crc)
     head %= seq, stamp, raw
     crc = crc32(head, crc)
     tail = LINE_TAIL % crc

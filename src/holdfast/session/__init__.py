@@ -15,14 +15,13 @@ from holdfast.session._loader import Loaded, load, load_state_at, unreadable_fro
 from holdfast.session._lock import Patience, check_wait, in_event_loop, is_alive
 from holdfast.session._opening import Durability, Opening, Options, Repair, Resume, check_title
 from holdfast.session._parts import NotStoredWarning
-from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.session._subscribers import Hub, Subscriber
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
-from holdfast.session._verbs import Recorder
 from holdfast.session._writer import Draft, Writer
 from holdfast.session.reader import blob_loader, fits, read_range, resolve_blobs
+from holdfast.session.session import Session
 
 if TYPE_CHECKING:
     from holdfast.session._agent_documents import (
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     )
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
-    from holdfast.session._observed import Finished, ObservedSession, Observer, Observers
+    from holdfast.session._observers import Finished, Observer, Observers
     from holdfast.session._offsets import EventEnd
     from holdfast.session._repair import repair_log
     from holdfast.session._reseal import decrypt_key, encrypt_key, rekey_key
@@ -64,7 +63,7 @@ __getattr__ = lazy(
         ),
         "_branches": "Branches check_new_id detach_children",
         "_follower": "Follower",
-        "_observed": "Finished ObservedSession Observer Observers",
+        "_observers": "Finished Observer Observers",
         "_offsets": "EventEnd",
         "_repair": "repair_log",
         "_reseal": "decrypt_key encrypt_key rekey_key",
@@ -90,14 +89,12 @@ __all__ = [
     "Hub",
     "Loaded",
     "NotStoredWarning",
-    "ObservedSession",
     "Observer",
     "Observers",
     "Opening",
     "Options",
     "Patience",
     "PluginDocument",
-    "Recorder",
     "Repair",
     "Report",
     "Resume",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import UsageError
 from holdfast.model import Event
 from holdfast.session.reader import resolve_blobs
 from holdfast.storage import Documents, Store
 
 if TYPE_CHECKING:
     from holdfast.replay import Conversation, Issue
+    from holdfast.session._journal import Journal
 
 # A conversation that nobody asks for is brought up to date in steps of this many events.
 _UNFED_MAX = 512
@@ -78,6 +80,54 @@ def _conversation(incomplete: str) -> Conversation:
     from holdfast.replay import Conversation
 
     return Conversation(incomplete=incomplete)
+
+
+def messages(journal: Journal, provider: str, incomplete: str) -> list[dict[str, Any]]:
+    """The conversation as the provider takes it: valid in every state of the session."""
+    if not isinstance(provider, str) or not isinstance(incomplete, str):
+        raise UsageError("a provider, and what becomes of incomplete calls, are texts")
+    with journal.lock:
+        journal.settle()
+        return journal.talk.messages(provider, incomplete)
+
+
+def history(journal: Journal) -> list[dict[str, Any]]:
+    """Every user and assistant turn with its time in seconds."""
+    return [
+        {
+            "role": event.type,
+            "content": event.data.get("content"),
+            "timestamp": event.timestamp / 1000,
+        }
+        for event in journal.talk.resolved(journal.events())
+        if event.type in ("user", "assistant")
+    ]
+
+
+def current_prompt(journal: Journal) -> str:
+    """What the user said in the turn that is going on; empty between turns."""
+    with journal.lock:
+        turn = journal.live_state.open_turn
+        newest = [] if turn is None else list(journal.newest(turn.seq))
+    said = journal.talk.resolved(map(journal.as_it_was, reversed(newest)))
+    texts = [_text_of(event.data.get("content")) for event in said if event.type == "user"]
+    return "\n".join(text for text in texts if text)
+
+
+def _text_of(content: Any) -> str:
+    """The words in a message's content."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def warn_of_recovery(journal: Journal) -> None:
+    """Warn, in the log of the program, of what had to be changed for the session to go on."""
+    with journal.lock:
+        issues = journal.talk.issues("mark")
+    log_recovery(journal.store, journal.id, issues)
 
 
 def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -14,8 +14,25 @@ from holdfast.model import Event
 from holdfast.replay import blocks_of
 from holdfast.session._cancellation import was_cancelled
 
-if TYPE_CHECKING:
-    from holdfast.session._verbs import Recorder
+
+class ToolLog(Protocol):
+    """Where the use of a tool is recorded: a session, or one run of an agent in it."""
+
+    def tool_call(
+        self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any
+    ) -> Event:
+        """Record the intent."""
+
+    def tool_result(
+        self, call: Event | str, result: Any = None, *, is_error: bool = False
+    ) -> Event:
+        """Record the outcome."""
+
+    def barrier(self) -> None:
+        """Wait until what was recorded is safe."""
+
+    async def abarrier(self) -> None:
+        """Wait until what was recorded is safe, without blocking the event loop."""
 
 
 class ToolRun:
@@ -26,19 +43,10 @@ class ToolRun:
 
     result: Any = None
 
-    def __init__(
-        self,
-        session: Recorder,
-        tool: str,
-        params: Any,
-        *,
-        id: str | None,
-        run: str | None,
-        extra: dict[str, Any],
-    ) -> None:
-        self._session = session
+    def __init__(self, log: ToolLog, tool: str, params: Any, **known: Any) -> None:
+        self._session = log
         self._intent = (tool, params)
-        self._options: dict[str, Any] = {"id": id, "run": run, **extra}
+        self._options = known
         self.event: Event | None = None
         self.result_event: Event | None = None
 

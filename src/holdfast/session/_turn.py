@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.session._cancellation import was_cancelled
 
 if TYPE_CHECKING:
-    from holdfast.session._verbs import Recorder
+    from holdfast.session.session import Session
 
 
 class _Ticket:
@@ -156,7 +156,7 @@ class Turn:
     The block begins when the session's turn before it has ended.
     """
 
-    def __init__(self, session: Recorder, *, run: str | None) -> None:
+    def __init__(self, session: Session, *, run: str | None) -> None:
         self._session = session
         self._run = run
         self._ticket = _Ticket(session.turns, run)

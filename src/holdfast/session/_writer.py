@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Fenced, HoldfastError, StoreError, StoreFull, SyncFailed, TooLarge
+from holdfast.errors import (
+    Fenced,
+    HoldfastError,
+    InvalidData,
+    StoreError,
+    StoreFull,
+    SyncFailed,
+    TooLarge,
+    UsageError,
+)
 from holdfast.model import (
     BEFORE_ALL,
     SEAL_END,
@@ -58,6 +67,8 @@ _WHOLE_STATE = frozenset(
         "usage",
     ]
 )
+OWN_TYPES = frozenset(["session_start", "opened", "closed"])
+"""What the session itself records of its life; nobody else may claim it."""
 _MESSAGES = frozenset(["user", "assistant", "system"])
 
 
@@ -69,6 +80,28 @@ class Draft(NamedTuple):
     run: str | None = None
     key: str | None = None
     timestamp: int | None = None
+
+
+def as_draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
+    """An event of a batch. Raises InvalidData for what is none, UsageError for one of our own."""
+    if isinstance(event, Event):
+        draft = Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
+    else:
+        try:
+            draft = Draft(*event)
+        except TypeError as error:
+            raise InvalidData("an event of a batch is an Event, or a type and its data") from error
+    if isinstance(draft.type, str) and draft.type in OWN_TYPES:
+        raise own_type(draft.type)
+    return draft
+
+
+def own_type(type: str) -> UsageError:
+    """What is raised for a type that only the session itself records."""
+    return UsageError(
+        f"{type!r} is recorded by the session itself",
+        remedy="Choose another type for your event.",
+    )
 
 
 class Writer:
@@ -145,57 +178,25 @@ class Writer:
     ) -> Event:
         """Write one event. Raises before anything is written, or nothing was."""
         is_usual = run is None and key is None and timestamp is None
-        if not is_usual or self._sealer is not None or self._lead:
-            if is_usual and self._sealer is not None and not self._lead:
-                return self._append_sealed(type, data, self._sealer)
+        raw = encode_data(data, self.limits) if is_usual and not self._lead else None
+        if raw is None or len(raw) > self.line_bytes_max:
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
-        limits = self.limits
-        raw = encode_data(data, limits)
-        if len(raw) > self.line_bytes_max:
-            return self.extend((Draft(type, data),))[0]
-        clock = self._clock
-        timestamp = clock()
-        seq = self.seq
-        line, crc = encode_event_line(seq, type, timestamp, raw, self.crc)
-        end = self.offset + len(line)
-        if end > limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
-            raise self._too_large(end)
-        event = Event(type, seq, timestamp, raw)
-        if self.staged or self.dead is not None:
-            self._put(line, seq, 1)
+        timestamp, seq, before = self._clock(), self.seq, self._before
+        if self._sealer is None:
+            line, crc = encode_event_line(seq, type, timestamp, raw, self.crc)
         else:
-            try:
-                self.log.append(line, seq, 1, self.epoch)
-            except StoreError as error:
-                self.failed(error)
-                raise
-        # Nothing is called from here on: a key press that interrupts the program is noticed after
-        # calls, and must not come between the line in the log and its number being taken.
-        self.seq, self.offset, self.crc = seq + 1, end, crc
-        return event
-
-    def _append_sealed(self, type: str, data: dict[str, Any], sealer: Sealer) -> Event:
-        """Write one event to a log that is sealed."""
-        raw = encode_data(data, self.limits)
-        if len(raw) > self.line_bytes_max:
-            return self.extend((Draft(type, data),))[0]
-        timestamp, seq = self._clock(), self.seq
-        body = b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw)
-        sealed = sealer.seal(seq, body, self._before)
-        line, crc = encode_sealed_line(seq, sealed, self.crc)
-        end, before = self.offset + len(line), sealed[-SEAL_END:]
+            body = b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw)
+            sealed = self._sealer.seal(seq, body, before)
+            before = sealed[-SEAL_END:]
+            line, crc = encode_sealed_line(seq, sealed, self.crc)
+        end = self.offset + len(line)
         if end > self.limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
             raise self._too_large(end)
         event = Event(type, seq, timestamp, raw)
-        if self.staged or self.dead is not None:
-            self._put(line, seq, 1)
-        else:
-            try:
-                self.log.append(line, seq, 1, self.epoch)
-            except StoreError as error:
-                self.failed(error)
-                raise
-        self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before  # as in append
+        self._put(line, seq, 1)
+        # Nothing is called from here on: a key press that interrupts the program is noticed after
+        # calls, and must not come between the line in the log and its number being taken.
+        self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before
         return event
 
     def extend(self, drafts: Sequence[Draft], spare: Collection[int] = ()) -> list[Event]:

@@ -12,10 +12,12 @@ from weakref import WeakSet
 import msgspec
 
 from holdfast.model import Event, Notice
-from holdfast.session._session import Session
+from holdfast.session._journal import Journal
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from holdfast.session._keeper import KeptSession
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,7 @@ class Observers:
 
     def __init__(self) -> None:
         self.all: tuple[Observer, ...] = ()
-        self.live: WeakSet[ObservedSession] = WeakSet()
+        self.live: WeakSet[KeptSession] = WeakSet()
         self._changing = threading.Lock()
 
     def add(self, observer: Observer) -> Callable[[], None]:
@@ -87,6 +89,11 @@ class Observers:
     def watch(self, operation: str, session_id: str) -> Watch:
         """A block whose time is measured and told."""
         return Watch(self.all, operation, session_id)
+
+    def journal(self, session: KeptSession, *rest: Any) -> Journal:
+        """The journal of a session that is opened while these watch."""
+        self.live.add(session)
+        return ObservedJournal(self, session, *rest)
 
     def within(self, space: str) -> Observers:
         """These observers, for the sessions of a space."""
@@ -158,17 +165,16 @@ class Watch:
                 observer.end(begun, done)
 
 
-class ObservedSession(Session):
-    """A session that tells how long everything takes."""
+class ObservedJournal(Journal):
+    """A journal that tells how long everything takes."""
 
-    def __init__(self, *arguments: Any, observers: Observers, **options: Any) -> None:
+    def __init__(self, observers: Observers, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._observers = observers
         self._counting = threading.Lock()
-        super().__init__(*arguments, **options)
-        self._counted = self._writer.offset
-        observers.live.add(self)
+        self._counted = self.writer.offset
 
-    def _record(
+    def record(
         self,
         type: str,
         data: dict[str, Any],
@@ -176,8 +182,9 @@ class ObservedSession(Session):
         key: str | None = None,
         timestamp: int | None = None,
     ) -> Event:
+        """Record one event, and tell how long that took."""
         with self._observers.watch("append", self.id) as watch:
-            recorded = super()._record(type, data, run, key, timestamp)
+            recorded = super().record(type, data, run, key, timestamp)
             watch.events, watch.size_bytes = 1, self._grown()
         return recorded
 
@@ -200,26 +207,28 @@ class ObservedSession(Session):
 
     def snapshot(self) -> int:
         """Save the folded state, and tell how long that took."""
-        before = self._keeper.snapshot_seq
+        before = self.keeper.snapshot_seq
         with self._observers.watch("snapshot", self.id) as watch:
             seq = super().snapshot()
             watch.idle = seq == before
         return seq
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """Wait for the medium, and tell how long that took."""
         with self._observers.watch("sync", self.id):
-            super()._sync()
+            super().sync()
 
-    def _begin_sync(self) -> Future[None]:
+    def begin_sync(self) -> Future[None]:
+        """Begin to wait for the medium, and tell in the end how long that took."""
         watch = self._observers.watch("sync", self.id)
-        future = super()._begin_sync()
+        future = super().begin_sync()
         future.add_done_callback(lambda done: watch.end(done.exception()))
         return future
 
     def _grown(self) -> int:
         """How many bytes were recorded since this was asked last, by whichever thread."""
         with self._counting:
-            offset = self._writer.offset
+            offset = self.writer.offset
             grown, self._counted = offset - self._counted, offset
         return max(grown, 0)
 

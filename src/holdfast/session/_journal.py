@@ -1,0 +1,597 @@
+"""The journal: from what a caller gives to a line in the log and a state that knows of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
+from holdfast.model import Event, line_maker, make_line, read_events
+from holdfast.replay import Fold, State
+from holdfast.session import _clock
+from holdfast.session._cancellation import uncancelled
+from holdfast.session._conversation import LiveConversation
+from holdfast.session._finalizers import WhenForgotten
+from holdfast.session._keeper import Keeper, KeptSession, Timers
+from holdfast.session._opening import Opening
+from holdfast.session._subscribers import Hub, Outbox
+from holdfast.session._writer import OWN_TYPES, Draft, Writer, as_draft, own_type
+from holdfast.session.reader import read_range
+from holdfast.storage import Store, forks
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from holdfast.session._agent_documents import AgentMemory
+    from holdfast.session._redaction import RedactionPlan, SessionRedaction
+
+_make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
+_UNUSUAL = Event(""), b"", 0
+_PATIENCE_S = 1.0
+_WAIT_S = 0.002
+
+
+class Journal:
+    """The log of one open session, and what is known from it. One lock keeps both in step."""
+
+    def __init__(
+        self,
+        session: KeptSession,
+        store: Store,
+        opening: Opening,
+        hub: Hub | None,
+        timers: Timers | None,
+    ) -> None:
+        options = opening.options
+        self.id = opening.session_id
+        self.store = store
+        self.opening = opening
+        self.options = options
+        self.limits = options.limits
+        self.lock = threading.RLock()
+        self.forks = forks.count
+        self.restored = opening.loaded.position.seq > 0
+        """Whether there was a past when it was opened."""
+        self.closed = False
+        self.ended = False
+        """Whether the last event of this opening is written, and no more may come."""
+        self.users = 1
+        """How often the object was opened and not closed again."""
+        self.closers = 0
+        self.ready = False
+        """Whether this opening is on record, not ended, and nothing is in doubt."""
+        self.straight = False
+        """Whether an append may moreover go to the log as it is."""
+        self.in_doubt = False
+        """Whether the log may know an event that the state does not."""
+        self.fold = opening.loaded.fold
+        self.writer = Writer(
+            opening.log,
+            opening.documents,
+            position=opening.loaded.position,
+            epoch=opening.epoch,
+            limits=options.limits,
+            clock=options.clock,
+            staged=options.staged,
+            defers=store.capabilities.defers,
+        )
+        self.always = options.durability == "always" and not options.staged
+        self.redacting = None if options.redactor is None else _redacting(opening)
+        self.agent_memory: AgentMemory | None = None
+        """What the agent remembers, once somebody has asked for it."""
+        self._keyed: dict[str, Event] = {}
+        self.hub = hub or Hub()
+        self.outbox = Outbox(self.id, self.hub)
+        self.talk = LiveConversation(self._as_said, opening.documents)
+        self.keeper = Keeper(session, opening, self.writer, self.outbox, timers)
+        opening.tell, self.writer.tell = self.outbox.put, self.keeper.tell_lost
+        self.release = WhenForgotten(session, opening.release)
+
+    # -- recording ---------------------------------------------------------------------------
+
+    def append(
+        self, event: Event | str, data: dict[str, Any] | None, run: str | None, key: str | None
+    ) -> Event:
+        """Record one event: an Event, or a type and its data."""
+        timestamp = None
+        if isinstance(event, Event):
+            data, run, key = event.data, event.run, event.key
+            timestamp, event = event.timestamp or None, event.type
+        if isinstance(event, str) and event in OWN_TYPES:
+            raise own_type(event)
+        return self.record(event, {} if data is None else data, run, key, timestamp)
+
+    def record(
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        timestamp: int | None = None,
+    ) -> Event:
+        """Record one event whose type may be recorded by everybody."""
+        # Every append comes through here, and each call on the way is to be felt: what is usual is
+        # done in this one function, what is rare elsewhere. Acquired inside, so that a key press
+        # just after it does not leave the lock with nobody.
+        lock, writer = self.lock, self.writer
+        try:
+            try:
+                lock.acquire()
+                if not self.straight or timestamp is not None or writer.dead is not None:
+                    recorded = self._record_rare(Draft(type, data, run, key, timestamp))
+                else:
+                    seq = writer.seq
+                    clock, depth = _clock.time_ns, self.limits.depth_max
+                    made = (
+                        _make_line(type, data, seq, writer.crc, clock, depth)
+                        if run is None and key is None
+                        else self._named_line(type, data, run, key)
+                    )
+                    # No line is made of what is unusual, and needs a closer look.
+                    recorded, line, crc = made or _UNUSUAL
+                    size = len(line)
+                    end = writer.offset + size
+                    secrets = self.redacting
+                    if (
+                        not size
+                        or size > writer.line_bytes_max
+                        or end >= self.keeper.watermark
+                        or (secrets is not None and not secrets.passes(recorded, data))
+                    ):
+                        recorded = self._record_rare(Draft(type, data, run, key))
+                    else:
+                        try:
+                            writer.log.append(line, seq, 1, writer.epoch)
+                        except StoreError as error:
+                            writer.failed(error)
+                            raise
+                        # No call in between: a key press is noticed after calls, and must not come
+                        # between the line in the log and its number being taken.
+                        writer.seq, writer.offset, writer.crc = seq + 1, end, crc
+                        self.fold.apply(recorded, data)
+                        if key is not None or self.hub.listeners or self.talk.active:
+                            self._after(recorded)
+            except HoldfastError:
+                raise
+            except BaseException:
+                # Such as a key press: the log may know an event that the state does not.
+                self.in_doubt, self.ready, self.straight = True, False, False
+                raise
+        except BaseException:
+            try:
+                lock.release()
+            except RuntimeError:
+                pass  # interrupted while it waited for the lock
+            raise
+        lock.release()
+        if self.outbox.waiting:
+            self.outbox.deliver()
+        if self.always:
+            self.flush()
+        return recorded
+
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events with one write; a reader sees all of them or none."""
+        if not isinstance(events, Iterable):
+            raise UsageError(f"events are a list, not {type(events).__name__}")
+        drafts = [as_draft(event) for event in events]
+        with self.lock:
+            self._check_writable()
+            try:
+                self.settle()
+                recorded = self._extend(drafts)
+            except HoldfastError:
+                raise
+            except BaseException:
+                self.in_doubt, self.ready, self.straight = True, False, False
+                raise
+        self._told()
+        return recorded
+
+    def record_held(self, run: str | None) -> None:
+        """Record what is held back of streams as it is."""
+        with self.lock:
+            self._check_writable()
+            self.settle()
+            plan = None if self.redacting is None else self.redacting.plan_held(run)
+            if plan is None or not plan.drafts:
+                return
+            self._write(plan.drafts, plan)
+        self._told()
+
+    # -- onto the medium ---------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Return once everything recorded so far is on the medium."""
+        offset, _ = self._handed_over()
+        memory = self.agent_memory
+        if memory is not None and memory.is_dirty:
+            memory.flush()
+        self.sync()
+        self.keeper.flushed = max(self.keeper.flushed, offset)
+
+    async def aflush(self) -> None:
+        """Flush on the store's own thread: the event loop is never blocked."""
+        import asyncio
+
+        offset, future = self._handed_over(syncing=True)
+        memory = self.agent_memory
+        assert future is not None
+        try:
+            await uncancelled(asyncio.wrap_future(future))
+            if memory is not None and memory.is_dirty:
+                await uncancelled(asyncio.to_thread(memory.flush))
+        except StoreError as error:
+            raise self.writer.failed(error) from error
+        self.keeper.flushed = max(self.keeper.flushed, offset)
+
+    def snapshot(self) -> int:
+        """Save the folded state; the seq that it covers."""
+        with self.lock:
+            self._check_usable()
+            self.settle()
+            if self.seq < 0 or self.seq == self.keeper.snapshot_seq:
+                return self.keeper.snapshot_seq
+            state, position = self.fold.state.to_json(), self.writer.position
+        try:
+            # Only now: the log must be safe up to what the state knows.
+            self.flush()
+            self.keeper.save_snapshot(state, position)
+        except HoldfastError as error:
+            self.keeper.tell_snapshot_failed(error)
+            raise
+        return position.seq - 1
+
+    def sync(self) -> None:
+        """Return once what was handed over is on the medium."""
+        self.writer.sync()
+
+    def begin_sync(self) -> Future[None]:
+        """Begin to bring what was handed over onto the medium, on the store's own thread."""
+        return self.store.sync({self.opening.key: self.writer.log})
+
+    def barrier(self) -> None:
+        """Flush, if a turn and a call of a tool wait until what was recorded is safe."""
+        if self.options.durability != "os" and not self.options.staged:
+            self.flush()
+        self.keeper.end_of_turn()
+
+    async def abarrier(self) -> None:
+        """Do what ``barrier`` does without blocking the event loop."""
+        if self.options.durability != "os" and not self.options.staged:
+            await self.aflush()
+
+    def remember(self, tell: Callable[..., None]) -> AgentMemory:
+        """What the session's agent remembers; it is saved with the session from now on."""
+        kept = self.opening.agent_memory()
+        kept.tell = tell
+        self.agent_memory = kept
+        self.keeper.start()
+        return kept
+
+    def tell_variable_lost(self, name: str, lost: list[str]) -> None:
+        """Tell subscribers that parts of a variable cannot be stored."""
+        self.outbox.notify("variable_not_stored", name=name, lost=lost)
+
+    @property
+    def is_memory_dirty(self) -> bool:
+        """Whether entries of the agent are waiting for the next flush."""
+        return self.agent_memory is not None and self.agent_memory.is_dirty
+
+    def _handed_over(self, *, syncing: bool = False) -> tuple[int, Future[None] | None]:
+        """Give the log what was staged, under the lease; the offset up to which it has all."""
+        with self.lock:
+            self._check_usable()
+            if self.options.staged and self.writer.has_staged():
+                try:
+                    self.opening.take_over_at(self.writer.saved)
+                except Fenced as error:
+                    raise self.writer.failed(error) from error.__cause__
+                self.writer.epoch = self.opening.epoch
+                self.writer.write_staged()
+            return self.writer.offset, self.begin_sync() if syncing else None
+
+    # -- what is known -----------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The seq of the newest event; -1 if there is none."""
+        return self.writer.seq - 1
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether it came into this process by a fork."""
+        return self.forks != forks.count
+
+    @property
+    def live_state(self) -> State:
+        """The state itself, for readers that do not change it."""
+        with self.lock:
+            if self.in_doubt:
+                self.settle()
+            return self.fold.state
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """The recorded events from ``start`` on."""
+        if not isinstance(start, int):
+            raise UsageError(f"start is a whole number, not {start!r:.40}")
+        with self.lock:
+            waiting = self.writer.staged_lines()
+        log = self.writer.log
+        events = read_events(chain(log.read(), waiting), unseal=log.unseal)
+        return (event for event in events if event.seq >= start)
+
+    def newest(self, seq: int) -> Iterator[Event]:
+        """The events from the newest back to ``seq``."""
+        if self.writer.staged_lines():
+            return reversed(list(self.events(seq)))
+        return read_range(self.writer.log, start=seq, reverse=True)
+
+    def as_it_was(self, event: Event) -> Event:
+        """The event with the words that were said while this object was there to hear them."""
+        return event if self.redacting is None else self.redacting.as_it_was(event)
+
+    def settle(self) -> None:
+        """After an interruption between the log and the state: the state anew, from the log."""
+        with self.lock:
+            if not self.in_doubt:
+                return
+            self.fold = Fold()
+            self.fold.fold(self.events())
+            self.talk.begin_again()
+            self.in_doubt = False
+            if self.opening.begun and not self.ended:
+                self._make_ready()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def close(self, *, save: bool) -> None:
+        """Record the end, flush, and give the session back, if this is the last who closes it."""
+        if not self._leave():
+            return
+        try:
+            if self._end(save=save):
+                self.flush()
+                self.keeper.settle()
+        except StoreError as error:
+            self._last_words(error)
+            raise
+        finally:
+            self._finish()
+
+    async def aclose(self, *, save: bool) -> None:
+        """Close it without blocking the event loop; a cancellation waits until it is done."""
+        await uncancelled(self._aclose(save=save))
+
+    def close_for_all(self) -> None:
+        """Close it however many have it open, also if an earlier closing was interrupted."""
+        while not self.closed and not self.ended:
+            self.close(save=True)
+        patience = time.monotonic() + _PATIENCE_S
+        while not self.closed:
+            if time.monotonic() > patience:
+                self.closers = 0  # whoever was at it has been interrupted
+                self._finish()
+            time.sleep(_WAIT_S)
+
+    def retain(self) -> bool:
+        """Count one more user; False if it has been closed."""
+        with self.lock:
+            if self.closed or self.orphaned:
+                return False
+            if self.ended:
+                self.opening.go_on()
+                self.ended = False
+                self.restored = True
+            self.users += 1
+        return True
+
+    # -- inside ------------------------------------------------------------------------------
+
+    async def _aclose(self, *, save: bool) -> None:
+        import asyncio
+
+        if not self._leave():
+            return
+        try:
+            if self._end(save=save):
+                await self.aflush()
+                if self.keeper.is_due:
+                    await asyncio.to_thread(self.keeper.settle)
+        except StoreError as error:
+            self._last_words(error)
+            raise
+        finally:
+            self._finish()
+
+    def _leave(self) -> bool:
+        """Whether this call is the one that closes."""
+        with self.lock:
+            if self.closed or self.ended:
+                return False
+            self.users -= 1
+            self.closers += not self.users
+            return not self.users
+
+    def _last_words(self, error: StoreError) -> None:
+        """What was staged and cannot be saved at the end is on the error."""
+        if self.writer.has_staged():
+            self.writer.hand_out_unsaved(error)
+
+    def _finish(self) -> None:
+        # Under the lock: whoever sees it closed must be able to take the lease. When it was opened
+        # and closed again meanwhile, several are closing it, and the last one gives it back.
+        with self.lock:
+            self.closers -= 1
+            if not self.users and self.closers <= 0:
+                self.closed, self.ready, self.straight = True, False, False
+                try:
+                    self.release()
+                finally:
+                    self.opening.release()  # again, in case the first was interrupted
+        self.outbox.deliver()
+
+    def _end(self, *, save: bool) -> bool:
+        """Write the last event and take no more; whether there is anything to flush."""
+        alive = not self.orphaned and self.writer.dead is None
+        with self.lock:
+            if self.users or self.ended:
+                return False  # someone has opened it again meanwhile, and perhaps closed it
+            ending = alive and save and self.opening.begun
+            if ending:
+                self._write_batch([Draft("closed", {})])
+            self.ended, self.ready, self.straight = True, False, False
+        self.outbox.deliver()
+        remembering = alive and save and not self.opening.read_only and self.is_memory_dirty
+        return ending or remembering
+
+    def _told(self) -> None:
+        self.outbox.deliver()
+        if self.always:
+            self.flush()
+
+    def _check_usable(self) -> None:
+        if self.forks != forks.count:
+            raise UsageError(
+                "this session was opened before a fork; in the child it is dead",
+                remedy="Open the session in the child after the parent has closed it.",
+                session_id=self.id,
+            )
+        if self.closed:
+            raise UsageError(f"session {self.id} is closed", session_id=self.id)
+        if self.opening.read_only:
+            raise UsageError(
+                f"session {self.id} was opened read-only",
+                remedy="Open it without read_only to write.",
+                session_id=self.id,
+            )
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self.ended:
+            raise UsageError(f"session {self.id} is being closed", session_id=self.id)
+
+    def _named_line(
+        self, kind: str, data: dict[str, Any], run: str | None, key: str | None
+    ) -> tuple[Event, bytes, int] | None:
+        """The line of an event that has a run or a new key; None if it needs a closer look."""
+        if key is not None:
+            is_usual = type(key) is str and len(key) <= self.limits.key_chars_max
+            if not is_usual or key in self.fold.state.keys:
+                return None
+        writer, depth = self.writer, self.limits.depth_max
+        return make_line(kind, data, writer.seq, writer.crc, _clock.time_ns, depth, run, key)
+
+    def _record_rare(self, draft: Draft) -> Event:
+        """An append that does not go straight, for whatever reason; under the lock."""
+        is_first = not self.ready or self.forks != forks.count
+        if is_first or self.redacting is not None:
+            # The first append of an opening, and every append that must not happen.
+            self._check_writable()
+            self.settle()
+        if isinstance(draft.key, str) and draft.key in self.fold.state.keys:
+            return self._event_of_key(draft.key)
+        if is_first or self.redacting is not None:
+            return self._write_batch([draft])[0]
+        recorded = self.writer.append(*draft)
+        self.fold.apply(recorded, draft.data)
+        self._after(recorded)
+        return recorded
+
+    def _write_batch(self, drafts: list[Draft]) -> list[Event]:
+        if not drafts:
+            return []
+        if self.redacting is None:
+            return self._write(drafts, None)
+        plan = self.redacting.plan(drafts, self.seq + 1)
+        return self._write(plan.drafts, plan)
+
+    def _write(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
+        preamble: list[Draft] = []
+        if not self.opening.begun:
+            # Before anything is made on disk: what cannot be recorded leaves no trace.
+            self.writer.check(drafts)
+            preamble = self._begin()
+            self.keeper.start()
+        spare = () if plan is None else [len(preamble) + place for place in plan.added]
+        events = self.writer.extend([*preamble, *drafts], spare)
+        recorded = events[len(preamble) :]
+        self.opening.begun = True
+        self._make_ready()
+        if plan is not None and self.redacting is not None:
+            for notice in self.redacting.done(plan, recorded):
+                self.outbox.put(notice)
+            recorded = [one for at, one in enumerate(recorded) if at not in plan.added]
+        for event in events:
+            self.fold.apply(event)
+            self._after(event)
+        return recorded
+
+    def _begin(self) -> list[Draft]:
+        """Take the lease if it is not held yet, and say what comes before the first event."""
+        opening = self.opening
+        if not self.options.staged and not opening.goes_on:
+            opening.take_over()
+            if self.writer.position != opening.loaded.position:
+                # Someone else made the session between its opening here and its first event.
+                self.fold = opening.loaded.fold
+                self.talk.begin_again()
+                self.restored = True
+                self.writer.position = opening.loaded.position
+        self.writer.epoch = opening.epoch
+        opening.begin_sealing(self.writer)
+        if opening.loaded.open_line:
+            self.writer.end_open_line()
+        return opening.preamble(self.fold.state)
+
+    def _extend(self, drafts: list[Draft]) -> list[Event]:
+        """Write those whose key is new; a key that comes twice in a batch counts once."""
+        known = self.fold.state.keys
+        fresh: list[Draft] = []
+        keys: set[str] = set()
+        for draft in drafts:
+            if draft.key is None or (draft.key not in known and draft.key not in keys):
+                fresh.append(draft)
+            if draft.key is not None:
+                keys.add(draft.key)
+        unkeyed = iter([event for event in self._write_batch(fresh) if event.key is None])
+        return [
+            next(unkeyed) if draft.key is None else self._event_of_key(draft.key)
+            for draft in drafts
+        ]
+
+    def _make_ready(self) -> None:
+        """This opening is on record: appends can be quick now."""
+        self.ready = True
+        self.straight = self.writer.goes_straight
+
+    def _after(self, event: Event) -> None:
+        if event.key is not None:
+            self._keyed[event.key] = event
+        if self.talk.active:
+            self.talk.take(self.as_it_was(event))
+        if self.writer.offset >= self.keeper.watermark:
+            self.keeper.pass_watermark()
+        self.outbox.put(event)
+
+    def _as_said(self) -> Iterable[Event]:
+        return self.events() if self.redacting is None else map(self.as_it_was, self.events())
+
+    def _event_of_key(self, key: str) -> Event:
+        found = self._keyed.get(key)
+        if found is None:
+            seq = self.fold.state.keys[key]
+            found = self._keyed[key] = next(self.events(seq))
+        return found
+
+
+def _redacting(opening: Opening) -> SessionRedaction:
+    from holdfast.session._redaction import SessionRedaction
+
+    found = SessionRedaction(opening.session_id, opening.options.redactor, opening.options.limits)
+    opening.options = found.without_secrets(opening.options)
+    return found

@@ -1,0 +1,466 @@
+"""Session: one conversation that is open to be written and read.
+
+Each method is a signature, its contract and one call. The log and the state that is folded from it
+are in ``_journal``; what the other modules do, they do with that.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from holdfast.errors import UsageError
+from holdfast.model import Event, Notice
+from holdfast.session import _conversation, _verbs
+from holdfast.session._journal import Journal
+from holdfast.session._keeper import Timers
+from holdfast.session._opening import Opening, check_title
+from holdfast.session._parts import Memory, Todos, Variables
+from holdfast.session._subscribers import Hub
+from holdfast.session._tool import ToolRun
+from holdfast.session._turn import Turn, Turns
+from holdfast.session.reader import blob_loader
+from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.replay import State
+    from holdfast.session._observers import Observers
+
+T = TypeVar("T")
+_MS = 1000.0
+
+
+class Part(Generic[T]):
+    """What a session makes when it is first asked for, once however many threads ask."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, session: Session | None, _owner: Any = None) -> T:
+        if session is None:
+            return self  # type: ignore[return-value]  # for whoever looks at the class
+        made: T = vars(session).setdefault(self._make.__name__, self._make(session))
+        return made
+
+
+class Session:
+    """One conversation with its state. Any thread may call any method.
+
+    Get one from ``Holdfast.session``; use it as a context manager, sync or async.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        opening: Opening,
+        *,
+        hub: Hub | None = None,
+        timers: Timers | None = None,
+        observers: Observers | None = None,
+    ) -> None:
+        make = Journal if observers is None else observers.journal
+        self.id = opening.session_id
+        self.limits = opening.options.limits
+        self.repairs: list[Notice] = []
+        """What was found damaged and set right while this object was in use."""
+        self._answered_for = 0
+        self._journal = make(self, store, opening, hub, timers)
+        _sessions.add(self)
+
+    @Part
+    def turns(self) -> Turns:
+        """Who has the turn, and who waits for it."""
+        return Turns(self.id)
+
+    @Part
+    def variables(self) -> Variables:
+        """The session's variables."""
+        journal = self._journal
+        return Variables(self, blob_loader(journal.opening.documents), journal.tell_variable_lost)
+
+    @Part
+    def memory(self) -> Memory:
+        """The session's memory, and its agent's."""
+        journal = self._journal
+        kept = journal.remember(self.tell_repaired)
+        return Memory(self, kept, blob_loader(journal.opening.documents), journal.redacting)
+
+    @Part
+    def todos(self) -> Todos:
+        """The session's todo list."""
+        return Todos(self)
+
+    # -- recording ---------------------------------------------------------------------------
+
+    def append(
+        self,
+        event: Event | str,
+        data: dict[str, Any] | None = None,
+        *,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> Event:
+        """Record one event: an Event, or a type and its data.
+
+        Returns the event with its seq once it is in the operating system (files). With a ``key``
+        that was used before, nothing is written and the first event comes back.
+        """
+        return self._journal.append(event, data, run, key)
+
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events with one write; a reader sees all of them or none."""
+        return self._journal.extend(events)
+
+    def record(self, message: Any, *, run: str | None = None) -> list[Event]:
+        """Record a message as a provider's library gives or takes it; the events that say it.
+
+        Takes messages and whole answers of OpenAI (chat completions, Responses), Anthropic, Gemini
+        and Mistral, objects or plain data, or a list of messages. ``messages`` gives that provider
+        the same message back. All of it is recorded, or nothing: InvalidData names what is not
+        understood.
+        """
+        return _verbs.record_message(self._journal, message, run)
+
+    def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """What the user said: text or blocks. ``extra`` members are recorded with it."""
+        return self._journal.record("user", {"role": "user", "content": content, **extra}, run)
+
+    def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving.
+
+        It takes the place of what was streamed of it by ``delta``. With ``tool_calls`` and the like
+        it is OpenAI's message, as ``record`` takes it.
+        """
+        return _verbs.assistant(self._journal, content, run, extra)
+
+    def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """The system prompt, from here on."""
+        return self._journal.record("system", {"role": "system", "content": content, **extra}, run)
+
+    def thinking(
+        self, content: str, *, signature: str | None = None, run: str | None = None, **extra: Any
+    ) -> Event:
+        """What the agent thought, with the provider's signature if there is one."""
+        signed = {} if signature is None else {"signature": signature}
+        return self._journal.record("thinking", {"content": content, **extra, **signed}, run)
+
+    def delta(self, content: str, *, run: str | None = None, **extra: Any) -> Event:
+        """A piece of an answer as it was streamed to the user."""
+        return self._journal.record("delta", {"content": content, **extra}, run)
+
+    def tool_call(
+        self,
+        tool: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        **extra: Any,
+    ) -> Event:
+        """The agent's intent to use a tool. The returned event's ``id`` names the call.
+
+        With the ``id`` of a call in an assistant message it is that call. Without one it is the
+        call that the last assistant message asks for with this tool and these arguments, if there
+        is exactly one without a result; else a new one.
+        """
+        return _verbs.tool_call(self._journal, tool, params, id=id, run=run, extra=extra)
+
+    def tool_result(
+        self,
+        call: Event | str,
+        result: Any = None,
+        *,
+        is_error: bool = False,
+        run: str | None = None,
+        **extra: Any,
+    ) -> Event:
+        """What a tool gave; ``call`` is the event of its call, or the call's id."""
+        extra |= {"is_error": True} if is_error else {}
+        return _verbs.tool_result(self._journal, call, result, run=run, extra=extra)
+
+    def tool(
+        self,
+        tool: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        **extra: Any,
+    ) -> ToolRun:
+        """Use a tool inside a ``with`` (or ``async with``) block.
+
+        The intent is on disk before the block runs; what the block puts into ``call.result``, or
+        the error or cancellation that ends it, is recorded after it. Which call it is follows from
+        ``id``, or from the last assistant message, as for :meth:`tool_call`.
+        """
+        return ToolRun(self, tool, params, id=id, run=run, **extra)
+
+    def turn(self, *, run: str | None = None) -> Turn:
+        """A ``with`` (or ``async with``) block around one turn, flushed at its end.
+
+        Turns of one run are kept apart: whoever comes while one is going on in this process, in
+        any thread or task, waits until it has ended. A turn inside of a turn is a part of it.
+        """
+        return Turn(self, run=run)
+
+    def add_turn(self, role: str, content: Any = None, **message: Any) -> Event:
+        """Record a turn by its role, or a message by its members: ``add_turn(**message)``.
+
+        A message of a provider is recorded as ``record`` does it; its last event comes back.
+        """
+        return _verbs.add_turn(self._journal, role, content, message)
+
+    def usage(self, **figures: Any) -> Event:
+        """Tokens and cost that belong to no single message."""
+        return self._journal.record("usage", figures)
+
+    def tag(self, *tags: str) -> None:
+        """Add tags; one that is there already changes nothing."""
+        _verbs.change_tags(self._journal, "tag", tags)
+
+    def untag(self, *tags: str) -> None:
+        """Take tags away."""
+        _verbs.change_tags(self._journal, "untag", tags)
+
+    def link(self, kind: str, id: str) -> Event:
+        """Note the id under which another system knows this session."""
+        return self._journal.record("link", {"kind": kind, "id": id})
+
+    def held_back(self, run: str | None = None) -> dict[str, int]:
+        """Characters of streamed text that are not on record yet, by kind ("text", "thinking").
+
+        While secrets are replaced, the last word of a stream waits if a secret may begin with it:
+        for the next ``delta``, the message, or the end of the turn.
+        """
+        redacting = self._journal.redacting
+        return {} if redacting is None else redacting.held_back(run)
+
+    def record_held(self, run: str | None = None) -> None:
+        """Record what is held back of streams as it is, for whoever cannot wait for more.
+
+        If it is the beginning of a secret, only the rest of that secret can be replaced.
+        """
+        self._journal.record_held(run)
+
+    # -- reading: every answer is a copy or to be read only ----------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The seq of the newest event; -1 if there is none."""
+        return self._journal.seq
+
+    @property
+    def restored(self) -> bool:
+        """Whether the session had a past when it was opened."""
+        return self._journal.restored
+
+    @property
+    def live_state(self) -> State:
+        """The state itself, for readers that do not change it."""
+        return self._journal.live_state
+
+    @property
+    def state(self) -> State:
+        """The state after the newest event; a copy."""
+        with self._journal.lock:
+            return self._journal.live_state.copy()
+
+    @property
+    def key(self) -> str:
+        """The session's key in the store."""
+        return self._journal.opening.key
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that this session belongs to."""
+        return self.live_state.agent_id or self._journal.options.agent_id
+
+    @property
+    def title(self) -> str | None:
+        """The session's title: the one that was given, else the first words of the user."""
+        return self.live_state.shown_title
+
+    @title.setter
+    def title(self, title: str | None) -> None:
+        check_title(title, self.limits)
+        self._journal.record("title", {"title": title})
+
+    @property
+    def tags(self) -> list[str]:
+        """The session's tags, in the order in which they were given."""
+        return list(self.live_state.tags)
+
+    @property
+    def created_at(self) -> float:
+        """When the session began, in Unix seconds."""
+        return (self.live_state.created_at or self._journal.opening.opened_at) / _MS
+
+    @property
+    def last_activity(self) -> float:
+        """When something was last recorded, in Unix seconds."""
+        return (self.live_state.updated_at or self._journal.opening.opened_at) / _MS
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Every user and assistant turn as ``{role, content, timestamp}``, timestamp in seconds."""
+        return _conversation.history(self._journal)
+
+    @property
+    def current_prompt(self) -> str:
+        """What the user said in the turn that is going on; empty between turns."""
+        return _conversation.current_prompt(self._journal)
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """The recorded events from ``start`` on."""
+        return self._journal.events(start)
+
+    def messages(
+        self, provider: str = "neutral", *, incomplete: str = "mark"
+    ) -> list[dict[str, Any]]:
+        """The conversation as the provider takes it: valid in every state of the session.
+
+        The list is the caller's; the messages in it are shared and to be read only.
+        """
+        return _conversation.messages(self._journal, provider, incomplete)
+
+    @property
+    def redacts(self) -> bool:
+        """Whether secrets are replaced in what this session records."""
+        return self._journal.redacting is not None
+
+    def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Data that is to be kept beside the log, as this session would record it."""
+        redacting = self._journal.redacting
+        return data if redacting is None else redacting.value(data)
+
+    @property
+    def store(self) -> Store:
+        """The store object that this session writes to."""
+        return self._journal.store
+
+    # -- onto the medium ---------------------------------------------------------------------
+
+    @property
+    def is_memory_dirty(self) -> bool:
+        """Whether entries of the agent are waiting for the next flush."""
+        return self._journal.is_memory_dirty
+
+    def flush(self) -> None:
+        """Return once everything recorded so far is on the medium."""
+        self._journal.flush()
+
+    async def aflush(self) -> None:
+        """Flush on the store's own thread: the event loop is never blocked."""
+        await self._journal.aflush()
+
+    def barrier(self) -> None:
+        """Flush, unless the session was opened with ``durability="os"`` or is staged."""
+        self._journal.barrier()
+
+    async def abarrier(self) -> None:
+        """Do what ``barrier`` does without blocking the event loop."""
+        await self._journal.abarrier()
+
+    def snapshot(self) -> int:
+        """Save the folded state, so that the next opening is quick; the seq that it covers.
+
+        A failure is raised, and told to subscribers as ``snapshot_failed``.
+        """
+        return self._journal.snapshot()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def close(self, *, save: bool = True) -> None:
+        """Record the end, flush, and give the session back. Harmless the second time.
+
+        With ``save=False`` what is staged is given up. An object that was opened several times is
+        closed by as many calls.
+        """
+        self._journal.close(save=save)
+
+    async def aclose(self, *, save: bool = True) -> None:
+        """Close it without blocking the event loop; a cancellation waits until it is done."""
+        await self._journal.aclose(save=save)
+
+    def close_for_all(self) -> None:
+        """Close it however many have it open, also if an earlier closing was interrupted."""
+        self._journal.close_for_all()
+
+    def retain(self) -> bool:
+        """Count one more user of this object; False if it has been closed.
+
+        One that is just being closed goes on instead: nobody has to wait for the end of it.
+        """
+        return self._journal.retain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} seq={self.seq}{' closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UsageError(
+            "a live session cannot be pickled",
+            remedy="Pass its id, and open it again where it is needed.",
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether this object can no longer be used."""
+        return self._journal.closed
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether this object came into this process by a fork."""
+        return self._journal.orphaned
+
+    def log_recovery(self) -> None:
+        """Warn, in the log of the program, of what of this session had to be changed to go on."""
+        _conversation.warn_of_recovery(self._journal)
+
+    def tell_repaired(self, what: str, **detail: Any) -> None:
+        """Tell subscribers, and the log of the program, what was damaged and has been set right.
+
+        Once: whoever finds it again finds nothing new.
+        """
+        import logging
+
+        if any(notice.detail["what"] == what for notice in self.repairs):
+            return
+        self.repairs.append(Notice("repaired", self.id, {"what": what, **detail}))
+        logging.getLogger("holdfast").warning("session %s: %s", self.id, what)
+        self._journal.outbox.notify("repaired", what=what, **detail)
+
+    def untold_repairs(self) -> list[Notice]:
+        """What was set right since this was asked last: for whoever answers a caller."""
+        with self._journal.lock:
+            told, self._answered_for = self._answered_for, len(self.repairs)
+        return self.repairs[told:]
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _free_locks() -> None:
+    """In a forked child: whoever held a session's lock is not there to give it back."""
+    for session in list(_sessions):
+        journal = session._journal  # noqa: SLF001 - its own class
+        journal.lock, journal.straight = threading.RLock(), False
+        vars(session).pop("turns", None)
+
+
+os.register_at_fork(after_in_child=_free_locks)
