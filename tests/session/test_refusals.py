@@ -189,7 +189,7 @@ def test_staged_events_that_cannot_be_saved_are_on_the_error(hf, monkeypatch):
     def refuse(*_):
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(full._writer.log, "_write", refuse)
+    monkeypatch.setattr(full._journal.writer.log, "_write", refuse)
     with pytest.raises(StoreFull) as caught:
         full.close()
     assert "kept" in [event.data.get("content") for event in caught.value.unsaved]
