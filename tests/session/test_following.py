@@ -165,19 +165,21 @@ def test_a_session_made_anew_is_followed_from_its_beginning(store_root, old, key
         assert follower.poll() == []
 
 
-def test_the_same_number_of_a_file_does_not_hide_that_it_is_another(hf, monkeypatch):
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+def test_the_same_number_of_a_file_does_not_hide_that_it_is_another(store_root, monkeypatch, key):
     """Where the store's mark did not change, the content tells a session that was made anew."""
-    with hf.session("a") as s:
-        s.user("old")
-    follower = hf.follow("a")
-    assert len(follower.poll()) == 4
-    mark = follower._generation
-    hf.erase("a")
-    with hf.session("a") as s:
-        s.extend([("user", {"role": "user", "content": f"new {n}"}) for n in range(12)])
-    monkeypatch.setattr(type(follower._log), "generation", lambda self: mark)
-    found = [event for event in follower.poll() if event.type == "user"]
-    assert [event.data["content"] for event in found] == [f"new {n}" for n in range(12)]
+    with holdfast.open(store_root, key=key, seal=key is not None) as hf:
+        with hf.session("a") as s:
+            s.user("old")
+        follower = hf.follow("a")
+        assert len(follower.poll()) == 4
+        mark = follower._generation
+        hf.erase("a")
+        with hf.session("a") as s:
+            s.extend([("user", {"role": "user", "content": f"new {n}"}) for n in range(12)])
+        monkeypatch.setattr(type(follower._log), "generation", lambda self: mark)
+        found = [event for event in follower.poll() if event.type == "user"]
+        assert [event.data["content"] for event in found] == [f"new {n}" for n in range(12)]
 
 
 def test_a_repaired_session_is_followed_on(hf, store_root):

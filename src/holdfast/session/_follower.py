@@ -118,8 +118,9 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
 
     def _is_another(self) -> bool:
         """Whether the log is not the one that was followed until now."""
-        reader = LineReader(START, self._log.unseal, chained=False)
-        events = [event for chunk in self._log.read() for event in reader.feed(chunk)]
+        log = self._store.log(self._key)  # another log may be sealed otherwise
+        reader = LineReader(START, log.unseal, chained=False)
+        events = [event for chunk in log.read() for event in reader.feed(chunk)]
         return _differ(self._known, events + reader.finish())
 
 
