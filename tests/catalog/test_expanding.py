@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.catalog._search import Expander
+from holdfast.catalog.sqlite.search import Expander
 from holdfast.storage.sqlite.connection import connect
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog._tokenizer import fold, original_spans, words_of
+from holdfast.catalog._query import fold, original_spans, words_of
 
 any_text = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("aA -_/é日👍\u0301\0")

@@ -10,10 +10,9 @@ from holdfast.catalog import EVERYTHING, Catalog, Filter, _look
 from holdfast.catalog._catalog import open_in_memory
 from holdfast.catalog._catch_up import catch_up
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._index import IndexUpdate, Row, Trace
-from holdfast.catalog._plain_index import PlainIndex
+from holdfast.catalog._index import IndexUpdate, PlainIndex, Row, Trace
 from holdfast.catalog.sqlite.index import SqliteIndex
-from holdfast.catalog.sqlite.writer import Writing
+from holdfast.catalog.sqlite.rows import Writing
 from holdfast.model import SessionMetadata
 from holdfast.storage import FileStore, MemoryStore
 
@@ -96,7 +95,7 @@ def test_a_changed_row_is_noticed(harm):
 
 def test_lists_use_table_indexes():
     """No list with a limit looks at every row or sorts."""
-    from holdfast.catalog.sqlite.selection import selection
+    from holdfast.catalog.sqlite.rows import selection
 
     index = open_in_memory(MemoryStore())
     for wanted in (

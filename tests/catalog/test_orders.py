@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.catalog import EVERYTHING, Filter, _catalog
-from holdfast.catalog._index import IndexUpdate, Row, Trace
-from holdfast.catalog._orders import (
+from holdfast.catalog._filter import (
     NEWEST,
     SORTS,
     Order,
@@ -22,7 +21,7 @@ from holdfast.catalog._orders import (
     text_of,
     words_in,
 )
-from holdfast.catalog._plain_index import PlainIndex
+from holdfast.catalog._index import IndexUpdate, PlainIndex, Row, Trace
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 from holdfast.storage.memory import MemoryStore

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from postgres_sessions import QUICK, found, ids, say
 
 import holdfast
-from holdfast.catalog import Filter
-from holdfast.catalog._orders import SORTS
-from holdfast.catalog._query import read_query
-from holdfast.catalog._tokenizer import fold
-from holdfast.catalog.postgres import search
+from holdfast.catalog import Filter, _search
+from holdfast.catalog._filter import SORTS
+from holdfast.catalog._query import fold, read_query
 from holdfast.catalog.postgres.rows import match_of, vector_of
 
 pytestmark = pytest.mark.stores("postgres")
@@ -229,13 +227,13 @@ def test_rows_ids_and_figures_are_those_of_sqlite(pair):
 def test_pages_of_hits_and_of_figures_join(pair, monkeypatch):
     """However few rows are asked for at once, nothing is left out."""
     plain, shared = pair
-    monkeypatch.setattr(search, "_PAGE_ROWS", 3)
+    monkeypatch.setattr(_search, "_PAGE_ROWS", 3)
     monkeypatch.setattr("holdfast.catalog.postgres.index._ROWS_AT_ONCE", 3)
     assert found(shared.search("the", limit=None)) == found(plain.search("the", limit=None))
     assert ids(shared.list(None)) == ids(plain.list(None))
     assert shared.stats(tz="UTC") == plain.stats(tz="UTC")
     assert len(shared.search("the", limit=2)) == 2
-    monkeypatch.setattr(search, "EXAMINED_MAX", 3)
+    monkeypatch.setattr(_search, "EXAMINED_MAX", 3)
     assert len(shared.search("the", limit=2)) == 2
 
 

@@ -335,7 +335,7 @@ def test_an_index_that_lies_is_found_by_a_check(hf, lie):
 
 def test_a_long_session_is_compared_in_parts(hf, monkeypatch):
     """However many parts there are, what fits is no lie, and what does not is found."""
-    monkeypatch.setattr("holdfast.catalog.postgres.audit._SAID_AT_ONCE", 3)
+    monkeypatch.setattr("holdfast.catalog.postgres.rows._SAID_AT_ONCE", 3)
     say(hf, "a", *(f"word {number}" for number in range(10)))
     assert hf.catalog_health(check=True).mended == 0
     run(hf.url, "UPDATE catalog_said SET time = time + 1 WHERE seq = 7")

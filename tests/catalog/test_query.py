@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.catalog._query import QUERY_CHARS_MAX, TERMS_MAX, Term, read_query
-from holdfast.catalog._tokenizer import fold
+from holdfast.catalog._query import QUERY_CHARS_MAX, TERMS_MAX, Term, fold, read_query
 
 hostile = st.text(
     st.characters() | st.sampled_from('"*^:()-+{}AND OR NOT NEAR\0\n日👍é_/\\'), max_size=60

@@ -14,9 +14,8 @@ import holdfast
 from holdfast.catalog import Asked, Snippet, scan_logs, search_index
 from holdfast.catalog import _search as search_module
 from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import Candidate
-from holdfast.catalog._snippets import make_snippet
-from holdfast.catalog.sqlite.search_tables import add, create_tables, forget, is_worn
+from holdfast.catalog._search import Candidate, make_snippet
+from holdfast.catalog.sqlite.search import add, create_tables, forget, is_worn
 from holdfast.model import Event
 
 

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.catalog import _figures, _stats
-from holdfast.catalog._calendar import Calendar
+from holdfast.catalog._hours import Calendar
 from holdfast.catalog._prices import Price, Prices
-from holdfast.catalog._stats import Counted, Wanted, count_sessions
+from holdfast.catalog._stats import Counter, Wanted, timeline_of
 from holdfast.catalog._tally import Tally
-from holdfast.catalog._timeline import timeline_of
 from holdfast.errors import UsageError
-from holdfast.model import Event
+from holdfast.model import Event, SessionMetadata
 
 HOUR, DAY = 3_600_000, 86_400_000
 MONDAY = int(dt.datetime(2026, 3, 2, 9, tzinfo=dt.UTC).timestamp() * 1000)
@@ -42,12 +41,23 @@ def asked(at, model="cheap", tokens=1_000_000, tool=None, failed=False):
 def session(id, *turns, tags=(), auto_tags=(), agent=None):
     """A row of the catalogue."""
     tally = Tally().feed([event for turn in turns for event in turn])
-    return Counted(id, id.title(), tags, auto_tags, agent, tally.last, tally.to_bytes())
+    row = SessionMetadata(
+        session_id=id,
+        title=id.title(),
+        tags=tags,
+        auto_tags=auto_tags,
+        agent_id=agent,
+        updated_at=tally.last,
+    )
+    return row, tally.to_bytes()
 
 
 def count(*rows, tz="UTC", **wanted):
     """The statistics of some rows."""
-    return count_sessions(rows, Wanted(**wanted), PRICES, Calendar(tz))
+    counter = Counter(Wanted(**wanted), PRICES, Calendar(tz))
+    for row in rows:
+        counter.add(*row)
+    return counter.stats()
 
 
 @pytest.mark.req("S2-64", "S2-4")
@@ -192,7 +202,7 @@ def test_a_part_of_a_session():
 
 def test_sessions_in_which_nothing_was_said():
     """They are counted at the time of their last change."""
-    row = Counted("a", None, (), (), None, MONDAY, Tally().to_bytes())
+    row = SessionMetadata(session_id="a", updated_at=MONDAY), Tally().to_bytes()
     assert count(row).sessions == 1
     assert count(row, since=MONDAY + DAY).sessions == 0
     assert count(row, model="cheap").sessions == 0
@@ -200,7 +210,7 @@ def test_sessions_in_which_nothing_was_said():
 
 def test_sessions_without_figures():
     """One whose log cannot be read is told of."""
-    stats = count(Counted("a", None, (), (), None, MONDAY, b""))
+    stats = count((SessionMetadata(session_id="a", updated_at=MONDAY), b""))
     assert (stats.sessions, stats.unreadable) == (0, 1)
 
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.catalog._calendar import Calendar
+from holdfast.catalog._hours import Calendar
 from holdfast.catalog._prices import Prices
 from holdfast.catalog._stats import Wanted, _Counting, count_index
-from holdfast.catalog.sqlite import figures
+from holdfast.catalog.sqlite import rows
 
 BEGIN = 1_760_000_000_000
 HOUR = 3_600_000
@@ -28,7 +28,7 @@ WANTED = (
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of four rows, so that a few sessions make several."""
-    monkeypatch.setattr(figures, "_BLOCK_SHIFT", 2)
+    monkeypatch.setattr(rows, "_BLOCK_SHIFT", 2)
 
 
 def record(hf, number, rng):

@@ -27,9 +27,12 @@ from holdfast.apps.cli import _quick_list as _list_json
 from holdfast.apps.cli._list_table import session_cells
 from holdfast.apps.render.ink import cells, is_narrow
 from holdfast.catalog import _newest
-from holdfast.catalog.sqlite.writer import stored
+from holdfast.catalog.sqlite.index import SqliteIndex
+from holdfast.catalog.sqlite.rows import stored
+from holdfast.catalog.sqlite.schema import read_fact
 from holdfast.model import SessionMetadata
 from holdfast.security import neutralise_line
+from holdfast.storage.sqlite import connect
 
 NOW = 1_900_000_000_000
 HOSTILE = '\x1b]0;owned\x07 \u202egnp.exe\n\ttab \x01 \x7f \u200b漢字 🎉 é "quoted\\" \U000e0041'
@@ -437,19 +440,19 @@ ROWS = st.builds(
 @given(ROWS)
 def test_a_row_of_the_index_is_what_the_whole_command_reads(row):
     """Whatever a session says of itself: the same cells, and the same JSON."""
-    listed = _newest.Listed(_newest._decoder()(stored(row).decode()))
+    plain = msgspec.to_builtins(SessionMetadata(session_id=""))
+    listed = _newest.Listed({**plain, **_newest._decoder()(stored(row).decode())})
     assert session_cells(listed, NOW) == session_cells(row, NOW)
     document = msgspec.json.format(msgspec.json.encode({"sessions": [row], "next": None}), indent=2)
     assert _list_json.document_of(_newest.Newest([listed], 1, 1)) == document.decode()
 
 
 def test_the_fields_of_a_row():
-    """Names, order and defaults are those of the type that the library gives."""
-    assert SessionMetadata.__struct_fields__ == _newest.FIELDS
-    empty = SessionMetadata(session_id="")
-    assert [getattr(_newest.Listed({"session_id": ""}), name) for name in _newest.FIELDS] == [
-        getattr(empty, name) for name in _newest.FIELDS
-    ]
+    """Names, order and defaults are those of the type of the library; the index has them."""
+    index = SqliteIndex(connect(None), "a store")
+    plain = _newest._decoder()(read_fact(index.connection, "row").decode())
+    assert tuple(plain) == SessionMetadata.__struct_fields__
+    assert msgspec.convert(plain, SessionMetadata) == SessionMetadata(session_id="")
 
 
 def test_the_engine_of_json_may_be_missing(monkeypatch):

@@ -18,13 +18,12 @@ from holdfast.storage.files import forms as _file_forms
 from holdfast.storage.files import log as _file_log
 from holdfast.storage.files import store as files
 from holdfast.storage.files.documents import FileDocuments
-from holdfast.storage.files.forms import FileForms, write_all
+from holdfast.storage.files.forms import FileForms
 from holdfast.storage.files.log import FileLog
 from holdfast.storage.files.parts import LOG_NAME, OpenLog
 from holdfast.storage.files.store import FileStore
-from holdfast.storage.files.tree import Tree
-from holdfast.storage.sqlite.key import SQLiteLog
-from holdfast.storage.sqlite.store import SQLiteStore
+from holdfast.storage.files.tree import Tree, write_all
+from holdfast.storage.sqlite.store import SQLiteLog, SQLiteStore
 from holdfast.testing import SimDisk
 
 
@@ -238,7 +237,7 @@ def append_when_fenced(path):
     late, heir = first.lease("sessions/a"), second.lease("sessions/a")
     epoch = late.acquire("late", 1)
     first.log("sessions/a").append(b"1\n", 0, 1, epoch)
-    with patch("holdfast.storage.sqlite.key.check_free", nothing):  # its time ran out
+    with patch("holdfast.storage.sqlite.store.check_free", nothing):  # its time ran out
         epoch_of_heir = heir.acquire("heir", 60_000)
     second.log("sessions/a").append(b"2\n", 1, 1, epoch_of_heir)
     try:

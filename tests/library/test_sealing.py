@@ -407,7 +407,7 @@ def test_purging_an_agent_leaves_its_instructions_readable(hf):
 
 def test_sealed_sessions_stand_where_they_belong_in_every_order(folder):
     """Open and sealed ones in one list, page by page, narrowed by text or not."""
-    from holdfast.catalog._orders import SORTS, arranged, read_order
+    from holdfast.catalog._filter import SORTS, arranged, read_order
 
     with holdfast.open(folder) as hf:
         for number in range(4):

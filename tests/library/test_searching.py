@@ -181,7 +181,7 @@ def test_big_payloads_are_searched(hf):
 
 def test_without_sqlite_the_logs_are_read(two, monkeypatch):
     """Where Python brings no SQLite, search is slower and finds the same."""
-    from holdfast.catalog._plain_index import PlainIndex
+    from holdfast.catalog._index import PlainIndex
 
     expected = {query: found(two.search(query)) for query in ("train", "src/train", "intra", "")}
     plain = PlainIndex()

@@ -20,7 +20,7 @@ import holdfast
 from holdfast.errors import Forbidden, HoldfastError, InvalidId
 from holdfast.model import check_id
 from holdfast.storage import FileStore
-from holdfast.storage._names import check_document_name, check_key
+from holdfast.storage.base import check_document_name, check_key
 
 _PIECES = [
     *("..", ".", "/", "\\", "//", "~", "$HOME", "%2e%2e", "%2f", "\0", "\n", "\r", "\t", " ", "-"),

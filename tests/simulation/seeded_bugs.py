@@ -11,9 +11,8 @@ from holdfast.storage._deferred import SendingLog
 from holdfast.storage.files.log import FileLog
 from holdfast.storage.files.tree import Tree
 from holdfast.storage.s3 import key
-from holdfast.storage.s3.log import LogObjects
+from holdfast.storage.s3.log import LogObjects, next_number
 from holdfast.storage.s3.objects import Objects
-from holdfast.storage.s3.pieces import next_number
 
 
 def nothing(*_, **__):

@@ -9,8 +9,8 @@ from importlib.resources import files
 import pytest
 
 from holdfast.errors import HoldfastError, TooNew
-from holdfast.storage.postgres.schema import CHANGES_TOGETHER_BITS, MIGRATIONS
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.postgres.tables import CHANGES_TOGETHER_BITS, MIGRATIONS
 
 _WAIT_S = 120
 _BEFORE = MIGRATIONS.steps[:3]

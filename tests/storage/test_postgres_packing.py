@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.storage._deferred import Packet
-from holdfast.storage._zstd import unpacked
+from holdfast.storage._pieces import unpacked
 from holdfast.storage.postgres.sender import _compressor, _outcome, pack
 from holdfast.storage.postgres.store import PostgresStore
 

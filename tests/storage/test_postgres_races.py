@@ -175,14 +175,14 @@ def test_a_document_put_while_its_key_goes_is_not_lost(store):
             await connection.execute("DELETE FROM names WHERE id = $1", id)
         return id
 
-    from holdfast.storage.postgres import rows
+    from holdfast.storage.postgres import tables
 
-    real = rows.made
-    rows.made = made
+    real = tables.made
+    tables.made = made
     try:
         store.documents("sessions/b").put("b", b"2")
     finally:
-        rows.made = real
+        tables.made = real
     assert dropped
     assert store.documents("sessions/b").get("b")[0] == b"2"
 

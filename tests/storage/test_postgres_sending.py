@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.errors import Fenced, Unavailable
 from holdfast.storage.postgres import sender
-from holdfast.storage.postgres.schema import MIGRATIONS
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.postgres.tables import MIGRATIONS
 
 KEY = "sessions/a"
 

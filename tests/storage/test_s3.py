@@ -24,8 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.storage import open_store
 from holdfast.storage.s3.key import held
-from holdfast.storage.s3.log import LogObjects
-from holdfast.storage.s3.pieces import HEAD_BYTES
+from holdfast.storage.s3.log import HEAD_BYTES, LogObjects
 from holdfast.storage.s3.store import ObjectStore
 
 KEY = "sessions/a"

@@ -17,8 +17,7 @@ from holdfast.apps.tui import _page_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.catalog import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.catalog._filter import Page
-from holdfast.catalog._search import Hit
-from holdfast.catalog._snippets import Snippet
+from holdfast.catalog._search import Hit, Snippet
 from holdfast.model import SessionMetadata
 from holdfast.testing.model_server import AskForTool, Fail, Say
 

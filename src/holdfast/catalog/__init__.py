@@ -5,11 +5,11 @@ then calls ``question(connection)`` with the SQLite connection of the index; wha
 the index is mended, or gone round, before the question is asked again.
 
 How the parts fit together: for every session whose log went on, the index reads the new events once
-and hands them to each part in the same transaction (``_look.py``, ``sqlite/writer.py``):
+and hands them to each part in the same transaction (``_look.py``, ``sqlite/rows.py``):
 
-    search_tables.create_tables(…)          when an index is made
-    search_tables.forget(…, row)            the session is gone, or is read anew from its beginning
-    search_tables.add(…, row, events)       the events after those that were added before
+    search.create_tables(…)                 when an index is made
+    search.forget(…, row)                   the session is gone, or is read anew from its beginning
+    search.add(…, row, events)              the events after those that were added before
     Tally.from_bytes(data).feed(events)      the same events; Tally().to_bytes() is kept in the row
     auto_tags(tally)                         what a list shows as the session's automatic tags
 
@@ -22,7 +22,6 @@ from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from holdfast.catalog._calendar import Calendar
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catch_up import Progress
     from holdfast.catalog._feeder import Feeder
@@ -34,11 +33,21 @@ if TYPE_CHECKING:
         ToolFigures,
         TopicCount,
     )
-    from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
+    from holdfast.catalog._filter import (
+        EVERYTHING,
+        NEWEST,
+        Filter,
+        Order,
+        Page,
+        arranged,
+        read_cursor,
+        read_order,
+        words_in,
+    )
+    from holdfast.catalog._hours import Calendar
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
-    from holdfast.catalog._newest import FIELDS, Listed, Newest, Number, newest
-    from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
+    from holdfast.catalog._newest import Listed, Newest, Number, newest
     from holdfast.catalog._prices import Prices, cost_of, read_prices
     from holdfast.catalog._retention import (
         Policy,
@@ -50,45 +59,41 @@ if TYPE_CHECKING:
         protection,
         read_policies,
     )
-    from holdfast.catalog._search import Asked, Hit, scan_logs, search_index
+    from holdfast.catalog._search import Asked, Hit, Snippet, scan_logs
     from holdfast.catalog._search_texts import ROLES
-    from holdfast.catalog._snippets import Snippet
-    from holdfast.catalog._stats import Wanted, count_index
+    from holdfast.catalog._stats import Timeline, TurnFigures, Wanted, count_index, timeline_of
     from holdfast.catalog._tally import Tally
-    from holdfast.catalog._timeline import Timeline, TurnFigures, timeline_of
     from holdfast.catalog._topics import Topic, topics
+    from holdfast.catalog.sqlite.search import search_index
 
 # Loaded when first asked for: a program that only records needs none of it.
 __getattr__ = lazy(
     __name__,
     {
-        "_calendar": "Calendar",
         "_catalog": "Catalog Health Reindexed",
         "_catch_up": "Progress",
         "_feeder": "Feeder",
         "_figures": "Period SessionFigures Share Stats ToolFigures TopicCount",
-        "_filter": "EVERYTHING Filter Page read_cursor",
+        "_filter": "EVERYTHING NEWEST Filter Order Page arranged read_cursor read_order words_in",
+        "_hours": "Calendar",
         "_index": "Row make_page shown",
         "_look": "look",
-        "_newest": "FIELDS Listed Newest Number newest",
-        "_orders": "NEWEST Order arranged read_order words_in",
+        "_newest": "Listed Newest Number newest",
         "_prices": "Prices cost_of read_prices",
         "_retention": (
             "Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"
         ),
-        "_search": "Asked Hit scan_logs search_index",
+        "_search": "Asked Hit Snippet scan_logs",
         "_search_texts": "ROLES",
-        "_snippets": "Snippet",
-        "_stats": "Wanted count_index",
+        "_stats": "Timeline TurnFigures Wanted count_index timeline_of",
         "_tally": "Tally",
-        "_timeline": "Timeline TurnFigures timeline_of",
         "_topics": "Topic topics",
+        "sqlite.search": "search_index",
     },
 )
 
 __all__ = [
     "EVERYTHING",
-    "FIELDS",
     "NEWEST",
     "ROLES",
     "Asked",

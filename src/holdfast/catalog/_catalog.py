@@ -13,9 +13,8 @@ import msgspec
 
 from holdfast.catalog._catch_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
-from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
+from holdfast.catalog._filter import EVERYTHING, NEWEST, Filter, Order, Page, read_cursor
 from holdfast.catalog._index import NEVER_READ, Index, Kept, shown
-from holdfast.catalog._orders import NEWEST, Order
 from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
@@ -279,7 +278,7 @@ class Catalog:
 
     def _audit(self, *, words: bool) -> Iterator[None]:
         """The comparison, on a connection of its own, so that whoever asks need not wait."""
-        from holdfast.catalog._audit import audit
+        from holdfast.catalog._catch_up import audit
 
         index, file = None, None
         try:
@@ -521,7 +520,7 @@ def open_lent(link: ServerLink) -> Index:
 
 def open_in_memory(store: Store) -> Index:
     """An empty index in memory, without SQLite if there is none that has what is needed."""
-    from holdfast.catalog._plain_index import PlainIndex
+    from holdfast.catalog._index import PlainIndex
 
     troubles: tuple[type[Exception], ...] = (Unavailable, *sqlite_errors())
     try:

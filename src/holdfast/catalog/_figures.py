@@ -11,7 +11,7 @@ from holdfast.catalog._hours import Spent, ToolHours
 from holdfast.catalog._prices import Bill
 
 if TYPE_CHECKING:
-    from holdfast.catalog._calendar import Moment
+    from holdfast.catalog._hours import Moment
 
 By = Literal["day", "week", "month"]
 """How long a period is."""

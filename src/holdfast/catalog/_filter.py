@@ -1,24 +1,181 @@
-"""Which sessions are asked for, and one page of them."""
+"""Which sessions are asked for, in which order, and one page of them."""
 
 from __future__ import annotations
 
 import base64
+import struct
+import unicodedata
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._orders import (
-    CHECK_BYTES,
-    NEWEST,
-    SORTS,
-    Order,
-    Place,
-    cursor_of,
-    place_in,
-    text_of,
-)
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
+from holdfast.storage import is_at_work
+
+# In which order a list comes, where a session stands in it, and the text it is narrowed by.
+#
+# Every order is total: sessions that are alike in it stand by their ids. What a session is sorted
+# by is one number or one short text, which an index keeps in a column of its own.
+
+
+Place = tuple[int | str, str]
+"""Where a session stands in a list: what it is sorted by, and its id."""
+
+_INT64_MAX = (1 << 63) - 1
+_TITLE_CHARS = 80
+_WORDS_MAX = 20
+# After every title that people write.
+_UNTITLED = "\U0010fffd"
+_CONTROLS = {**dict.fromkeys(range(32), " "), 127: " "}
+
+
+class Order(NamedTuple):
+    """By what a list is sorted, and whether the largest comes first."""
+
+    name: str
+    descending: bool
+
+    def __str__(self) -> str:
+        """The text that ``read_order`` reads."""
+        return f"{self.name}:{'desc' if self.descending else 'asc'}"
+
+
+NEWEST = Order("updated", descending=True)
+"""The order of a list that nobody asked to be sorted."""
+
+
+def clamped(number: int) -> int:
+    """A number that fits a column of a database: a foreign log may name any."""
+    return max(-_INT64_MAX, min(number, _INT64_MAX))
+
+
+def _by_title(row: SessionMetadata) -> str:
+    return (folded(row.title).strip()[:_TITLE_CHARS] if row.title else "") or _UNTITLED
+
+
+def _by_cost(row: SessionMetadata) -> int:
+    """A number that is larger where the cost is; below all others where it is not known."""
+    if row.cost is None:
+        return -_INT64_MAX
+    bits: int = struct.unpack(">q", struct.pack(">d", abs(row.cost)))[0]
+    return -bits if row.cost < 0 else bits
+
+
+SORTS: dict[str, Callable[[SessionMetadata], int | str]] = {
+    "updated": lambda row: clamped(row.updated_at),
+    "created": lambda row: clamped(row.created_at),
+    "title": _by_title,
+    "messages": lambda row: clamped(row.message_count),
+    "tokens": lambda row: clamped(row.total_tokens),
+    "cost": _by_cost,
+    "size": lambda row: clamped(row.size_bytes),
+}
+"""What a session is sorted by in each order."""
+
+
+@lru_cache(64)
+def read_order(text: str) -> Order:
+    """``tokens``, ``tokens:asc``, ``tokens:desc``. Raises UsageError for what is no order.
+
+    By itself a name means newest or most first, and titles from A to Z.
+    """
+    name, colon, direction = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if name not in SORTS or (colon and direction not in ("asc", "desc")):
+        remedy = f"One of {', '.join(SORTS)}; with :asc or :desc after it to say which way."
+        raise UsageError(f"{str(text)[:40]!a} is no order of a list", remedy=remedy)
+    descending = direction == "desc" if colon else name != "title"
+    return NEWEST if (name, descending) == NEWEST else Order(name, descending)
+
+
+def place_in(order: Order, row: SessionMetadata) -> Place:
+    """Where a session stands."""
+    return SORTS[order.name](row), row.session_id
+
+
+def is_behind(order: Order, place: Place, other: Place) -> bool:
+    """Whether a place comes after another one."""
+    # Places of one order are of one kind.
+    return place < other if order.descending else place > other
+
+
+def arranged(
+    rows: Iterable[SessionMetadata], order: Order, after: Place | None = None
+) -> list[SessionMetadata]:
+    """The rows in their order, only those behind a place if there is one."""
+    placed = [(place_in(order, row), row) for row in rows]
+    if after is not None:
+        placed = [one for one in placed if is_behind(order, one[0], after)]
+    placed.sort(key=lambda one: one[0], reverse=order.descending)
+    return [row for _, row in placed]
+
+
+# -- narrowing by text -------------------------------------------------------------------------
+
+
+def folded(text: str) -> str:
+    """A text without case, accents and control characters."""
+    if text.isascii():
+        return text.translate(_CONTROLS).lower()
+    # Accents go before the case does: some of them have one of their own.
+    return _bare(_bare(text).casefold())
+
+
+def _bare(text: str) -> str:
+    return "".join(map(_bare_char, unicodedata.normalize("NFKD", text)))
+
+
+@lru_cache(4096)
+def _bare_char(char: str) -> str:
+    category = unicodedata.category(char)
+    if category == "Mn":
+        return ""
+    return " " if category[0] == "C" else char
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a narrowing text: a session must have each of them somewhere."""
+    return tuple(dict.fromkeys(folded(text).split()[:_WORDS_MAX]))
+
+
+def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
+    """All that a session is narrowed by: each part on a line of its own."""
+    parts = [row.title or "", row.session_id, row.agent_id or "", row.model or "", *row.tags]
+    if auto_tags:
+        parts += row.auto_tags
+    return "\n".join(["", *map(folded, parts), ""])
+
+
+# Cursors as texts: a place in a list with a checksum, in letters that need no quoting.
+
+
+CHECK_BYTES = 4
+_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+def cursor_of(place: bytes) -> str:
+    """The cursor of a place that is encoded as JSON."""
+    data = crc32(place).to_bytes(CHECK_BYTES, "big") + place
+    return b2a_base64(data, newline=False).translate(_SAFE).decode()
+
+
+# What only the moment of asking tells of a session that was not closed: whether a writer lives.
+
+
+OPEN = "open"
+CUT_SHORT = "cut short"
+
+
+def liveness(*, closed: bool, cut_short: bool, pid: int | None, host: str | None) -> str | None:
+    """OPEN if a writer on this machine has it; CUT_SHORT if it ended in mid-turn."""
+    if not closed and is_at_work(pid, host):
+        return OPEN
+    return CUT_SHORT if cut_short else None
+
 
 _CURSOR_CHARS_MAX = 1200
 _decode = msgspec.json.Decoder(list[int | str]).decode
@@ -118,3 +275,80 @@ def _place(parts: list[int | str], order: Order) -> Place:
 
 
 _NOBODY = SessionMetadata(session_id="")
+
+
+# The same as a question to a database.
+
+
+class Statement:
+    """The conditions of a question with their values, as SQLite takes them."""
+
+    def __init__(self, values: list[Any] | None = None) -> None:
+        self.values: list[Any] = [] if values is None else values
+        self._conditions: list[str] = []
+
+    def demand(self, condition: str, *values: Any) -> None:
+        """Only rows for which this holds; each ``{}`` stands for a value."""
+        self.include(condition.format(*map(self.value, values)))
+
+    def include(self, condition: str, values: Iterable[Any] = ()) -> None:
+        """Take a condition as it stands."""
+        self._conditions.append(condition)
+        self.values.extend(values)
+
+    def value(self, value: Any) -> str:
+        """Where a value is to stand."""
+        self.values.append(value)
+        return "?"
+
+    def key(self, text: str) -> bytes:
+        """A text as columns are compared with: byte by byte, whatever is in it."""
+        return text.encode("utf-8", "surrogatepass")
+
+    def demand_one_of(self, column: str, values: Iterable[Any]) -> None:
+        """Only rows whose column has one of these."""
+        found = list(values)
+        self.demand(f"{column} IN ({', '.join(['{}'] * len(found))})", *found)
+
+    def demand_columns(self, wanted: Filter, table: str) -> None:
+        """What a filter asks for that has a column of its own, but for the times."""
+        for column, value in (
+            ("agent", wanted.agent_id),
+            ("model", wanted.model),
+            ("parent", wanted.parent),
+            ("cwd", wanted.cwd),
+        ):
+            if value is not None:
+                self.demand(f"{table}{column} = {{}}", self.key(value))
+        if wanted.status is not None:
+            # Whether one that runs is interrupted is seen only when its process is looked for.
+            is_broken = wanted.status == "interrupted"
+            kinds = ["interrupted", "running"] if is_broken else [wanted.status]
+            self.demand_one_of(f"{table}status", kinds)
+        if wanted.archived is not None:
+            self.demand(f"{table}archived = {{}}", wanted.archived)
+
+    def demand_times(self, column: str, since: int | None, until: int | None) -> None:
+        """Only rows between two times."""
+        if since is not None:
+            self.demand(f"{column} >= {{}}", clamped(since))
+        if until is not None:
+            self.demand(f"{column} <= {{}}", clamped(until))
+
+    def demand_place(self, after: Place | None, order: Order, table: str) -> None:
+        """Only rows behind a place."""
+        if after is not None:
+            key = self.key(after[0]) if isinstance(after[0], str) else clamped(after[0])
+            sign = "<" if order.descending else ">"
+            self.demand(f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})", key, after[1])
+
+    @property
+    def where(self) -> str:
+        """All conditions together."""
+        return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
+
+
+def in_order(order: Order, table: str) -> str:
+    """The order of a list as a question asks for it."""
+    way = "DESC" if order.descending else "ASC"
+    return f" ORDER BY {table}{order.name} {way}, {table}id {way}"

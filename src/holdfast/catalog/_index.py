@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.catalog._filter import Filter, Page
-from holdfast.catalog._orders import NEWEST, OPEN, Order, Place, liveness
-from holdfast.model import START, Event, Position, SessionMetadata
+from holdfast.catalog._filter import NEWEST, OPEN, Filter, Order, Page, Place, arranged, liveness
+from holdfast.model import START, Event, Position, SessionMetadata, fold_id
 
 if TYPE_CHECKING:
-    from holdfast.catalog._audit import Hear
+    from holdfast.catalog._catch_up import Hear
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
     from holdfast.storage.sqlite import Connection
+
 
 NEVER_READ = ""
 
@@ -95,6 +96,11 @@ class Index(ABC):
     """Where it is, to be shown, if it is in no file; None if it is."""
     note: str | None = None
     """What should be known about it, such as what it has to do without."""
+
+    @property
+    def price_mark(self) -> str:
+        """What tells its prices from others."""
+        return "" if self.prices is None else self.prices.mark
 
     @abstractmethod
     def mark(self) -> str:
@@ -201,3 +207,77 @@ def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order =
     page.has_more = len(rows) > len(page)
     page.order = order
     return page
+
+
+# The index as a plain dictionary, for a Python without SQLite.
+
+
+class PlainIndex(Index):
+    """Rows by id, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Kept] = {}
+        self._mark = ""
+        self._versions = itertools.count(1)
+
+    def mark(self) -> str:
+        """The mark that was set."""
+        return self._mark
+
+    def get(self, id: str) -> Kept | None:
+        """One entry."""
+        return self._rows.get(id)
+
+    def known(self) -> dict[str, tuple[str, str]]:
+        """Of every entry."""
+        return {id: (kept.row.trace.etag, kept.row.trace.folder) for id, kept in self._rows.items()}
+
+    def folders(self) -> dict[str, str]:
+        """Of every entry."""
+        return {id: kept.row.trace.folder for id, kept in self._rows.items()}
+
+    def write(
+        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
+    ) -> list[str]:
+        """Nobody else writes here."""
+        for update in updates:
+            version = next(self._versions)
+            kept = Kept(update.row, update.state, update.tally, version=version)
+            self._rows[update.row.meta.session_id] = kept
+        for id in gone:
+            self._rows.pop(id, None)
+        self._mark = self._mark if mark is None else mark
+        return []
+
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
+        """By looking at every entry."""
+        found = [shown(kept.row) for kept in self._rows.values()]
+        return make_page(arranged(filter(wanted.admits, found), order, after), limit, order)
+
+    def ids(self, prefix: str) -> list[str]:
+        """By looking at every id."""
+        return [id for id in self._rows if fold_id(id).startswith(fold_id(prefix))]
+
+    def count(self) -> int:
+        """How many entries."""
+        return len(self._rows)
+
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """By reading every log."""
+        from holdfast.catalog._search import scan_logs
+
+        return scan_logs(store, self.page(asked.sessions, None, None), asked)
+
+    def tallies(self, block: int | None = None) -> Iterable[tuple[SessionMetadata, bytes]]:
+        """Of every entry."""
+        return [(kept.row.meta, kept.tally) for kept in self._rows.values()]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._rows.clear()
+        self._mark = ""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from holdfast.catalog._index import NEVER_READ, IndexUpdate, Kept, Row, Trace
+from holdfast.catalog._prices import Prices, cost_of
 from holdfast.catalog._tally import Tally
 from holdfast.catalog._topics import auto_tags
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
-from holdfast.model import START, Event, LineReader, SessionMetadata, has_blob
+from holdfast.model import START, SessionMetadata
 from holdfast.replay import (
     Fold,
     Permissions,
@@ -22,12 +22,8 @@ from holdfast.replay import (
     describe,
     needs_interruption,
 )
-from holdfast.session import fits, resolve_blobs
+from holdfast.session import fits, read_step, resolve_blobs
 from holdfast.storage import Entry, Log, Store
-
-if TYPE_CHECKING:
-    from holdfast.catalog._prices import Prices
-
 
 _STEP_BYTES = 8 << 20
 
@@ -100,37 +96,33 @@ class _Reading:
         if state is None:
             base = None
         known = base.row.trace if base is not None else None
-        reader = LineReader(
-            known.position if known else START,
-            log.unseal,
-            chained=known.chained if known else None,
-        )
-        events, ended, has_blobs = _read_step(log, reader, step_bytes)
-        fold = Fold(state)
-        if known is None and events and events[0].type == "session_start":
-            check_format(events[0])
-        state = fold.fold(events)
-        self._compare(state, ended=ended)
-        if has_blobs:
-            events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
-        counted = tallied(tally, events, self._prices)
-        damaged = bool(reader.gaps) or (known is not None and known.damaged)
+        start, chained = (known.position, known.chained) if known else (START, None)
+        step = read_step(log, start, step_bytes, chained=chained)
+        if known is None and step.events and step.events[0].type == "session_start":
+            check_format(step.events[0])
+        state = Fold(state).fold(step.events)
+        self._compare(state, ended=step.ended)
+        # After the fold, whose state keeps references: only words and figures need what is beside.
+        events = list(resolve_blobs(step.events, self._store.documents(self._entry.key)))
+        tally.feed(events)
+        damaged = step.damaged or (known is not None and known.damaged)
         meta = self._describe(state, damaged=damaged or bool(self._lost))
-        estimated = not meta.total_tokens and counted.estimate > 0
+        # 0 where it is told how many were used.
+        estimate = 0 if meta.total_tokens else tally.estimate
         meta = msgspec.structs.replace(
             meta,
-            total_tokens=counted.estimate if estimated else meta.total_tokens,
-            tokens_estimated=estimated,
-            model=counted.model,
-            auto_tags=counted.auto_tags,
-            cost=counted.cost,
+            total_tokens=estimate or meta.total_tokens,
+            tokens_estimated=estimate > 0,
+            model=tally.model,
+            auto_tags=auto_tags(tally),
+            cost=cost_of(tally, self._prices or _prices()),
         )
         trace = Trace(
-            etag=self._entry.etag if ended else NEVER_READ,
+            etag=self._entry.etag if step.ended else NEVER_READ,
             folder=self._folder,
             generation=log.generation(),
-            position=reader.position,
-            chained=reader.chained,
+            position=step.position,
+            chained=step.chained,
             damaged=damaged,
             lost=self._lost,
             cut_short=needs_interruption(state) is not None,
@@ -139,7 +131,7 @@ class _Reading:
         return IndexUpdate(
             row=Row(meta, trace),
             state=_slim(state).to_json(),
-            tally=counted.data,
+            tally=tally.to_bytes(),
             events=events,
             whole=base is None,
             version=self._version(),
@@ -202,22 +194,6 @@ def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
     return None, Tally()
 
 
-def _read_step(log: Log, reader: LineReader, step_bytes: int) -> tuple[list[Event], bool, bool]:
-    """The next events, whether they are the last, and whether some refer to payloads elsewhere."""
-    events: list[Event] = []
-    size, has_blobs, end = 0, False, b""
-    for chunk in log.read(reader.position.offset):
-        has_blobs = has_blobs or has_blob(chunk) or has_blob(end + chunk[:8])
-        end = chunk[-8:]
-        events += reader.feed(chunk)
-        size += len(chunk)
-        # What follows damage is known only at the end of the log.
-        if size >= step_bytes and events and not reader.damaged:
-            return events, False, has_blobs
-    events += reader.finish()
-    return events, True, has_blobs
-
-
 def _slim(state: State) -> State:
     """The state without what no list shows, so that the index stays small."""
     kept = {name: state.metadata[name] for name in _KEPT_METADATA if name in state.metadata}
@@ -245,31 +221,4 @@ def _writer(state: State) -> dict[str, Any]:
     return {"closed": last.closed, "pid": last.pid, "host": last.host}
 
 
-# What is derived from a session's events beside its row: words to search, a tally to count.
-
-
-class Tallied(msgspec.Struct, frozen=True):
-    """What a tally says of a session, and its bytes to go on from."""
-
-    data: bytes = b""
-    model: str | None = None
-    auto_tags: tuple[str, ...] = ()
-    cost: float | None = None
-    estimate: int = 0
-    """About how many tokens it has; 0 where it is told how many were used."""
-
-
-def tallied(tally: Tally, events: Sequence[Event], prices: Prices | None = None) -> Tallied:
-    """Feed a tally with the next events, and say what follows from it."""
-    from holdfast.catalog._prices import cost_of
-
-    tally.feed(events)
-    cost = cost_of(tally, _prices() if prices is None else prices)
-    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost, tally.estimate)
-
-
-@cache
-def _prices() -> Prices:
-    from holdfast.catalog._prices import Prices
-
-    return Prices()
+_prices = cache(Prices)  # made when first needed: most stores have prices of their own

@@ -42,35 +42,13 @@ class Number(float):
 class Listed:
     """A session as a list shows it: as ``SessionMetadata``, whose module takes long to load."""
 
-    session_id: str
-    title: str | None = None
-    tags: list[str] | tuple[()] = ()
-    auto_tags: list[str] | tuple[()] = ()
-    created_at: int = 0
-    updated_at: int = 0
-    message_count: int = 0
-    total_tokens: int = 0
-    tokens_estimated: bool = False
-    event_count: int = 0
-    size_bytes: int = 0
-    agent_id: str | None = None
-    model: str | None = None
-    cost: float | None = None
-    parent: str | None = None
-    cwd: str | None = None
-    pinned: bool = False
-    held: bool = False
-    archived: bool = False
-    open: bool = False
-    status: str = "idle"
-    state: str = "ok"
-
     def __init__(self, found: dict[str, Any]) -> None:
         self.__dict__.update(found)
 
+    if TYPE_CHECKING:
 
-FIELDS = tuple(Listed.__annotations__)
-"""What is told of a session, in this order."""
+        def __getattr__(self, name: str) -> Any:
+            """What it has are the members of that class, in their order."""
 
 
 class Newest:
@@ -89,7 +67,7 @@ class Newest:
         """The cursor of the sessions that follow; None at the end."""
         if not self.has_more or not self.rows:
             return None
-        from holdfast.catalog._orders import cursor_of
+        from holdfast.catalog._filter import cursor_of
 
         last = self.rows[-1]
         # An id is never in need of an escape.
@@ -135,16 +113,20 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):
         return None
     decode = _decoder()
+    # A row has only what differs from this one.
+    plain = decode(read_fact(connection, "row").decode())
     rows = connection.execute(_NEWEST, (limit + 1,)).fetchall()
-    found = [_listed(connection, decode, row) for row in rows]
+    found = [_listed(connection, decode, plain, row) for row in rows]
     if sorted((row[0] for row in rows), reverse=True) != [row[0] for row in rows]:
         raise IndexDamaged("the order of sessions")
     return Newest(found, limit, decode(read_fact(connection, "sum").decode())[0])
 
 
-def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) -> Listed:
+def _listed(
+    connection: Connection, decode: Callable[[str], Any], plain: dict[str, Any], found: Any
+) -> Listed:
     updated, id, data, crc, settled = found
-    row = Listed(_verified(decode, data, crc))
+    row = Listed({**plain, **_verified(decode, data, crc)})
     if row.session_id != id or row.updated_at != updated:
         raise IndexDamaged("the row of a session")
     if not settled:
@@ -154,7 +136,7 @@ def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) ->
 
 
 def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
-    from holdfast.catalog._orders import CUT_SHORT, OPEN, liveness
+    from holdfast.catalog._filter import CUT_SHORT, OPEN, liveness
 
     now = liveness(
         closed=trace.get("closed", True),
@@ -162,8 +144,9 @@ def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
         pid=trace.get("pid"),
         host=trace.get("host"),
     )
-    row.open = now == OPEN
-    row.status = "interrupted" if now == CUT_SHORT else row.status
+    vars(row)["open"] = now == OPEN
+    if now == CUT_SHORT:
+        vars(row)["status"] = "interrupted"
 
 
 def _verified(decode: Callable[[str], Any], data: Any, crc: Any) -> dict[str, Any]:

@@ -16,11 +16,12 @@ import msgspec
 
 from holdfast.catalog._data import data_lines, price_mark
 from holdfast.catalog._hours import Hour, Spent
-from holdfast.errors import UsageError
+from holdfast.errors import InvalidData, UsageError
 
 if TYPE_CHECKING:
     # Not loaded with the prices: it brings the vocabulary, and every list needs prices.
     from holdfast.catalog._tally import Tally
+    from holdfast.model import SessionMetadata
 
 _MILLION = 1_000_000
 _REMEMBERED_MAX = 10_000
@@ -145,6 +146,17 @@ def cost_of(tally: Tally, prices: Prices) -> float | None:
     for hour in tally.all_hours():
         bill.add(bill_of(hour, prices))
     return bill.total
+
+
+def repriced(meta: SessionMetadata, tally: bytes, prices: Prices | None) -> SessionMetadata:
+    """A session with its cost by these prices, computed from the bytes of its tally."""
+    from holdfast.catalog._tally import Tally
+
+    try:
+        cost = cost_of(Tally.from_bytes(tally), prices or Prices())
+    except InvalidData:
+        return meta  # of another version: it is read anew when its log goes on
+    return meta if cost == meta.cost else msgspec.structs.replace(meta, cost=cost)
 
 
 def read_prices(document: Mapping[str, Any]) -> dict[str, Price]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from holdfast.catalog._query import fold
 from holdfast.catalog._search_texts import TEXT_CHARS_MAX, Said, said_in
-from holdfast.catalog._tokenizer import fold
 from holdfast.errors import HoldfastError
 from holdfast.model import (
     LINE_END_BYTES,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from holdfast.catalog._calendar import Calendar
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._figures import (
     By,
@@ -22,31 +21,21 @@ from holdfast.catalog._figures import (
     ToolFigures,
     TopicCount,
 )
-from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolHours
+from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Calendar, Hour, Spent, ToolHours
 from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
-from holdfast.catalog._tally import SHAPE, checked
+from holdfast.catalog._tally import SHAPE, Tally, checked
+from holdfast.model import Event
 
 if TYPE_CHECKING:
     from holdfast.catalog._index import Index
     from holdfast.model import SessionMetadata
+
 
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000
 _SUMS_SHAPE = 2
 """Changes with the members of ``Sums``: those of another shape are not read."""
-
-
-class Counted(NamedTuple):
-    """One session to be counted: what a list shows of it, and its tally as bytes."""
-
-    id: str
-    title: str | None
-    tags: tuple[str, ...]
-    auto_tags: tuple[str, ...]
-    agent_id: str | None
-    updated_at: int
-    tally: bytes
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,19 +72,6 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
 _decode = msgspec.msgpack.Decoder(_Figures).decode
 _decode_sums = msgspec.msgpack.Decoder(Sums).decode
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def count_sessions(
-    rows: Iterable[Counted], wanted: Wanted, prices: Prices, calendar: Calendar
-) -> Stats:
-    """The statistics of the sessions that are wanted.
-
-    Raises ValueError for a tally that is not as written.
-    """
-    counter = Counter(wanted, prices, calendar)
-    for row in rows:
-        counter.add(row)
-    return counter.stats()
 
 
 class Counter:
@@ -143,17 +119,17 @@ class Counter:
         self._sums.shorten()
         return self._sums
 
-    def add(self, row: Counted) -> None:
-        """Count a session, if it is wanted."""
+    def add(self, row: SessionMetadata, tally: bytes) -> None:
+        """Count a session, if it is wanted. Raises ValueError for a damaged tally."""
         wanted = self._wanted
         tags = (*row.tags, *(tag for tag in row.auto_tags if tag not in row.tags))
         if not wanted.tags.issubset(tags) or wanted.agent_id not in (None, row.agent_id):
             return
         self._sums.count += 1
-        if not row.tally:
+        if not tally:
             self._sums.unreadable += 1
             return
-        figures = _decode(checked(row.tally))
+        figures = _decode(checked(tally))
         hours = list(self._within(figures.hours))
         if not hours and not self._is_empty_but_there(figures, row):
             return
@@ -170,7 +146,7 @@ class Counter:
                 elif model in hour.spent or model in hour.paid:
                     yield key, _of_model(hour, model)
 
-    def _is_empty_but_there(self, figures: _Figures, row: Counted) -> bool:
+    def _is_empty_but_there(self, figures: _Figures, row: SessionMetadata) -> bool:
         """A session in which nothing was said yet counts at the time when it changed."""
         if figures.hours or self._wanted.model is not None:
             return False
@@ -181,7 +157,7 @@ class Counter:
 
     def _add_session(
         self,
-        row: Counted,
+        row: SessionMetadata,
         tags: tuple[str, ...],
         figures: _Figures,
         hours: list[tuple[int, Hour]],
@@ -251,9 +227,9 @@ class Counter:
         for name in names:
             self._sums.models[name].sessions += 1
 
-    def _rank(self, row: Counted, figures: _Figures, whole: Sum) -> None:
+    def _rank(self, row: SessionMetadata, figures: _Figures, whole: Sum) -> None:
         session = SessionFigures(
-            session_id=row.id,
+            session_id=row.session_id,
             title=row.title,
             messages=whole.messages,
             turns=whole.turns,
@@ -279,13 +255,20 @@ class Counter:
             turns=total.turns,
             messages=total.messages,
             active_ms=sums.active_ms,
-            **_token_members(total.spent),
-            cost=_known(total.bill),
-            unpriced_tokens=total.bill.unpriced,
-            estimated_tokens=total.estimated,
+            **_used(total),
             unpriced_models=sorted(name for name, one in sums.models.items() if one.bill.unpriced),
             unreadable=sums.unreadable,
-            periods=[_period(name, periods.get(name) or Sum()) for name in names],
+            periods=[
+                Period(
+                    start=name,
+                    sessions=one.sessions,
+                    turns=one.turns,
+                    messages=one.messages,
+                    **_used(one),
+                )
+                for name in names
+                for one in [periods.get(name) or Sum()]
+            ],
             days=dict(sorted(sums.days.items())),
             hours=sums.hours,
             weekdays=sums.weekdays,
@@ -316,7 +299,9 @@ def _known(bill: Bill) -> float | None:
     return bill.cost if bill.known else None
 
 
-def _token_members(spent: Spent) -> dict[str, int]:
+def _used(one: Sum) -> dict[str, Any]:
+    """What was used, as each of the figures that are handed out has it."""
+    spent, bill = one.spent, one.bill
     return {
         "tokens": spent.total,
         "input_tokens": spent.input,
@@ -324,20 +309,10 @@ def _token_members(spent: Spent) -> dict[str, int]:
         "cache_read_tokens": spent.cache_read,
         "cache_write_tokens": spent.cache_write,
         "requests": spent.requests,
+        "cost": _known(bill),
+        "unpriced_tokens": bill.unpriced,
+        "estimated_tokens": one.estimated,
     }
-
-
-def _period(name: str, one: Sum) -> Period:
-    return Period(
-        start=name,
-        sessions=one.sessions,
-        turns=one.turns,
-        messages=one.messages,
-        **_token_members(one.spent),
-        cost=_known(one.bill),
-        unpriced_tokens=one.bill.unpriced,
-        estimated_tokens=one.estimated,
-    )
 
 
 def _shares(sums: dict[str, Sum]) -> list[Share]:
@@ -346,17 +321,7 @@ def _shares(sums: dict[str, Sum]) -> list[Share]:
         sums.items(),
         key=lambda item: (-item[1].spent.total, -item[1].sessions, item[0]),
     )
-    return [
-        Share(
-            name=name,
-            sessions=one.sessions,
-            **_token_members(one.spent),
-            cost=_known(one.bill),
-            unpriced_tokens=one.bill.unpriced,
-            estimated_tokens=one.estimated,
-        )
-        for name, one in largest
-    ]
+    return [Share(name=name, sessions=one.sessions, **_used(one)) for name, one in largest]
 
 
 def _tools(tools: dict[str, ToolHours]) -> list[ToolFigures]:
@@ -403,42 +368,33 @@ def count_index(
 
     Raises IndexDamaged if something in it is not as written.
     """
-    counting = _Counting(index, wanted, prices, calendar, auto_tags=auto_tags)
+    counting = _Counting(index, wanted, prices, calendar, auto_tags)
     try:
         return counting.whole() if wanted.is_narrowed else counting.in_blocks()
     except ValueError as error:
         raise IndexDamaged(f"the figures of a session: {error}") from error
 
 
-class _Counting:
+class _Counting(msgspec.Struct, frozen=True):
     """One question for statistics."""
 
-    def __init__(
-        self,
-        index: Index,
-        wanted: Wanted,
-        prices: Prices,
-        calendar: Calendar,
-        *,
-        auto_tags: bool,
-    ) -> None:
-        self._index = index
-        self._wanted = wanted
-        self._prices = prices
-        self._calendar = calendar
-        self._auto_tags = auto_tags
+    index: Index
+    wanted: Wanted
+    prices: Prices
+    calendar: Calendar
+    auto_tags: bool
 
     def whole(self) -> Stats:
         """By looking at every session."""
-        counter = Counter(self._wanted, self._prices, self._calendar)
-        self._add(counter, self._index.tallies())
+        counter = Counter(self.wanted, self.prices, self.calendar)
+        self._add(counter, self.index.tallies())
         return counter.stats()
 
     def in_blocks(self) -> Stats:
         """By the sums that are kept; only blocks of which a part is wanted are looked at."""
-        variant = f"{_SUMS_SHAPE} {self._calendar.print} {self._prices.mark} {self._auto_tags:d}"
-        counter = Counter(self._wanted, self._prices, self._calendar)
-        with self._index.figures(variant, self._sum) as blocks:
+        variant = f"{_SUMS_SHAPE} {self.calendar.print} {self.prices.mark} {self.auto_tags:d}"
+        counter = Counter(self.wanted, self.prices, self.calendar)
+        with self.index.figures(variant, self._sum) as blocks:
             if blocks is None:
                 return self.whole()
             count = 0
@@ -446,28 +402,154 @@ class _Counting:
                 sums = _decode_sums(data)
                 count += sums.count
                 if not counter.merge(sums):
-                    self._add(counter, self._index.tallies(block))
-            if count != self._index.count():
+                    self._add(counter, self.index.tallies(block))
+            if count != self.index.count():
                 raise IndexDamaged("the sums of sessions")
         return counter.stats()
 
     def _sum(self, block: int) -> bytes:
-        counter = Counter(Wanted(), self._prices, self._calendar, get_args(By))
-        self._add(counter, self._index.tallies(block))
+        counter = Counter(Wanted(), self.prices, self.calendar, get_args(By))
+        self._add(counter, self.index.tallies(block))
         return _encode(counter.sums())
 
     def _add(self, counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> None:
         for meta, tally in rows:
-            counter.add(_counted(meta, tally, auto_tags=self._auto_tags))
+            row = meta if self.auto_tags else msgspec.structs.replace(meta, auto_tags=())
+            counter.add(row, tally)
 
 
-def _counted(meta: SessionMetadata, tally: bytes, *, auto_tags: bool) -> Counted:
-    return Counted(
-        meta.session_id,
-        meta.title,
-        meta.tags,
-        meta.auto_tags if auto_tags else (),
-        meta.agent_id,
-        meta.updated_at,
-        tally,
+# The course of one session: turn after turn, how long each took, what it used, and the pauses.
+
+
+_PROMPT_CHARS = 120
+
+
+class TurnFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn. Times are Unix milliseconds."""
+
+    seq: int
+    """Of its first event."""
+    start: int = 0
+    duration_ms: int = 0
+    pause_ms: int = 0
+    """How long nothing happened before it."""
+    prompt: str = ""
+    """How what the user said begins."""
+    messages: int = 0
+    tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    """None if nothing was used, or a price is not known."""
+    tools: dict[str, int] = {}
+    """Calls by tool."""
+    failures: int = 0
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A session from its first to its last event."""
+
+    session_id: str
+    first: int = 0
+    last: int = 0
+    active_ms: int = 0
+    tokens: int = 0
+    cost: float | None = None
+    """None if a price is not known."""
+    unpriced_tokens: int = 0
+    turns: list[TurnFigures] = []
+
+
+class _Open(msgspec.Struct):
+    seq: int
+    start: int
+    pause_ms: int
+    last: int
+    tally: Tally
+    prompt: str = ""
+
+
+def timeline_of(session_id: str, events: Iterable[Event], prices: Prices) -> Timeline:
+    """The course of a session.
+
+    A turn begins where one was recorded, and in a log without turns with what the user says.
+    """
+    whole = Tally()
+    turns: list[TurnFigures] = []
+    current: _Open | None = None
+    recorded, before = False, 0
+    for event in events:
+        whole.feed([event])
+        recorded = recorded or event.type == "turn_start"
+        if event.type == "turn_start" or (event.type == "user" and not recorded):
+            _end(current, turns, prices)
+            pause = max(event.timestamp - before, 0) if before else 0
+            current = _Open(event.seq, event.timestamp, pause, event.timestamp, Tally())
+        if current is not None:
+            _go_on(current, event)
+        before = event.timestamp or before
+        if event.type == "turn_end":
+            _end(current, turns, prices)
+            current = None
+    _end(current, turns, prices)
+    return _timeline(session_id, whole, turns, prices)
+
+
+def _go_on(current: _Open, event: Event) -> None:
+    current.tally.feed([event])
+    current.last = max(current.last, event.timestamp)
+    if event.type == "user" and not current.prompt:
+        current.prompt = _prompt(event)
+
+
+def _prompt(event: Event) -> str:
+    try:
+        content: Any = event.data.get("content")
+    except ValueError:
+        return ""
+    if isinstance(content, list):
+        texts = (block.get("text") for block in content if isinstance(block, dict))
+        content = next((text for text in texts if isinstance(text, str)), None)
+    text = content[: _PROMPT_CHARS * 4] if isinstance(content, str) else ""
+    return " ".join(text.split())[:_PROMPT_CHARS]
+
+
+def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> None:
+    if current is None:
+        return
+    whole = Hour()
+    for hour in current.tally.all_hours():
+        whole.add(hour)
+    spent = current.tally.spent().values()
+    turns.append(
+        TurnFigures(
+            seq=current.seq,
+            start=current.start,
+            duration_ms=max(current.last - current.start, 0),
+            pause_ms=current.pause_ms,
+            prompt=current.prompt,
+            messages=whole.messages,
+            tokens=sum(one.total for one in spent),
+            input_tokens=sum(one.input for one in spent),
+            output_tokens=sum(one.output for one in spent),
+            cost=bill_of(whole, prices).total,
+            tools={name: use.calls for name, use in whole.tools.items() if use.calls},
+            failures=sum(use.failures for use in whole.tools.values()),
+        )
+    )
+
+
+def _timeline(session_id: str, whole: Tally, turns: list[TurnFigures], prices: Prices) -> Timeline:
+    bill = Bill()
+    for hour in whole.all_hours():
+        bill.add(bill_of(hour, prices))
+    return Timeline(
+        session_id=session_id,
+        first=whole.first,
+        last=whole.last,
+        active_ms=whole.active_ms,
+        tokens=sum(one.total for one in whole.spent().values()),
+        cost=bill.total,
+        unpriced_tokens=bill.unpriced,
+        turns=turns,
     )

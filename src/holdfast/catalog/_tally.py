@@ -25,7 +25,7 @@ from holdfast.catalog._hours import (
     told_tokens,
     weigh,
 )
-from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_of
+from holdfast.catalog._topics import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of

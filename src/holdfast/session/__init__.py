@@ -20,7 +20,7 @@ from holdfast.session._subscribers import Hub, Subscriber
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import blob_loader, fits, read_range, resolve_blobs
+from holdfast.session.reader import blob_loader, fits, read_range, read_step, resolve_blobs
 from holdfast.session.session import Session
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ __all__ = [
     "read_agent",
     "read_or_begin",
     "read_range",
+    "read_step",
     "rekey_key",
     "repair_log",
     "resolve_blobs",

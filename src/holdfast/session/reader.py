@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -205,6 +205,34 @@ def _look_again(
         if events:
             return reader, chunks, events
     return reader, chunks, []
+
+
+class Step(NamedTuple):
+    """The next events of a log, and what is needed to go on after them."""
+
+    events: list[Event]
+    ended: bool
+    """Whether they are the last."""
+    position: Position
+    chained: bool
+    damaged: bool
+
+
+def read_step(log: Log, position: Position, size: int, *, chained: bool | None = None) -> Step:
+    """The events after a position, of about ``size`` bytes, for readers that go on another time."""
+    reader = reader_at(log, position, chained=chained)
+    events: list[Event] = []
+    ended, taken = True, 0
+    for chunk in log.read(position.offset):
+        events += reader.feed(chunk)
+        taken += len(chunk)
+        # What follows damage is known only at the end of the log.
+        if taken >= size and events and not reader.damaged:
+            ended = False
+            break
+    if ended:
+        events += reader.finish()
+    return Step(events, ended, reader.position, reader.chained, bool(reader.gaps))
 
 
 def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> LineReader:

@@ -6,9 +6,8 @@ from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from holdfast.storage._names import etag_of
+    from holdfast.storage._pieces import zstd_module
     from holdfast.storage._worker import Worker
-    from holdfast.storage._zstd import zstd_module
     from holdfast.storage.base import (
         MUST_NOT_EXIST,
         Capabilities,
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
         Stamp,
         Store,
         check_key,
+        etag_of,
     )
     from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
     from holdfast.storage.files.store import FileStore
     from holdfast.storage.files.tree import is_path
-    from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore
-    from holdfast.storage.none import NoStore
+    from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore, NoStore
     from holdfast.storage.outside import (
         Folder,
         Outside,
@@ -46,18 +45,16 @@ if TYPE_CHECKING:
 __getattr__ = lazy(
     __name__,
     {
-        "_names": "etag_of",
+        "_pieces": "zstd_module",
         "_worker": "Worker",
-        "_zstd": "zstd_module",
         "base": (
-            "Capabilities Changes Documents Entry Lease Log MUST_NOT_EXIST Pieces Stamp Store "
-            "check_key"
+            "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store "
+            "check_key etag_of"
         ),
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
         "files.tree": "is_path",
-        "memory": "MemoryDocuments MemoryLog MemoryStore",
-        "none": "NoStore",
+        "memory": "MemoryDocuments MemoryLog MemoryStore NoStore",
         "outside": (
             "Folder Outside add_to_file documents_beside find_log look_outside place_file read_file"
         ),

@@ -252,12 +252,6 @@ class SendingLog(Log):
         self._settled()
         yield from self.stored(start)
 
-    def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
-        """The last bytes."""
-        size = self.size()
-        start = max(0, size - max_bytes)
-        return start, b"".join(self.stored(start))
-
     def size(self) -> int:
         """How many bytes are stored, after what waits here has been sent."""
         self._settled()

@@ -10,6 +10,7 @@ from any thread.
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,16 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import NotFound, UsageError
-from holdfast.model import Unseal
-from holdfast.storage._names import (
-    check_document_name,
-    check_key,
-    check_prefix,
-    folder_of,
-    is_document_name,
-    needs_log,
-)
+from holdfast.errors import InvalidId, NotFound, UsageError
+from holdfast.model import Unseal, check_id
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -93,24 +86,6 @@ class Changes(NamedTuple):
     listed: bool
 
 
-__all__ = [
-    "MUST_NOT_EXIST",
-    "Capabilities",
-    "Changes",
-    "Documents",
-    "Entry",
-    "Lease",
-    "Log",
-    "Pieces",
-    "Stamp",
-    "Store",
-    "check_document_name",
-    "check_key",
-    "check_prefix",
-    "is_document_name",
-    "needs_log",
-]
-
 MUST_NOT_EXIST = ""
 """As ``if_match``: put the document only if there is none of that name."""
 
@@ -149,9 +124,10 @@ class Log(ABC):
     def read(self, start: int = 0) -> Iterator[bytes]:
         """The bytes from offset ``start`` to the end, in chunks; none if there is no log."""
 
-    @abstractmethod
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes and the offset at which they begin."""
+        start = max(0, self.size() - max_bytes)
+        return start, b"".join(self.read(start))
 
     def read_part(self, start: int, stop: int) -> bytes:
         """The bytes between two offsets, or as many of them as there are."""
@@ -412,7 +388,7 @@ class Store(ABC):
         Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
         shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
         """
-        from holdfast.storage._rows import copy_branch
+        from holdfast.storage._pieces import copy_branch
 
         copy_branch(self, key, to, size, documents or {})
 
@@ -481,3 +457,68 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop the store's thread and let go of everything. Harmless the second time."""
+
+
+# What keys and documents are called, and how one version of a document is told from another.
+
+
+_KINDS = ("sessions", "agents", "shared", "trash")
+_DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
+_DOCUMENT_DEPTH_MAX = 3
+# Files of a key that are not documents, on whatever backend: one set of names for all.
+_NOT_DOCUMENTS = re.compile(
+    r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z",
+    re.ASCII,
+)
+
+
+def check_key(key: str) -> str:
+    """``key`` itself if it is well-formed; InvalidId otherwise."""
+    parts = key.split("/")
+    if parts[0] == "spaces" and len(parts) > 2:
+        check_id(parts[1], what="space")
+        parts = parts[2:]
+    if len(parts) != 2 or parts[0] not in _KINDS:
+        raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
+    check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
+    return key
+
+
+def needs_log(key: str) -> bool:
+    """Whether a key is a session, which is nothing without its log."""
+    return key.split("/")[-2] in ("sessions", "trash")
+
+
+def check_prefix(prefix: str) -> tuple[str, ...]:
+    """The parts of a folder of keys, such as ``sessions/``; InvalidId if it is not one."""
+    if not prefix.endswith("/"):
+        raise InvalidId(f"{prefix!a} is not a folder of keys: expected <kind>/", id=prefix)
+    return tuple(check_key(prefix + "x").split("/")[:-1])
+
+
+def is_document_name(name: str) -> bool:
+    """Whether ``name`` is a safe relative name that no other file of a key has."""
+    parts = name.split("/")
+    for part in parts:
+        if not _DOCUMENT.match(part) or ".." in part:
+            return False
+    return len(parts) <= _DOCUMENT_DEPTH_MAX and not _NOT_DOCUMENTS.match(parts[0].lower())
+
+
+def check_document_name(name: str) -> str:
+    """``name`` itself if it is a safe relative name; InvalidId otherwise."""
+    if not is_document_name(name):
+        raise InvalidId(f"{name[:80]!a} is not a document name", id=name)
+    return name
+
+
+def folder_of(key: str) -> str:
+    """The folder of keys that a key is in, such as ``sessions/``."""
+    return key.rpartition("/")[0] + "/"
+
+
+def etag_of(data: bytes) -> str:
+    """The etag of a document with these bytes."""
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()[:32]

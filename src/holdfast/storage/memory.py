@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, Locked, NotFound
 from holdfast.model import fold_id
-from holdfast.storage._names import etag_of
 from holdfast.storage.base import (
     CHUNK_BYTES,
     Capabilities,
@@ -24,13 +23,12 @@ from holdfast.storage.base import (
     check_document_name,
     check_key,
     check_prefix,
+    etag_of,
     needs_log,
 )
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-__all__ = ["MemoryDocuments", "MemoryLog", "MemoryStore"]
 
 
 _stamps = itertools.count(1)
@@ -266,12 +264,6 @@ class MemoryLog(Log):
             yield chunk
             start += len(chunk)
 
-    def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
-        """The last bytes."""
-        size = self.size()
-        start = max(0, size - max_bytes)
-        return start, self._bytes(start, size)
-
     def size(self) -> int:
         """The length of the array."""
         shelf = self._store.peek(self._key)
@@ -384,3 +376,52 @@ class MemoryLease(Lease):
             if self._shelf is not None and self._shelf.holder is self:
                 self._shelf.holder = None
             self._shelf = None
+
+
+# The store that keeps nothing: sessions work as in memory, and are forgotten when closed.
+
+
+class NoStore(MemoryStore):
+    """Holds what is in use, and forgets it: a session with its lease, all else when it is closed.
+
+    Whoever has a session open finds everything in it, so that agents need no other code path; once
+    it is closed there never was one.
+    """
+
+    capabilities = Capabilities(stores=False)
+    url = "none:"
+
+    def lease(self, key: str) -> Lease:
+        """The key's lease; with it goes what the key had."""
+        return _PassingLease(self, check_key(key))
+
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Refused: nothing would be there to go on with."""
+        check_key(to)
+        raise NotFound(
+            f"{check_key(key)} is in no store, so that no fork of it can be kept",
+            remedy="Open memory: or a path instead of none:, to have something to fork.",
+        )
+
+    def location(self, key: str) -> str:
+        """Nowhere."""
+        check_key(key)
+        return "none:"
+
+    def close(self) -> None:
+        """Forget the rest: what agents remembered."""
+        self.clear()
+
+
+class _PassingLease(MemoryLease):
+    """A lease that leaves nothing behind."""
+
+    def release(self) -> None:
+        """Give it back, and forget the key."""
+        with self._store.guard:
+            held = self._shelf
+            super().release()
+            if held is not None and self._store.peek(self._key) is held:
+                self._store.forget(self._key)

@@ -11,8 +11,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.errors import Forbidden, NotFound, TooLarge, UsageError
@@ -27,9 +26,7 @@ from holdfast.storage.files.parts import (
     open_parts,
     read_file_part,
 )
-from holdfast.storage.files.tree import Tree, let_go, translation
-
-__all__ = ["Outside", "OutsideFile", "look_outside"]
+from holdfast.storage.files.tree import Tree, held, read_all, translation, walk, write_all
 
 _NS_PER_MS = 1_000_000
 _FILES_MAX = 20_000
@@ -52,30 +49,18 @@ class OutsideFile:
         The way to it is walked anew, without following a symlink that was put there meanwhile.
         """
         with translation(f"reading {self._name}"), self._opened() as descriptor:
-            offset = 0
-            while chunk := self._disk.read_at(descriptor, chunk_bytes, offset):
-                yield chunk
-                offset += len(chunk)
+            yield from read_all(self._disk, descriptor, size=chunk_bytes)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
         disk = self._disk
-        *above, name = [part for part in f"{self._root}/{self._name}".split("/") if part]
-        current = disk.open_root()
-        try:
-            for part in above:
-                below = disk.open_passage(part, current)
-                disk.close(current)
-                current = below
-            descriptor = disk.open_read(name, current)
-        finally:
-            disk.close(current)
-        try:
+        above, _, name = f"{self._root}/{self._name}".rpartition("/")
+        with held(disk, walk(disk, above)) as folder:
+            descriptor = disk.open_read(name, folder)
+        with held(disk, descriptor):
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Forbidden(f"{self._name} is not a plain file any more")
             yield descriptor
-        finally:
-            disk.close(descriptor)
 
 
 class Outside:
@@ -213,7 +198,7 @@ def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
     """
     disk = disk or Disk()
     above, name = os.path.split(path)
-    with translation(f"reading {path}"), _opened(above, disk) as directory:
+    with translation(f"reading {path}"), held(disk, walk(disk, above)) as directory:
         if name == BASE_NAME:
             branch = open_parts(disk, directory)
             if branch is not None and branch.found.is_branch:
@@ -222,14 +207,11 @@ def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
                 return
             if branch is not None:
                 branch.close()
-        descriptor = disk.open_read(name, directory)
-        try:
+        with held(disk, disk.open_read(name, directory)) as descriptor:
             if name.endswith(".jsonl.zst"):
                 yield from open_archive(disk, descriptor).read()
             else:
                 yield from read_file_part(disk, descriptor, 0, disk.node(descriptor).size)
-        finally:
-            let_go(disk, descriptor)
 
 
 def documents_beside(path: str, disk: Disk | None = None) -> Documents:
@@ -237,29 +219,10 @@ def documents_beside(path: str, disk: Disk | None = None) -> Documents:
     return FileDocuments(Tree(os.path.dirname(path), disk or Disk()), ())
 
 
-@contextmanager
-def _opened(path: str, disk: Disk) -> Iterator[int]:
-    """A descriptor of a directory, reached level by level."""
-    directory = disk.open_root()
-    for part in filter(None, path.split("/")):
-        try:
-            below = disk.open_passage(part, directory)
-        finally:
-            disk.close(directory)
-        directory = below
-    try:
-        yield directory
-    finally:
-        disk.close(directory)
-
-
 # A directory that may be looked at and not changed, for tools that read files.
 #
 # Nothing outside of it can be reached: every step of a path is taken by descriptor, without
 # symlinks.
-
-
-_CHUNK_BYTES = 1 << 20
 
 
 class FolderEntry(NamedTuple):
@@ -289,11 +252,8 @@ class Folder:
                 raise Forbidden(f"{path} is {kind}", remedy="Name a file.")
             if node.size > bytes_max:
                 raise TooLarge(f"{path} has {node.size:,} bytes, more than {bytes_max:,}")
-            descriptor = self._disk.open_read(name, parent)
-            try:
+            with held(self._disk, self._disk.open_read(name, parent)) as descriptor:
                 return self._read_all(descriptor, bytes_max)
-            finally:
-                self._disk.close(descriptor)
 
     def names(self, path: str = ".") -> list[FolderEntry]:
         """What is in a directory, sorted by name."""
@@ -321,31 +281,23 @@ class Folder:
     @contextlib.contextmanager
     def _inside(self, path: str, parts: list[str]) -> Iterator[int]:
         """A descriptor of a directory below the root."""
-        disk = self._disk
-        steps = [part for part in self.root.split(os.sep) if part] + parts
-        descriptor = disk.open_root()
         try:
-            for number, step in enumerate(steps, 1):
-                last = number == len(steps)
-                below = (disk.open_directory if last else disk.open_passage)(step, descriptor)
-                disk.close(descriptor)
-                descriptor = below
-            yield descriptor
+            way = walk(self._disk, os.path.join(self.root, *parts), passing=False)
+            with held(self._disk, way) as descriptor:
+                yield descriptor
         except FileNotFoundError as error:
             raise NotFound(f"there is no {path}", remedy="List the directory first.") from error
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise Forbidden(f"{path} cannot be read: {reason}") from error
-        finally:
-            disk.close(descriptor)
 
     def _read_all(self, descriptor: int, bytes_max: int) -> bytes:
         parts: list[bytes] = []
-        offset = 0
-        while chunk := self._disk.read_at(descriptor, _CHUNK_BYTES, offset):
+        size = 0
+        for chunk in read_all(self._disk, descriptor):
             parts.append(chunk)
-            offset += len(chunk)
-            if offset > bytes_max:
+            size += len(chunk)
+            if size > bytes_max:
                 raise TooLarge(f"the file has more than {bytes_max:,} bytes")
         return b"".join(parts)
 
@@ -385,13 +337,9 @@ def place_file(
     folder = os.path.realpath(os.path.dirname(text) or ".")
     name = os.path.basename(text)
     disk = disk or Disk()
-    with translation(f"writing {text}"):
-        directory = _open_folder(folder, disk, make=make_folders)
-        try:
-            mode = _Mode(overwrite=overwrite, for_all=for_all)
-            _place(name, directory, chunks, disk, mode, shown=text)
-        finally:
-            let_go(disk, directory)
+    mode = _Mode(overwrite=overwrite, for_all=for_all)
+    with translation(f"writing {text}"), _opened(folder, disk, make=make_folders) as directory:
+        _place(name, directory, chunks, disk, mode, shown=text)
     return os.path.join(folder, name)
 
 
@@ -406,46 +354,27 @@ def add_to_file(path: str | os.PathLike[str], data: bytes, *, disk: Disk | None 
     if not text or "\0" in text or text.endswith("/"):
         raise UsageError("there is no file to write to", path=text)
     disk = disk or Disk()
-    with translation(f"writing {text}"):
-        directory = _open_folder(os.path.realpath(os.path.dirname(text) or "."), disk, make=False)
-        try:
-            descriptor = disk.open_log(os.path.basename(text), directory, create=True)
-            try:
-                _write_all(descriptor, data, disk)
-            finally:
-                let_go(disk, descriptor)
-        finally:
-            let_go(disk, directory)
+    folder, name = os.path.split(text)
+    with translation(f"writing {text}"), _opened(os.path.realpath(folder), disk) as directory:
+        log = disk.open_log(name, directory, create=True)
+        with held(disk, log):
+            write_all(disk, log, data)
 
 
-def _open_folder(folder: str, disk: Disk, *, make: bool) -> int:
-    parts = [part for part in folder.split("/") if part] or ["."]
-    current = disk.open_root()
-    for number, part in enumerate(parts, 1):
-        enter = disk.open_passage if number < len(parts) else disk.open_directory
-        try:
-            below = _enter(part, current, disk, enter, make=make)
-        except FileNotFoundError:
-            raise NotFound(
-                f"there is no folder {folder}", remedy="Make it first, or choose another place."
-            ) from None
-        finally:
-            let_go(disk, current)
-        current = below
-    return current
+@contextlib.contextmanager
+def _opened(folder: str, disk: Disk, *, make: bool = False) -> Iterator[int]:
+    def made(name: str, above: int) -> None:
+        with contextlib.suppress(FileExistsError):
+            disk.make_directory(name, above)
 
-
-def _enter(
-    part: str, parent: int, disk: Disk, enter: Callable[[str, int], int], *, make: bool
-) -> int:
     try:
-        return enter(part, parent)
+        way = walk(disk, folder, passing=False, make=made if make else None)
     except FileNotFoundError:
-        if not make:
-            raise
-    with contextlib.suppress(FileExistsError):
-        disk.make_directory(part, parent)
-    return enter(part, parent)
+        raise NotFound(
+            f"there is no folder {folder}", remedy="Make it first, or choose another place."
+        ) from None
+    with held(disk, way):
+        yield way
 
 
 def _place(
@@ -457,14 +386,12 @@ def _place(
     temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
     descriptor = disk.open_new(temporary, directory)
     try:
-        try:
+        with held(disk, descriptor):
             for chunk in chunks:
-                _write_all(descriptor, chunk, disk)
+                write_all(disk, descriptor, chunk)
             if mode.for_all:
                 disk.show_to_all(descriptor)
             disk.sync(descriptor)
-        finally:
-            let_go(disk, descriptor)
         if mode.overwrite or not _linked(temporary, name, directory, disk):
             disk.rename(temporary, directory, name, directory)
     except FileExistsError:
@@ -488,12 +415,6 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
             raise FileExistsError from error
         return False
     return True
-
-
-def _write_all(descriptor: int, data: bytes, disk: Disk) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[disk.write(descriptor, rest) :]
 
 
 def _is_there(path: str) -> UsageError:

@@ -11,8 +11,6 @@ from holdfast.errors import Forbidden, Locked, UsageError
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.tree import Tree, let_go, translation
 
-__all__ = ["ADDRESS_BYTES_MAX", "PrivateSocket"]
-
 ADDRESS_BYTES_MAX = 100
 """What every system takes as the path of a socket; some take a few bytes more."""
 _OPEN_TO_OTHERS = 0o077

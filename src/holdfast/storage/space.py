@@ -7,16 +7,22 @@ no slashes and no space in its parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, TypeVar
 
 from holdfast.errors import InvalidId
 from holdfast.model import check_id, fold_id
-from holdfast.storage._names import check_key, check_prefix
-from holdfast.storage.base import Changes, Documents, Entry, Lease, Log, Pieces, Stamp, Store
-
-__all__ = ["SpaceStore", "check_space"]
+from holdfast.storage.base import (
+    Changes,
+    Entry,
+    Log,
+    Pieces,
+    Store,
+    check_key,
+    check_prefix,
+)
 
 
 def check_space(name: object) -> str:
@@ -26,6 +32,19 @@ def check_space(name: object) -> str:
         # On some systems two names that differ by case only would be the same folder.
         raise InvalidId(f"{checked!a} is not a space: only small letters", id=checked)
     return checked
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_key(method: F) -> F:
+    """What the store says or does about a key of the space."""
+
+    @wraps(method, updated=())  # without its being abstract
+    def of_key(self: SpaceStore, key: str, *args: Any, **options: Any) -> Any:
+        return getattr(self._store, method.__name__)(self._key(key), *args, **options)
+
+    return of_key  # type: ignore[return-value]  # it takes and gives what the method does
 
 
 class SpaceStore(Store):
@@ -49,21 +68,22 @@ class SpaceStore(Store):
         """That of the store, and the name, which no other store can have."""
         return f"{self._store.identity}#{self._prefix}"
 
-    def log(self, key: str) -> Log:
-        """The log of a key of this space."""
-        return self._store.log(self._key(key))
-
-    def documents(self, key: str) -> Documents:
-        """The documents of a key of this space."""
-        return self._store.documents(self._key(key))
-
-    def lease(self, key: str) -> Lease:
-        """The lease of a key of this space."""
-        return self._store.lease(self._key(key))
-
-    def exists(self, key: str) -> bool:
-        """Whether the key has a log here."""
-        return self._store.exists(self._key(key))
+    log = _of_key(Store.log)
+    documents = _of_key(Store.documents)
+    lease = _of_key(Store.lease)
+    exists = _of_key(Store.exists)
+    stamp = _of_key(Store.stamp)
+    kept_open = _of_key(Store.kept_open)
+    may_hold = _of_key(Store.may_hold)
+    drop = _of_key(Store.drop)
+    forget = _of_key(Store.forget)
+    base_size = _of_key(Store.base_size)
+    detach = _of_key(Store.detach)
+    archive = _of_key(Store.archive)
+    unarchive = _of_key(Store.unarchive)
+    is_archived = _of_key(Store.is_archived)
+    wait = _of_key(Store.wait)
+    location = _of_key(Store.location)
 
     def clash(self, key: str) -> str | None:
         """A key of this space that differs by case only."""
@@ -89,23 +109,11 @@ class SpaceStore(Store):
         found = self._store.folders(self._folder(prefix))
         return {self._own(key): mark for key, mark in found.items()}
 
-    def stamp(self, key: str) -> Stamp | None:
-        """The stamp that the store tells."""
-        return self._store.stamp(self._key(key))
-
     def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
         """Pieces that the store reads."""
         asked = {self._key(key): places for key, places in starts.items()}
         found = self._store.read_pieces(asked, size)
         return {self._own(key): pieces for key, pieces in found.items()}
-
-    def kept_open(self, key: str) -> AbstractContextManager[bool]:
-        """What the store does for the key."""
-        return self._store.kept_open(self._key(key))
-
-    def may_hold(self, key: str, folder: str) -> bool:
-        """Whether the store may hold the key in a folder."""
-        return self._store.may_hold(self._key(key), folder)
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """What may have changed in a folder of this space."""
@@ -122,51 +130,15 @@ class SpaceStore(Store):
         """Within this space."""
         self._store.move(self._key(key), self._key(to))
 
-    def drop(self, key: str) -> None:
-        """A key of this space."""
-        self._store.drop(self._key(key))
-
     def branch(
         self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
     ) -> None:
         """Within this space."""
         self._store.branch(self._key(key), self._key(to), size, documents=documents)
 
-    def base_size(self, key: str) -> int:
-        """The size that the store tells."""
-        return self._store.base_size(self._key(key))
-
-    def detach(self, key: str) -> None:
-        """A key of this space."""
-        self._store.detach(self._key(key))
-
-    def archive(self, key: str) -> None:
-        """A key of this space."""
-        self._store.archive(self._key(key))
-
-    def unarchive(self, key: str) -> None:
-        """A key of this space."""
-        self._store.unarchive(self._key(key))
-
-    def is_archived(self, key: str) -> bool:
-        """Whether the store has it archived."""
-        return self._store.is_archived(self._key(key))
-
     def scrub(self) -> list[str]:
         """Scrub the whole store."""
         return self._store.scrub()
-
-    def forget(self, key: str) -> None:
-        """Of the key inside of the space."""
-        self._store.forget(self._key(key))
-
-    def wait(self, key: str, seconds: float) -> None:
-        """Wait until the store hears of something new."""
-        self._store.wait(self._key(key), seconds)
-
-    def location(self, key: str) -> str:
-        """Where the store keeps it."""
-        return self._store.location(self._key(key))
 
     def check(self) -> None:
         """Whether the store can be used."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
 
 
-__all__ = ["is_path", "open_store", "shown_url"]
-
 ENTRY_POINTS = "holdfast.stores"
 """Where packages name their stores: the scheme of an address, and what makes a store of one."""
 
@@ -43,7 +41,7 @@ def open_store(where: str | os.PathLike[str]) -> Store:
         return FileStore(os.path.expanduser(text))
     scheme, _, rest = text.partition(":")
     if scheme == "none":
-        from holdfast.storage.none import NoStore
+        from holdfast.storage.memory import NoStore
 
         return NoStore()
     if scheme == "memory":

@@ -14,7 +14,7 @@ from time import time_ns
 
 from holdfast._config import store_without_settings
 from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
-from holdfast.catalog import FIELDS, Number
+from holdfast.catalog import Number
 from holdfast.storage import is_path
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
@@ -181,8 +181,7 @@ _STEP = "  "
 
 def document_of(found: Newest) -> str:
     """The document: the sessions, and the cursor of those that follow."""
-    rows = [{name: getattr(row, name) for name in FIELDS} for row in found.rows]
-    return _json_text({"sessions": rows, "next": found.next}, "\n")
+    return _json_text({"sessions": [vars(row) for row in found.rows], "next": found.next}, "\n")
 
 
 def _json_text(value: Any, line: str) -> str:

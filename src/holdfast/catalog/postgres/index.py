@@ -6,33 +6,29 @@ write the same session at once find it by the row's version, as two processes wi
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
-from zlib import crc32
-
-import msgspec
 
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
-from holdfast.catalog._filter import Filter, Page
-from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, Trace, make_page, shown
-from holdfast.catalog._orders import NEWEST, Order, Place
-from holdfast.catalog.postgres.rows import RowChange, fold_crc, make_ready, put, remove, version_of
-from holdfast.catalog.postgres.schema import drop_tables, empty_tables, prepare
-from holdfast.catalog.postgres.search import Statement, search_tables, select_sessions
-from holdfast.catalog.sqlite.rows import read_row
-from holdfast.errors import InvalidData, TooNew
+from holdfast.catalog._filter import NEWEST, Filter, Order, Page, Place
+from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, make_page, shown
+from holdfast.catalog.postgres.rows import RowChange, fold_crc, make_ready, put, remove, whole_row
+from holdfast.catalog.postgres.search import PostgresStatement, search_tables, select_sessions
+from holdfast.catalog.sqlite.rows import read_row, version_of
+from holdfast.errors import TooNew
 from holdfast.model import SessionMetadata, fold_id
+from holdfast.storage.postgres import Migrations
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from holdfast.catalog._audit import Hear
+    from holdfast.catalog._catch_up import Hear
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
     from holdfast.storage.postgres import ServerLink
 
-__all__ = ["PostgresIndex"]
 
 T = TypeVar("T")
 _PREFIX = "sessions/"
@@ -50,8 +46,6 @@ _NO_TRIGRAMS = (
     "without the extension pg_trgm, parts of words are found by looking at every word;"
     " CREATE EXTENSION pg_trgm lets them be found faster"
 )
-
-_decode_trace = msgspec.json.Decoder(Trace).decode
 
 
 class _Failed(NamedTuple):
@@ -98,13 +92,13 @@ class PostgresIndex(Index):
         if not rows:
             return None
         [found] = rows
-        row = _read_whole(found)
+        row = whole_row(found)
         if found["state"] is None or found["fold_crc"] != fold_crc(
             found["state"], found["tally"], found["listener"]
         ):
             raise IndexDamaged(f"what is kept of session {id}")
         version = version_of(found["crc"], found["trace_crc"])
-        if found["priced"] != self._price_mark():
+        if found["priced"] != self.price_mark:
             row = Row(self._repriced(row.meta, found["tally"]), row.trace)
         return Kept(row, found["state"], found["tally"], version=version)
 
@@ -124,7 +118,7 @@ class PostgresIndex(Index):
         self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """One transaction; the words are made ready before it."""
-        changes = make_ready(updates, self._listeners(updates), self._price_mark())
+        changes = make_ready(updates, self._listeners(updates), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
         work = _Work(self._generation, changes, gone, mark, unknown)
         conflicts = self._run(lambda connection: _write(connection, work))
@@ -181,7 +175,7 @@ class PostgresIndex(Index):
             for row in rows:
                 if row["tally"] is None:
                     raise IndexDamaged(f"what is kept of session {row['id']}")
-                yield read_row(row["id"], row["data"], row["crc"]).meta, row["tally"]
+                yield read_row(row["id"], row["data"], row["crc"]), row["tally"]
             if len(rows) < _ROWS_AT_ONCE:
                 return
             last = rows[-1]["id"]
@@ -196,7 +190,7 @@ class PostgresIndex(Index):
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
         """By what rows and logs say."""
-        from holdfast.catalog.postgres.audit import audit_tables
+        from holdfast.catalog.postgres.rows import audit_tables
 
         return audit_tables(self._fetch, hear)
 
@@ -225,10 +219,10 @@ class PostgresIndex(Index):
         """The sessions that fit and their places, read in steps of so many rows."""
         columns = f"{_LISTED}, s.{order.name} AS place"
         while True:
-            statement = Statement()
+            statement = PostgresStatement()
             query = select_sessions(wanted, after, statement, columns, order)
             found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
-            metas = [shown(_read_whole(row)) for row in found]
+            metas = [shown(whole_row(row)) for row in found]
             tallies = self._tallies_to_price(found, metas)
             for row, meta in zip(found, metas, strict=True):
                 if wanted.admits(meta):
@@ -243,13 +237,13 @@ class PostgresIndex(Index):
         rows = self._fetch(
             "SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids)
         )
-        return {row["id"]: read_row(row["id"], row["data"], row["crc"]).meta for row in rows}
+        return {row["id"]: read_row(row["id"], row["data"], row["crc"]) for row in rows}
 
     def _tallies_to_price(
         self, rows: Sequence[Any], metas: Sequence[SessionMetadata]
     ) -> dict[str, bytes]:
         """The tallies of sessions whose costs a machine with other prices computed."""
-        mine = self._price_mark()
+        mine = self.price_mark
         ids = [
             meta.session_id
             for row, meta in zip(rows, metas, strict=True)
@@ -262,19 +256,9 @@ class PostgresIndex(Index):
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
         """The row with the cost by the prices here: those of another machine may differ."""
-        from holdfast.catalog._prices import Prices, cost_of
-        from holdfast.catalog._tally import Tally
+        from holdfast.catalog._prices import repriced
 
-        if not tally:
-            return meta
-        try:
-            cost = cost_of(Tally.from_bytes(tally), self.prices or Prices())
-        except InvalidData:
-            return meta  # of another version: it is read anew when its log goes on
-        return msgspec.structs.replace(meta, cost=cost)
-
-    def _price_mark(self) -> str:
-        return "" if self.prices is None else self.prices.mark
+        return repriced(meta, tally, self.prices) if tally else meta
 
     def _listeners(self, updates: Iterable[IndexUpdate]) -> dict[str, Any]:
         ids = [update.row.meta.session_id for update in updates if update.version]
@@ -373,9 +357,108 @@ def _trouble(error: Exception) -> Exception:
     return IndexDamaged(f"PostgreSQL: {error}")
 
 
-def _read_whole(found: Any) -> Row:
-    if crc32(found["trace"]) != found["trace_crc"]:
-        raise IndexDamaged("the row of a session")
-    return Row(
-        read_row(found["id"], found["data"], found["crc"]).meta, _decode_trace(found["trace"])
+# The tables of an index in PostgreSQL.
+#
+# They stand beside the tables of the store, in the same schema. Everything of one session hangs
+# on
+# its id, so that they can be split by it; only the words of all sessions are in a table of their
+# own.
+
+
+TABLES = ("sessions", "labels", "folds", "said", "words")
+
+MIGRATIONS = Migrations("holdfast.catalog.postgres", "catalog_state", 0x486F6C65)
+"""A step after which a row says something else empties the tables and sets another generation."""
+
+# The extension is one for the whole database, in whichever schema it was put.
+_EXTENSION = """
+SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+WHERE e.extname = 'pg_trgm'
+"""
+_INSIDE = "catalog_words_inside"
+
+
+async def prepare(connection: Connection, schema: str) -> bool:
+    """See to it that the tables are there; whether parts of words are found by pg_trgm.
+
+    Of several that start at once, one makes them and the rest wait. Raises TooNew.
+    """
+    state = await _state(connection, schema)
+    if state is not None and state["version"] == len(MIGRATIONS.steps) and state["ready"]:
+        return bool(state["inside"])
+    await MIGRATIONS.run(connection, schema)
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATIONS.lock)
+        await connection.execute(f"SET LOCAL search_path TO {schema}")
+        return await _index_parts(connection, schema)
+
+
+async def empty_tables(connection: Connection) -> None:
+    """Forget everything; whoever is at work notices by the generation."""
+    async with connection.transaction():
+        await connection.execute("SELECT 1 FROM catalog_state FOR UPDATE")
+        done = await connection.execute(
+            "UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''"
+        )
+        if done == "UPDATE 0":
+            await connection.execute(
+                "INSERT INTO catalog_state (version, generation, mark)"
+                " VALUES ($1, gen_random_uuid(), '')",
+                len(MIGRATIONS.steps),
+            )
+        names = [f"catalog_{one}" for one in TABLES]
+        may_truncate = await connection.fetchval(
+            "SELECT bool_and(has_table_privilege(name, 'TRUNCATE')) FROM unnest($1::text[]) name",
+            names,
+        )
+        if may_truncate:
+            await connection.execute(f"TRUNCATE {', '.join(names)}")
+            return
+        for name in names:
+            await connection.execute(f"DELETE FROM {name}")
+
+
+async def drop_tables(connection: Connection, schema: str) -> None:
+    """Remove every table, as far as they are there."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATIONS.lock)
+        names = ", ".join(f"{schema}.catalog_{one}" for one in ("state", *TABLES))
+        await connection.execute(f"DROP TABLE IF EXISTS {names}")
+
+
+async def _state(connection: Connection, schema: str) -> Any:
+    """The version, and whether what should be there is there; None if there is nothing."""
+    # The names of schema and tables are ours, and were checked.
+    query = (
+        f"SELECT version, to_regclass('{schema}.{_INSIDE}') IS NOT NULL AS inside,"
+        f" to_regclass('{schema}.{_INSIDE}') IS NOT NULL OR NOT EXISTS ({_EXTENSION}) AS ready"
+        f" FROM {schema}.catalog_state"
     )
+    with contextlib.suppress(Exception):
+        return await connection.fetchrow(query)
+    return None
+
+
+async def _index_parts(connection: Connection, schema: str) -> bool:
+    """An index for parts of words, if the extension for it is there or may be had."""
+    for place in ("public", schema):
+        if await connection.fetchval(_EXTENSION) is None:
+            with contextlib.suppress(Exception):
+                async with connection.transaction():
+                    await connection.execute(f"CREATE EXTENSION pg_trgm SCHEMA {place}")
+    home = await connection.fetchval(_EXTENSION)
+    if home is None:
+        return False
+    quoted = home.replace('"', '""')
+    with contextlib.suppress(Exception):
+        async with connection.transaction():
+            for name, table, column in (
+                ("catalog_by_text", "sessions", "text"),
+                (_INSIDE, "words", "word"),
+            ):
+                await connection.execute(
+                    f"CREATE INDEX IF NOT EXISTS {name} ON catalog_{table}"
+                    f' USING gin ({column} "{quoted}".gin_trgm_ops)'
+                )
+            return True
+    return False

@@ -14,39 +14,28 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._index import IndexUpdate
-from holdfast.catalog._orders import SORTS, text_of
-from holdfast.catalog._query import Fts5, Query
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._filter import SORTS, clamped, text_of
+from holdfast.catalog._index import IndexUpdate, Row
+from holdfast.catalog._query import Fts5, Query, fold, words_of
 from holdfast.catalog._search_texts import Heard, IndexChanges, Listener
-from holdfast.catalog._tokenizer import fold, words_of
+from holdfast.catalog.sqlite.rows import read_whole, stored, version_of
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from asyncpg import Connection
 
+    from holdfast.catalog._catch_up import Hear, Told
 
-__all__ = [
-    "RowChange",
-    "clamped",
-    "column_values",
-    "fold_crc",
-    "key_of",
-    "label_rows",
-    "make_ready",
-    "put",
-    "remove",
-    "said_rows",
-    "version_of",
-]
 
-_INT64_MAX = (1 << 63) - 1
 _KEY_BYTES_MAX = 200
 _NONE = (0, 0)
 
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Listener).decode
-_members = msgspec.structs.asdict
 
 _COLUMNS = (
     "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
@@ -87,10 +76,6 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], 
     AS i (session, number, seq, last, place, time, role, name, streaming, words)
 """
 _LEARN = "INSERT INTO catalog_words SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
-
-
-class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list shows, without what most sessions have in common."""
 
 
 class RowChange(msgspec.Struct):
@@ -153,7 +138,7 @@ def _change(update: IndexUpdate, kept: Any, priced: str) -> RowChange:
         was_streaming=was_streaming and bool(update.events),
         gone_titles=changes.gone_titles,
         gone_tags=[key_of(tag) for tag in changes.gone_tags],
-        gone=[seq for seq in map(int, changes.gone) if abs(seq) <= _INT64_MAX],
+        gone=[seq for seq in map(int, changes.gone) if clamped(seq) == seq],
         said=said,
         words=words,
     )
@@ -161,7 +146,7 @@ def _change(update: IndexUpdate, kept: Any, priced: str) -> RowChange:
 
 def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
     meta, trace = update.row.meta, update.row.trace
-    data, traced = _encode(_Stored(**_members(meta))), _encode(trace)
+    data, traced = stored(meta), _encode(trace)
     return (
         meta.session_id,
         fold_id(meta.session_id),
@@ -324,19 +309,9 @@ async def remove(connection: Connection, ids: Collection[str]) -> None:
 # -- columns -----------------------------------------------------------------------------------
 
 
-def version_of(crc: int, trace_crc: int) -> int:
-    """The version of a row; never 0, which stands for a row that is not there."""
-    return (crc << 32 | trace_crc) or 1
-
-
 def fold_crc(state: bytes, tally: bytes, listener: bytes) -> int:
     """The checksum of what is kept to go on from."""
     return crc32(listener, crc32(tally, crc32(state)))
-
-
-def clamped(number: int) -> int:
-    """A number that fits a column: a foreign log may name any."""
-    return max(-_INT64_MAX, min(number, _INT64_MAX))
 
 
 def key_of(text: str) -> bytes:
@@ -450,3 +425,92 @@ def vector_of(text: str) -> Vector:
 
 def _is_whole(word: str) -> bool:
     return len(word) < _WORD_CHARS_MAX
+
+
+# The audit of an index in PostgreSQL: rows by their checksums, the rest by what rows and logs
+# say.
+#
+# Its pages and indexes are the server's to check. Every statement is short: the connection also
+# carries what sessions append.
+
+
+_ROWS_AT_ONCE = 100
+_SAID_AT_ONCE = 200
+_SEQ_MIN, _SEQ_MAX = -(1 << 63), (1 << 63) - 1
+_ROWS = """
+SELECT s.*, (SELECT count(*) FROM catalog_labels l WHERE l.id = s.id) AS labels,
+    ARRAY(SELECT l.tag FROM catalog_labels l WHERE l.id = s.id AND l.updated = s.updated
+        ORDER BY l.tag) AS tags,
+    ARRAY(SELECT l.auto FROM catalog_labels l WHERE l.id = s.id AND l.updated = s.updated
+        ORDER BY l.tag) AS autos
+FROM catalog_sessions s WHERE s.id > $1 ORDER BY s.id LIMIT $2
+"""
+# What one of both has and the other has not, as long as the row is the one that was read.
+_DIFFERENCE = """
+WITH told AS (
+    SELECT seq, last, place, time, role, name, streaming, words::tsvector AS words
+    FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bytea[],
+        $11::boolean[], $12::text[]) AS i (seq, last, place, time, role, name, streaming, words)
+), kept AS (
+    SELECT seq, last, place, time, role, name, streaming, words FROM catalog_said
+    WHERE session = $1 AND seq > $3 AND seq <= $4
+)
+SELECT 1 FROM catalog_sessions WHERE id = $1 AND etag = $2 AND (
+    EXISTS (SELECT * FROM kept EXCEPT ALL SELECT * FROM told)
+    OR EXISTS (SELECT * FROM told EXCEPT ALL SELECT * FROM kept)
+)
+"""
+
+
+def audit_tables(fetch: Callable[..., list[Any]], hear: Hear | None) -> Iterator[None]:
+    """Compare what the tables hold with each other and with the logs. Raises IndexDamaged."""
+    last = ""
+    while True:
+        rows = fetch(_ROWS, last, _ROWS_AT_ONCE)
+        for found in rows:
+            last = found["id"]
+            kept = _checked(found)
+            told = hear(kept) if hear is not None else None
+            if told is not None:
+                yield from _compare(fetch, last, kept.trace.etag, told)
+            yield
+        if len(rows) < _ROWS_AT_ONCE:
+            return
+
+
+def whole_row(found: Any) -> Row:
+    """A row as its checksums say. Raises IndexDamaged."""
+    return read_whole(*(found[name] for name in ("id", "data", "crc", "trace", "trace_crc")))
+
+
+def _checked(found: Any) -> Row:
+    """A row, as its checksums say and its columns and labels as the row says."""
+    row = whole_row(found)
+    meta = row.meta
+    expected = column_values(IndexUpdate(row=row, state=b"", tally=b""))
+    if any(found[name] != value for name, value in expected.items()):
+        raise IndexDamaged("what lists are sorted and narrowed by")
+    labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
+    if found["labels"] != len(labels) or labels != list(
+        zip(found["tags"], found["autos"], strict=True)
+    ):
+        raise IndexDamaged("the labels of a session")
+    return row
+
+
+def _compare(fetch: Callable[..., list[Any]], id: str, etag: str, told: Told) -> Iterator[None]:
+    rows = [row[2:] for row in said_rows(id, 0, told.said, told.streaming)[0]]
+    rows.sort(key=lambda row: row[0])
+    after = _SEQ_MIN
+    while True:
+        some, rows = rows[:_SAID_AT_ONCE], rows[_SAID_AT_ONCE:]
+        while some and rows and rows[0][0] == some[-1][0]:  # what one event said stays together
+            some.append(rows.pop(0))
+        until = some[-1][0] if rows else _SEQ_MAX
+        columns = [list(column) for column in zip(*some, strict=True)] or [[]] * 8
+        if fetch(_DIFFERENCE, id, etag, after, until, *columns):
+            raise IndexDamaged(f"what was said in session {id}")
+        if not rows:
+            return
+        after = until
+        yield

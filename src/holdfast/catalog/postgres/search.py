@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.catalog._filter import Filter
-from holdfast.catalog._orders import NEWEST, Order, Place
+from holdfast.catalog._filter import (
+    NEWEST,
+    Filter,
+    Order,
+    Place,
+    Statement,
+    clamped,
+    in_order,
+)
 from holdfast.catalog._query import Query, read_query
 from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import EXAMINED_MAX, Asked, Candidate, Hit, make_hit, search_pages
-from holdfast.catalog.postgres.rows import GIANT, clamped, key_of, match_of
+from holdfast.catalog._search import Asked, Candidate, Hit, make_hit, search
+from holdfast.catalog.postgres.rows import GIANT, key_of, match_of
 from holdfast.model import SessionMetadata
 
 if TYPE_CHECKING:
     from holdfast.storage import Store
 
-__all__ = ["Fetch", "Statement", "search_tables", "select_sessions"]
-
-_PAGE_ROWS = 500
 _EXPANSIONS_MAX = 1000
 _EXPANSIONS_CHARS_MAX = 100_000
 _PREFIX = "sessions/"
@@ -31,32 +35,31 @@ Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]
 """What a list shows of sessions, by id."""
 
 
-class Statement:
-    """A statement that is put together, with its values."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._conditions: list[str] = []
-
-    def demand(self, condition: str, *values: Any) -> None:
-        """Only rows for which this holds; each ``{}`` stands for a value."""
-        self._conditions.append(condition.format(*map(self.value, values)))
+class PostgresStatement(Statement):
+    """The same with numbered values, and with keys that are short whatever they are of."""
 
     def value(self, value: Any) -> str:
         """Where a value is to stand."""
         self.values.append(value)
         return f"${len(self.values)}"
 
-    @property
-    def where(self) -> str:
-        """All conditions together."""
-        return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
+    def key(self, text: str) -> bytes:
+        """A text as columns are compared with."""
+        return key_of(text)
+
+    def demand_place(self, after: Place | None, order: Order, table: str) -> None:
+        """Only rows behind a place; what a list is sorted by is no key here."""
+        if after is not None:
+            key, sign = after[0], "<" if order.descending else ">"
+            key = _stored(key) if isinstance(key, str) else clamped(key)
+            condition = f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})"
+            self.demand(condition, key, _stored(after[1]))
 
 
 def select_sessions(
     wanted: Filter,
     after: Place | None,
-    statement: Statement,
+    statement: PostgresStatement,
     columns: str,
     order: Order = NEWEST,
 ) -> str:
@@ -78,60 +81,29 @@ def select_sessions(
             f" WHERE o.tag = {{}} AND o.updated = s.updated AND o.id = s.id{own})",
             key_of(tag),
         )
-    _demand_columns(wanted, statement)
+    statement.demand_columns(wanted, "s.")
     for word in wanted.text:
         statement.demand("s.text LIKE {}", f"%{_LIKE.sub(_escaped, word)}%")
-    if wanted.since is not None:
-        statement.demand(f"{timed}.updated >= {{}}", clamped(wanted.since))
-    if wanted.until is not None:
-        statement.demand(f"{timed}.updated <= {{}}", clamped(wanted.until))
-    table = timed if order.name == "updated" else "s"
-    if after is not None:
-        key = _stored(after[0]) if isinstance(after[0], str) else clamped(after[0])
-        sign = "<" if order.descending else ">"
-        statement.demand(
-            f"({table}.{order.name}, {table}.id) {sign} ({{}}, {{}})", key, _stored(after[1])
-        )
-    way = "DESC" if order.descending else "ASC"
-    arranged = f"{table}.{order.name} {way}, {table}.id {way}"
-    return f"SELECT {columns} FROM {source}{statement.where} ORDER BY {arranged}"
+    statement.demand_times(f"{timed}.updated", wanted.since, wanted.until)
+    table = f"{timed if order.name == 'updated' else 's'}."
+    statement.demand_place(after, order, table)
+    return f"SELECT {columns} FROM {source}{statement.where}{in_order(order, table)}"
 
 
 def _escaped(sign: re.Match[str]) -> str:
     return f"\\{sign[0]}"
 
 
-def _demand_columns(wanted: Filter, statement: Statement) -> None:
-    for column, value in (
-        ("agent", wanted.agent_id),
-        ("model", wanted.model),
-        ("parent", wanted.parent),
-        ("cwd", wanted.cwd),
-    ):
-        if value is not None:
-            statement.demand(f"s.{column} = {{}}", key_of(value))
-    _demand_state(wanted, statement)
-
-
-def _demand_state(wanted: Filter, statement: Statement) -> None:
-    if wanted.status is not None:
-        # Whether one that runs is interrupted is seen only now.
-        kinds = ["interrupted", "running"] if wanted.status == "interrupted" else [wanted.status]
-        statement.demand("s.status = ANY({}::text[])", kinds)
-    if wanted.archived is not None:
-        statement.demand("s.archived = {}", wanted.archived)
-
-
 def search_tables(fetch: Fetch, read: Read, store: Store, asked: Asked) -> list[Hit]:
     """What fits, best first; each hit is verified against its log."""
-    search = _Search(fetch, read, asked)
+    tables = _Tables(fetch, read, asked)
     query = read_query(asked.query)
-    recaller = Recaller(store, search.key, query.raw_hint)
-    finds = search_pages(search.pages, query, recaller, asked.limit)
-    return [make_hit(find, search.meta(find.session)) for find in finds]
+    recaller = Recaller(store, tables.key, query.raw_hint)
+    finds = search(tables.ask, query, recaller, asked.limit)
+    return [make_hit(find, tables.meta(find.session)) for find in finds]
 
 
-class _Search:
+class _Tables:
     """One search. Sessions have numbers for as long as it lasts."""
 
     def __init__(self, fetch: Fetch, read: Read, asked: Asked) -> None:
@@ -151,24 +123,20 @@ class _Search:
         """What a list shows of a session."""
         return self._known.get(self._ids[number])
 
-    def pages(self, query: Query) -> Iterator[list[Candidate]]:
-        """The rows that may fit, in pages, the newest first."""
+    def ask(self, query: Query) -> Callable[[Any, int], tuple[list[Candidate], Any]]:
+        """What gives the rows that may fit, the newest first."""
         match = match_of(query, self._expand)
-        limit = self._asked.limit
-        rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
-        below: tuple[Any, ...] | None = None
-        examined = 0
-        while limit is None or examined < EXAMINED_MAX:
-            examined += rows
-            page = self._page(match, rows, below)
-            if page:
-                yield self._numbered(page)
-            if len(page) < rows:
-                return
-            below = (page[-1]["time"], page[-1]["session"], page[-1]["number"])
+
+        def page(last: tuple[Any, ...] | None, rows: int) -> tuple[list[Candidate], Any]:
+            found = self._page(match, rows, last)
+            end = found[-1] if found else None
+            place = None if end is None else (end["time"], end["session"], end["number"])
+            return self._numbered(found), place
+
+        return page
 
     def _page(self, match: str | None, rows: int, below: tuple[Any, ...] | None) -> list[Any]:
-        statement = Statement()
+        statement = PostgresStatement()
         rank = "0.0"
         if match is not None:
             place = statement.value(match)
@@ -186,24 +154,16 @@ class _Search:
             *statement.values,
         )
 
-    def _demand_scope(self, statement: Statement) -> None:
+    def _demand_scope(self, statement: PostgresStatement) -> None:
         asked = self._asked
         if asked.session_id is not None:
             statement.demand("s.session = {}", asked.session_id)
         if asked.sessions != Filter():
-            inner = _Numbered(statement)
+            # Of one numbering with the statement around it.
+            inner = PostgresStatement(statement.values)
             chosen = select_sessions(asked.sessions, None, inner, "s.id")
-            among = f"s.session IN (SELECT id FROM ({_braced(chosen)}) chosen)"
-            statement.demand(among)
-        for condition, value in (("s.time >= {}", asked.since), ("s.time <= {}", asked.until)):
-            if value is not None:
-                statement.demand(condition, clamped(value))
-        if asked.roles:
-            statement.demand("s.role = ANY({}::text[])", list(asked.roles))
-        if asked.tool is not None:
-            statement.demand(
-                "s.role IN ('tool_call', 'tool_result') AND s.name = {}", key_of(asked.tool)
-            )
+            statement.include(f"s.session IN (SELECT id FROM ({chosen}) chosen)")
+        asked.demand(statement, str, "s.name", key_of)
 
     def _numbered(self, page: list[Any]) -> list[Candidate]:
         new = sorted({row["session"] for row in page} - self._known.keys())
@@ -244,19 +204,6 @@ class _Search:
                 break
             found.append(row["word"])
         return found
-
-
-class _Numbered(Statement):
-    """A statement inside of another one, whose values it shares."""
-
-    def __init__(self, outer: Statement) -> None:
-        super().__init__()
-        self.values = outer.values
-
-
-def _braced(text: str) -> str:
-    """The text for a place where braces mean a value."""
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _shown_name(name: bytes | None) -> str | None:

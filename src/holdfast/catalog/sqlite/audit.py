@@ -10,19 +10,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._tokenizer import fold, words_of
-from holdfast.catalog.sqlite.rows import read_whole
-from holdfast.catalog.sqlite.search_tables import last_id, said_values
-from holdfast.catalog.sqlite.writer import COLUMNS, column_values, label_keys
+from holdfast.catalog._query import fold, words_of
+from holdfast.catalog.sqlite.rows import COLUMNS, column_values, label_keys, read_whole
+from holdfast.catalog.sqlite.search import last_id, said_values
+from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.catalog._audit import Hear, Told
+    from holdfast.catalog._catch_up import Hear, Told
     from holdfast.catalog._index import Row
     from holdfast.storage.sqlite import Connection
-
-__all__ = ["audit_tables"]
 
 _ROWS_AT_ONCE = 200
 _WORDS_AT_ONCE = 200
@@ -69,14 +67,10 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
 
 def _checked_last_id(connection: Connection) -> int:
     """The highest id of what was said: ids are given one after the other, and never again."""
-    connection.execute("BEGIN")
-    try:
+    with transaction(connection, to_write=False):
         last = last_id(connection)
         least, count = connection.execute(_IDS).fetchone()
         lowest = connection.execute("SELECT min(id) FROM said").fetchone()[0]
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
     # A number that is far off would also ask for more memory than there is.
     if count != last or (least or 1) != 1 or (lowest or 1) < 1:
         raise IndexDamaged("the numbers of what was said")
@@ -86,8 +80,7 @@ def _checked_last_id(connection: Connection) -> int:
 def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[Any]]]:
     """The next rows, each as its checksum says and its labels and columns as the row says."""
     found = []
-    connection.execute("BEGIN")  # of one moment, whoever writes
-    try:
+    with transaction(connection, to_write=False):
         for number, *columns in connection.execute(_ROWS, (after, _ROWS_AT_ONCE)).fetchall():
             *values, folder, settled = columns[: len(COLUMNS) + 2]
             kept = read_whole(*columns[len(COLUMNS) + 2 :])
@@ -103,9 +96,6 @@ def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[
             if labels != Counter((tag, *place) for tag in label_keys(kept.meta)):
                 raise IndexDamaged("the labels of a session")
             found.append((number, kept, connection.execute(_SAID, (number,)).fetchall()))
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
     return found
 
 

@@ -17,11 +17,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._filter import EVERYTHING, Filter, Page
+from holdfast.catalog._filter import EVERYTHING, NEWEST, SORTS, Filter, Order, Page, Place, arranged
 from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, make_page, shown
-from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, arranged
-from holdfast.catalog.sqlite.figures import block_rows, keep_figures, kept_figures
-from holdfast.catalog.sqlite.rows import read_row, read_rows, read_whole
+from holdfast.catalog.sqlite.rows import (
+    Total,
+    Writing,
+    block_rows,
+    fold_crc,
+    keep_figures,
+    kept_figures,
+    key_of,
+    read_row,
+    read_rows,
+    read_whole,
+    reprice,
+    selection,
+    version_of,
+)
 from holdfast.catalog.sqlite.schema import (
     create_schema,
     drop_schema,
@@ -29,25 +41,16 @@ from holdfast.catalog.sqlite.schema import (
     read_fact,
     write_fact,
 )
-from holdfast.catalog.sqlite.selection import selection
-from holdfast.catalog.sqlite.writer import (
-    Total,
-    Writing,
-    fold_crc,
-    key_of,
-    reprice,
-    version_of,
-)
 from holdfast.model import SessionMetadata, fold_id
+from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
-    from holdfast.catalog._audit import Hear
+    from holdfast.catalog._catch_up import Hear
     from holdfast.catalog._recall import RecallCache
-    from holdfast.catalog._search import Asked, Expander, Hit
+    from holdfast.catalog._search import Asked, Hit
+    from holdfast.catalog.sqlite.search import Expander
     from holdfast.storage import Store
     from holdfast.storage.sqlite import Connection
-
-__all__ = ["SqliteIndex"]
 
 _STATUS_ROWS = 200
 _COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
@@ -75,7 +78,7 @@ class SqliteIndex(Index):
     def mark(self) -> str:
         """The fact of that name, after the mark of the prices by which costs were computed."""
         prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
-        if prices != self._price_mark():
+        if prices != self.price_mark:
             self._price_anew()
             mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
         return mark
@@ -112,7 +115,7 @@ class SqliteIndex(Index):
         self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """One transaction."""
-        with self._transaction():
+        with transaction(self.connection):
             writing = Writing(self.connection, self._total())
             conflicts = [
                 update.row.meta.session_id for update in updates if not writing.put(update)
@@ -150,7 +153,7 @@ class SqliteIndex(Index):
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By its full-text table."""
         from holdfast.catalog._recall import RecallCache
-        from holdfast.catalog._search import Expander, search_index
+        from holdfast.catalog.sqlite.search import Expander, search_index
 
         if self._memory is None:
             self._memory, self._expander = RecallCache(), Expander()
@@ -163,7 +166,7 @@ class SqliteIndex(Index):
         if block is not None:
             query, within = f"{query} WHERE s.row >= ? AND s.row < ?", block_rows(block)
         for id, data, crc, tally in self.connection.execute(query, within):
-            meta = read_row(id, data, crc).meta
+            meta = read_row(id, data, crc)
             if not isinstance(tally, bytes):
                 raise IndexDamaged(f"what is kept of session {id}")
             yield meta, tally
@@ -174,22 +177,15 @@ class SqliteIndex(Index):
     ) -> Iterator[Iterable[tuple[int, bytes]]]:
         """From a table of their own; what is missing is made first."""
         keep_figures(self.connection, variant, make)
-        self.connection.execute("BEGIN")
-        try:
+        with transaction(self.connection, to_write=False):
             yield kept_figures(self.connection, variant, make)
-        finally:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
 
     def _set_mark(self, mark: str) -> None:
-        write_fact(self.connection, "mark", f"{self._price_mark()}\n{mark}".encode())
-
-    def _price_mark(self) -> str:
-        return "" if self.prices is None else self.prices.mark
+        write_fact(self.connection, "mark", f"{self.price_mark}\n{mark}".encode())
 
     def _price_anew(self) -> None:
         """Compute all costs by other prices, from the tallies."""
-        with self._transaction():
+        with transaction(self.connection):
             before = read_fact(self.connection, "mark").decode().partition("\n")[2]
             total = self._total()
             reprice(self.connection, total, self.prices)
@@ -198,9 +194,9 @@ class SqliteIndex(Index):
 
     def is_worn(self) -> bool:
         """Whether the search tables are worn."""
-        from holdfast.catalog.sqlite import search_tables
+        from holdfast.catalog.sqlite.search import is_worn
 
-        return search_tables.is_worn(self.connection)
+        return is_worn(self.connection)
 
     def audited(self) -> int:
         """A fact of that name."""
@@ -208,7 +204,7 @@ class SqliteIndex(Index):
 
     def note_audit(self, time_ms: int) -> None:
         """Keep the fact."""
-        with self._transaction():
+        with transaction(self.connection):
             write_fact(self.connection, "audited", b"%d" % time_ms)
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
@@ -219,28 +215,19 @@ class SqliteIndex(Index):
 
     def clear(self) -> None:
         """Drop all tables and make them again."""
-        with self._transaction():
+        with transaction(self.connection):
             drop_schema(self.connection)
             create_schema(self.connection)
             write_fact(self.connection, "store", self._store.encode())
             write_fact(self.connection, "sum", _encode(Total()))
+            # For readers that do not load the class: rows leave out what is as in here.
+            write_fact(self.connection, "row", _encode(SessionMetadata(session_id="")))
             write_fact(self.connection, "audited", b"%d" % (time_ns() // 1_000_000))
             self._set_mark("")
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
-        self.connection.execute("COMMIT")
 
     # -- reading -------------------------------------------------------------------------------
 

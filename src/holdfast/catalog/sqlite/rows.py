@@ -1,18 +1,37 @@
-"""Rows of the SQLite index as the sessions that they are of, each verified by its checksum."""
+"""Rows of the SQLite index: read, each verified by its checksum, written, and asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._filter import (
+    EVERYTHING,
+    NEWEST,
+    SORTS,
+    Filter,
+    Order,
+    Place,
+    Statement,
+    clamped,
+    folded,
+    in_order,
+    text_of,
+)
 from holdfast.catalog._index import Row, Trace
-from holdfast.model import SessionMetadata
+from holdfast.model import SessionMetadata, fold_id
+from holdfast.storage.sqlite import transaction
 
-__all__ = ["read_row", "read_rows", "read_whole"]
+if TYPE_CHECKING:
+    from holdfast.catalog._index import IndexUpdate
+    from holdfast.catalog._prices import Prices
+    from holdfast.storage.sqlite import Connection
+
 
 _decode_meta = msgspec.json.Decoder(SessionMetadata).decode
 _decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
@@ -20,7 +39,7 @@ _decode_trace = msgspec.json.Decoder(Trace).decode
 _id_of = attrgetter("session_id")
 
 
-def read_row(id: Any, data: Any, crc: Any) -> Row:
+def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
     """What a list shows of a session, from the columns of that name.
 
     Raises IndexDamaged if it is not as written.
@@ -28,7 +47,7 @@ def read_row(id: Any, data: Any, crc: Any) -> Row:
     if type(data) is bytes and crc32(data) == crc:
         meta = _decode_meta(data)
         if meta.session_id == id:
-            return Row(meta, Trace())
+            return meta
     raise IndexDamaged("the row of a session")
 
 
@@ -50,5 +69,328 @@ def read_rows(
 def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
     """What a list shows of a session, with what the index knows of its log."""
     if type(trace) is bytes and crc32(trace) == trace_crc:
-        return Row(read_row(id, data, crc).meta, _decode_trace(trace))
+        return Row(read_row(id, data, crc), _decode_trace(trace))
     raise IndexDamaged("the row of a session")
+
+
+# Writing the rows of the SQLite index.
+
+
+COLUMNS = (
+    *("updated", "agent", "model", "parent", "cwd", "status"),
+    *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
+)
+"""What is sorted and narrowed by, as ``column_values`` gives it."""
+_ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
+_INSERT = (
+    f"INSERT INTO sessions (id, folded, {', '.join(_ALL)})"
+    f" VALUES ({', '.join('?' * (2 + len(_ALL)))})"
+)
+_UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(SessionMetadata).decode
+_members = msgspec.structs.asdict
+
+
+class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
+    """What a list shows, without what most sessions have in common."""
+
+
+class Total(msgspec.Struct, array_like=True):
+    """How many rows there are, and all their checksums in one."""
+
+    count: int = 0
+    crc: int = 0
+
+
+class Writing:
+    """What one transaction writes. ``total`` goes with it."""
+
+    def __init__(self, connection: Connection, total: Total) -> None:
+        self.total = total
+        self._connection = connection
+        self._rows: set[int] = set()
+
+    def put(self, update: IndexUpdate) -> bool:
+        """Write what a look found out; False if others changed the row since."""
+        row = update.row
+        meta = row.meta
+        execute = self._connection.execute
+        found = execute(
+            "SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)
+        ).fetchone()
+        number, version = (found[0], version_of(*found[1:])) if found else (None, 0)
+        if version != update.version:
+            return False
+        data, trace = stored(meta), _encode(row.trace)
+        columns = (
+            *column_values(meta),
+            row.trace.folder,
+            row.trace.is_settled,
+            data,
+            crc32(data),
+            trace,
+            crc32(trace),
+        )
+        if number is None:
+            added = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns))
+            number = added.lastrowid or 0
+            self.total.count += 1
+        else:
+            execute(_UPDATE, (*columns, number))
+            execute("DELETE FROM labels WHERE row = ?", (number,))
+        self.total.crc ^= version ^ version_of(crc32(data), crc32(trace))
+        self._rows.add(number)
+        self._put_rest(number, update)
+        return True
+
+    def remove(self, id: str) -> None:
+        """Forget a session, if it is known."""
+        from holdfast.catalog.sqlite import search
+
+        execute = self._connection.execute
+        query = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
+        found = execute(query, (id,)).fetchone()
+        if found is None:
+            return
+        number, *crcs = found
+        self._rows.add(number)
+        for table in ("sessions", "labels", "folds"):
+            execute(f"DELETE FROM {table} WHERE row = ?", (number,))
+        search.forget(self._connection, number)
+        self.total.count -= 1
+        self.total.crc ^= version_of(*crcs)
+
+    def finish(self) -> None:
+        """Let go of the figures of what was written."""
+        forget_figures(self._connection, self._rows)
+
+    def _put_rest(self, number: int, update: IndexUpdate) -> None:
+        from holdfast.catalog.sqlite import search
+
+        meta = update.row.meta
+        crc = fold_crc(number, update.state, update.tally)
+        values = (update.state, update.tally, crc, number)
+        changed = "UPDATE folds SET state = ?, tally = ?, crc = ? WHERE row = ?"
+        # No REPLACE: for that SQLite sets a savepoint, for which the full-text table writes itself
+        # to the file.
+        if not self._connection.execute(changed, values).rowcount:
+            added = "INSERT INTO folds (state, tally, crc, row) VALUES (?, ?, ?, ?)"
+            self._connection.execute(added, values)
+        place = (clamped(meta.updated_at), meta.session_id, number)
+        labels = [(tag, *place) for tag in label_keys(meta)]
+        self._connection.executemany("INSERT INTO labels VALUES (?, ?, ?, ?)", labels)
+        if update.whole:
+            search.forget(self._connection, number)
+        if update.events:
+            search.add(self._connection, number, update.events)
+
+
+def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
+    """Compute every session's cost anew, within the caller's transaction."""
+    from holdfast.catalog._prices import Prices, repriced
+
+    prices = Prices() if prices is None else prices
+    query = (
+        "SELECT s.row, s.data, s.crc, s.trace_crc, f.tally FROM sessions s"
+        " JOIN folds f ON f.row = s.row WHERE length(f.tally)"
+    )
+    changes = []
+    for row, data, crc, trace_crc, tally in connection.execute(query):
+        if not isinstance(data, bytes) or crc32(data) != crc:
+            raise IndexDamaged("the row of a session")
+        meta = _decode(data)
+        priced = repriced(meta, tally, prices)
+        if priced is not meta:
+            new = stored(priced)
+            total.crc ^= version_of(crc, trace_crc) ^ version_of(crc32(new), trace_crc)
+            changes.append((new, crc32(new), SORTS["cost"](priced), row))
+    connection.executemany("UPDATE sessions SET data = ?, crc = ?, cost = ? WHERE row = ?", changes)
+
+
+def column_values(meta: SessionMetadata) -> tuple[Any, ...]:
+    """What is kept of a session to sort and to narrow by, in the order of ``COLUMNS``."""
+    return (
+        clamped(meta.updated_at),
+        *map(key_of, (meta.agent_id, meta.model, meta.parent, meta.cwd)),
+        meta.status,
+        *(SORTS[name](meta) for name in ("created", "messages", "tokens", "cost", "size")),
+        str(SORTS["title"](meta)).encode(),
+        meta.archived,
+        text_of(meta).encode(),
+    )
+
+
+def label_keys(meta: SessionMetadata) -> list[bytes]:
+    """Return the tags that a session is found by."""
+    return [key_of(tag) or b"" for tag in {*meta.tags, *meta.auto_tags}]
+
+
+def stored(meta: SessionMetadata) -> bytes:
+    """What a row has of a session."""
+    return _encode(_Stored(**_members(meta)))
+
+
+def version_of(crc: int, trace_crc: int) -> int:
+    """What tells a row from what it was before."""
+    # Never 0, which stands for a row that is not there.
+    return (crc << 32 | trace_crc) or 1
+
+
+def fold_crc(number: int, state: bytes, tally: bytes) -> int:
+    """The checksum of what is kept beside a row."""
+    return crc32(tally, crc32(state, number & 0xFFFFFFFF))
+
+
+def key_of(text: str | None) -> bytes | None:
+    """A text as the database compares it: byte by byte, whatever is in it."""
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+# Statistics that were added up before, kept in the SQLite index: one sum for each block of rows.
+#
+# What is written about a session lets go of the sum of its block, in the same transaction;
+# whoever
+# asks next adds that block up again, and no other. So asking costs as much as there are blocks,
+# and
+# writing costs nothing.
+
+
+FIGURES_TABLE = """
+CREATE TABLE figures (
+    block INTEGER NOT NULL, variant TEXT NOT NULL, data BLOB NOT NULL, crc INTEGER NOT NULL,
+    PRIMARY KEY (block, variant)
+) WITHOUT ROWID
+"""
+_BLOCK_SHIFT = 9
+_VARIANTS_MAX = 6
+# So many are added up while others wait to write.
+_AT_ONCE = 4
+
+Make = Callable[[int], bytes]
+"""The sum of a block."""
+
+
+def block_rows(block: int) -> tuple[int, int]:
+    """The first row of a block, and the first after it."""
+    return block << _BLOCK_SHIFT, (block + 1) << _BLOCK_SHIFT
+
+
+def forget_figures(connection: Connection, rows: Iterable[int]) -> None:
+    """Let go of the sums that these rows are in, within the caller's transaction."""
+    for block in {row >> _BLOCK_SHIFT for row in rows}:
+        connection.execute("DELETE FROM figures WHERE block = ?", (block,))
+
+
+def keep_figures(connection: Connection, variant: str, make: Make) -> None:
+    """Add up what is missing, a few blocks in each transaction."""
+    missing = sorted(_blocks(connection) - _kept(connection, variant).keys())
+    if missing and len(_variants(connection)) >= _VARIANTS_MAX:
+        # Of another time zone, of other prices: nobody may ever ask for them again.
+        connection.execute("DELETE FROM figures WHERE variant != ?", (variant,))
+    for start in range(0, len(missing), _AT_ONCE):
+        with transaction(connection):
+            for block in missing[start : start + _AT_ONCE]:
+                data = make(block)
+                values = (block, variant, data, _crc(block, variant, data))
+                connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?, ?)", values)
+
+
+def kept_figures(connection: Connection, variant: str, make: Make) -> Iterator[tuple[int, bytes]]:
+    """Every block with its sum, within the caller's transaction. Raises IndexDamaged."""
+    kept = _kept(connection, variant)
+    for block in sorted(_blocks(connection)):
+        if block in kept:
+            data, crc = kept[block]
+            if not isinstance(data, bytes) or _crc(block, variant, data) != crc:
+                raise IndexDamaged("the sums of sessions")
+            yield block, data
+        else:  # written to since it was added up
+            yield block, make(block)
+
+
+def _blocks(connection: Connection) -> set[int]:
+    query = "SELECT (SELECT min(row) FROM sessions), (SELECT max(row) FROM sessions)"
+    first, last = connection.execute(query).fetchone()
+    if first is None:
+        return set()
+    return set(range(first >> _BLOCK_SHIFT, (last >> _BLOCK_SHIFT) + 1))
+
+
+def _kept(connection: Connection, variant: str) -> dict[int, tuple[bytes, int]]:
+    query = "SELECT block, data, crc FROM figures WHERE variant = ?"
+    return {block: (data, crc) for block, data, crc in connection.execute(query, (variant,))}
+
+
+def _variants(connection: Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT DISTINCT variant FROM figures")}
+
+
+def _crc(block: int, variant: str, data: bytes) -> int:
+    return crc32(data, crc32(f"{block} {variant}".encode()))
+
+
+# The question to the database for one page of sessions.
+
+
+def selection(
+    wanted: Filter,
+    after: Place | None,
+    tags: Sequence[str] | None = None,
+    order: Order = NEWEST,
+) -> tuple[str, list[Any]]:
+    """The statement and its values: what a page needs of at least the rows that fit.
+
+    ``tags`` are those of the filter in the order in which they are best looked at. The last value
+    is missing: how many rows. The first column is what they are sorted by.
+
+    In the order of a list, by an index of the table. What the database cannot know, such as
+    whether a writer lives, is for the caller to look at.
+    """
+    tags = sorted(wanted.tags) if tags is None else tags
+    if wanted.text or (order.name != "updated" and wanted != EVERYTHING):
+        return _narrow(wanted, after, tags, order)
+    demands = Statement()
+    source, place = "sessions s", "s"
+    if tags:
+        source, place = "labels l CROSS JOIN sessions s ON s.row = l.row", "l"
+        demands.demand("l.tag = {}", demands.key(tags[0]))
+    elif order.name != "updated":
+        source = f"sessions s INDEXED BY by_{order.name}"
+    for tag in tags[1:]:
+        demands.demand(
+            "EXISTS (SELECT 1 FROM labels o WHERE o.tag = {} AND o.updated = s.updated"
+            " AND o.id = s.id)",
+            demands.key(tag),
+        )
+    demands.demand_columns(wanted, "s.")
+    demands.demand_times(f"{place}.updated", wanted.since, wanted.until)
+    demands.demand_place(after, order, f"{place}.")
+    found = f"{source}{demands.where}{in_order(order, f'{place}.')}"
+    return f"SELECT {_columns(order)} FROM {found} LIMIT ?", demands.values
+
+
+def _narrow(
+    wanted: Filter, after: Place | None, tags: Sequence[str], order: Order
+) -> tuple[str, list[Any]]:
+    """By an index that has all that is asked for: whatever that is, no row is read in vain."""
+    demands = Statement()
+    for word in wanted.text:
+        demands.demand("instr(text, {}) > 0", word.encode())
+    for tag in tags:
+        # At least those with the tag: each stands on a line of its own.
+        demands.demand("instr(text, {}) > 0", f"\n{folded(tag)}\n".encode())
+    demands.demand_columns(wanted, "")
+    demands.demand_times("updated", wanted.since, wanted.until)
+    demands.demand_place(after, order, "")
+    found = f"SELECT row FROM sessions INDEXED BY by_text{demands.where}{in_order(order, '')}"
+    query = (
+        f"SELECT {_columns(order)} FROM ({found} LIMIT ?) n"
+        f" CROSS JOIN sessions s ON s.row = n.row{in_order(order, 's.')}"
+    )
+    return query, demands.values
+
+
+def _columns(order: Order) -> str:
+    return f"s.{order.name}, s.id, s.data, s.crc, s.settled"

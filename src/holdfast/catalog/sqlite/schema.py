@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from holdfast.storage.sqlite import Connection
 
 
-__all__ = ["create_schema", "drop_schema", "has_schema"]
-
 # Raise it with every change of a table or of what a row holds: an index of another version is made
 # anew.
-_VERSION = 8
+_VERSION = 9
 _APPLICATION = 0x486F6C64  # "Hold"
 
 _TABLES = (
@@ -96,12 +94,12 @@ def has_schema(connection: Connection) -> bool:
 
 def create_schema(connection: Connection) -> None:
     """Make the tables, within the caller's transaction."""
-    from holdfast.catalog.sqlite import search_tables
-    from holdfast.catalog.sqlite.figures import FIGURES_TABLE
+    from holdfast.catalog.sqlite import search
+    from holdfast.catalog.sqlite.rows import FIGURES_TABLE
 
     for statement in (*_TABLES, FIGURES_TABLE):
         connection.execute(statement)
-    search_tables.create_tables(connection)
+    search.create_tables(connection)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 

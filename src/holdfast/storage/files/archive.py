@@ -13,16 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from holdfast.errors import TooLarge
-from holdfast.storage._zstd import zstd_module
-
-__all__ = [
-    "ARCHIVE_BYTES_MAX",
-    "FRAME_BYTES",
-    "Archive",
-    "ArchiveFrame",
-    "checksum",
-    "pack",
-]
+from holdfast.storage._pieces import zstd_module
 
 FRAME_BYTES = 1 << 20
 ARCHIVE_BYTES_MAX = 1 << 30

@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Conflict
-from holdfast.storage._names import etag_of
 from holdfast.storage.base import (
-    CHUNK_BYTES,
     Documents,
     check_document_name,
+    etag_of,
     is_document_name,
 )
-from holdfast.storage.files.tree import Tree, let_go, translation
-
-__all__ = ["FileDocuments"]
+from holdfast.storage.files.tree import Tree, let_go, read_all, translation, write_all
 
 _TEMPORARY = ".tmp-"
 _CAS_LOCK = ".documents-lock"
@@ -189,7 +186,7 @@ class FileDocuments(Documents):
             temporary = _TEMPORARY + leaf
             descriptor = self._open_temporary(temporary, directory)
             try:
-                self._fill(descriptor, data)
+                write_all(self._disk, descriptor, data)
                 if sync:
                     self._disk.sync(descriptor)
                 self._disk.rename(temporary, directory, leaf, directory)
@@ -221,14 +218,6 @@ class FileDocuments(Documents):
             # Whoever had the lock has renamed it: this file is the document now.
             let_go(self._disk, descriptor)
 
-    def _fill(self, descriptor: int, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            written = self._disk.write(descriptor, rest)
-            if not written:
-                raise OSError(0, "the disk takes no more bytes")
-            rest = rest[written:]
-
     def _sync_file(self, leaf: str, directory: int) -> None:
         try:
             descriptor = self._disk.open_read(leaf, directory)
@@ -245,12 +234,7 @@ class FileDocuments(Documents):
         except FileNotFoundError:
             return None
         try:
-            chunks = []
-            offset = 0
-            while chunk := self._disk.read_at(descriptor, CHUNK_BYTES, offset):
-                chunks.append(chunk)
-                offset += len(chunk)
-            return b"".join(chunks)
+            return b"".join(read_all(self._disk, descriptor))
         finally:
             let_go(self._disk, descriptor)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, Locked, NotFound, StoreError, TooLarge
-from holdfast.storage._rows import first_bytes
+from holdfast.storage._pieces import first_bytes
 from holdfast.storage.base import BLOBS, is_document_name
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.lease import FileLease
@@ -33,9 +33,7 @@ from holdfast.storage.files.parts import (
     open_parts,
     read_file_part,
 )
-from holdfast.storage.files.tree import Tree, let_go, remove_tree
-
-__all__ = ["CANNOT_LINK", "FileForms", "write_all", "write_file"]
+from holdfast.storage.files.tree import Tree, held, let_go, remove_tree, write_all
 
 # A file system without second names, one that allows no more of them, or another one.
 CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -128,11 +126,9 @@ class FileForms:
             raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
         packed = pack(opened.read(), size, opened.found.node.modified)
         with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
-            descriptor = self._disk.open_read(_NEW_ARCHIVE_NAME, directory)
-            try:
-                found = checksum(open_archive(self._disk, descriptor).read())
-            finally:
-                let_go(self._disk, descriptor)
+            new = self._disk.open_read(_NEW_ARCHIVE_NAME, directory)
+            with held(self._disk, new):
+                found = checksum(open_archive(self._disk, new).read())
             if found != checksum(opened.read()):
                 raise StoreError("the archive did not read back as it was written")
             self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
@@ -204,11 +200,8 @@ class FileForms:
             self._copy(name, directory, second, other)
 
     def _copy(self, name: str, directory: int, second: str, other: int) -> None:
-        descriptor = self._disk.open_read(name, directory)
-        try:
+        with held(self._disk, self._disk.open_read(name, directory)) as descriptor:
             write_file(self._disk, second, other, read_file_part(self._disk, descriptor, 0, None))
-        finally:
-            let_go(self._disk, descriptor)
 
     def _has_leftovers(self, directory: int) -> bool:
         names = (ARCHIVE_NAME, BASE_NAME)
@@ -226,22 +219,10 @@ def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -
     """A new file with these bytes, synced; in the place of what a crash left under the name."""
     if disk.node_at(name, directory) is not None:
         disk.unlink(name, directory)
-    descriptor = disk.open_new(name, directory)
-    try:
+    with held(disk, disk.open_new(name, directory)) as descriptor:
         for chunk in chunks:
-            write_all(disk, descriptor, memoryview(chunk))
+            write_all(disk, descriptor, chunk)
         disk.sync(descriptor)
-    finally:
-        let_go(disk, descriptor)
-
-
-def write_all(disk: Disk, descriptor: int, rest: memoryview) -> None:
-    """Write until the disk has taken all of it or says why not."""
-    while rest:
-        written = disk.write(descriptor, rest)
-        if not written:
-            raise OSError(0, "the disk takes no more bytes")
-        rest = rest[written:]
 
 
 # A new key whose log begins with another's: second names for its files, and how much of them.
@@ -367,22 +348,18 @@ class _Heir:
         except FileNotFoundError:
             yield None
             return
-        try:
+        with held(self._disk, folder):
             yield folder
-        finally:
-            let_go(self._disk, folder)
 
     def _take_blob(self, name: str, theirs: int, ours: int) -> None:
         try:
             descriptor = self._disk.open_read(name, theirs)
         except FileNotFoundError:
             return
-        try:
+        with held(self._disk, descriptor):
             self._disk.sync(descriptor)
             size = self._disk.node(descriptor).size
             _Heir(self._disk, theirs, ours).take(name, name, descriptor, size)
-        finally:
-            let_go(self._disk, descriptor)
 
 
 def _sizes(opened: OpenLog, size: int) -> list[int]:

@@ -12,7 +12,7 @@ import time
 
 from holdfast.errors import HoldfastError, InvalidId
 from holdfast.storage.disk import is_running
-from holdfast.storage.files.tree import Tree, let_go, translation
+from holdfast.storage.files.tree import Tree, held, let_go, read_all, translation
 
 # The command's quick start loads this: neither `typing` nor `msgspec`, which take longer than all.
 TYPE_CHECKING = False
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from holdfast.storage.base import Changes
     from holdfast.storage.disk import Node
-
-__all__ = ["Touched"]
 
 _NAME = "touched"
 _NEW_NAME = "touched.new"
@@ -204,9 +202,7 @@ class Touched:
         if old is not None and old.file == file and old.boot == self._boot:
             resumed = self._disk.node(descriptor).size >= old.size
             start = old.size if resumed else start
-        data = b""
-        while chunk := self._disk.read_at(descriptor, _SIZE_MAX, start + len(data)):
-            data += chunk
+        data = b"".join(read_all(self._disk, descriptor, start, _SIZE_MAX))
         end = data.rfind(b"\n") + 1
         lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
         return _Seen(file, start + end, lines, resumed=resumed)
@@ -234,15 +230,12 @@ class Touched:
 
     def _shorten(self, root: int) -> None:
         """Put a short file in the place of a long one: who holds what now, under a new header."""
-        _, held = _replay(self._read(None).lines, {})
-        lines = [f"+{who} {key}\n" for key, who in held.items() if _may_live(who)]
+        _, holders = _replay(self._read(None).lines, {})
+        lines = [f"+{who} {key}\n" for key, who in holders.items() if _may_live(who)]
         if self._disk.node_at(_NEW_NAME, root) is not None:
             self._disk.unlink(_NEW_NAME, root)  # of one who was killed at it
-        descriptor = self._disk.open_new(_NEW_NAME, root)
-        try:
+        with held(self._disk, self._disk.open_new(_NEW_NAME, root)) as descriptor:
             self._disk.write(descriptor, _header() + "".join(lines).encode())
-        finally:
-            let_go(self._disk, descriptor)
         self._disk.rename(_NEW_NAME, root, _NAME, root)
 
 

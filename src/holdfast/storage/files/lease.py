@@ -11,9 +11,7 @@ from holdfast.errors import HoldfastError, Locked
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.journal import Touched
-from holdfast.storage.files.tree import Tree, let_go, translated
-
-__all__ = ["LOCK_NAME", "FileLease", "forget_settled", "note_settled", "read_settled"]
+from holdfast.storage.files.tree import Tree, held, let_go, translated
 
 LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
@@ -140,11 +138,8 @@ def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
     note that is missing, or older, only means that a loss cannot be seen.
     """
     try:
-        descriptor = disk.open_lock(LOCK_NAME, directory)
-        try:
+        with held(disk, disk.open_lock(LOCK_NAME, directory)) as descriptor:
             _put_note(disk, descriptor, [mark, size])
-        finally:
-            let_go(disk, descriptor)
     except OSError:
         return
 
@@ -156,12 +151,9 @@ def forget_settled(disk: Disk, directory: int) -> None:
     """
     if not read_settled(disk, directory)[0]:
         return
-    descriptor = disk.open_lock(LOCK_NAME, directory)
-    try:
+    with held(disk, disk.open_lock(LOCK_NAME, directory)) as descriptor:
         _put_note(disk, descriptor, None)
         disk.sync(descriptor)
-    finally:
-        let_go(disk, descriptor)
 
 
 def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:

@@ -12,10 +12,9 @@ from zlib import crc32
 
 from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.model import is_id
-from holdfast.storage._names import check_prefix
-from holdfast.storage.base import Log, Pieces, Stamp
+from holdfast.storage.base import Log, Pieces, Stamp, check_prefix
 from holdfast.storage.files.documents import FileDocuments
-from holdfast.storage.files.forms import FileForms, write_all
+from holdfast.storage.files.forms import FileForms
 from holdfast.storage.files.lease import forget_settled, note_settled, read_settled
 from holdfast.storage.files.parts import (
     LOG_NAME,
@@ -26,13 +25,11 @@ from holdfast.storage.files.parts import (
     look,
     open_parts,
 )
-from holdfast.storage.files.tree import Tree, let_go, translated, translation
+from holdfast.storage.files.tree import Tree, let_go, translated, translation, write_all
 
 if TYPE_CHECKING:
     from holdfast.storage.disk import Disk
 
-
-__all__ = ["LOG_NAME", "FileLog"]
 
 # For each open log: with many of them it adds up, and appends cannot reuse memory that is kept.
 _KEPT_BYTES_MAX = 1 << 20

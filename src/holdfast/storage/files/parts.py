@@ -26,24 +26,6 @@ from holdfast.storage.files.tree import let_go
 if TYPE_CHECKING:
     from holdfast.storage.files.archive import Archive
 
-__all__ = [
-    "ARCHIVE_NAME",
-    "BASE_NAME",
-    "LOG_NAME",
-    "OWN_NAME",
-    "PARTS_MAX",
-    "Base",
-    "Look",
-    "OpenLog",
-    "Part",
-    "base_part_name",
-    "log_size",
-    "look",
-    "open_archive",
-    "open_parts",
-    "read_file_part",
-]
-
 _NO_FILES = (S_IFDIR, S_IFLNK)
 LOG_NAME = "events.jsonl"
 ARCHIVE_NAME = "events.jsonl.zst"

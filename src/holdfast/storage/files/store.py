@@ -22,7 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.model import check_id, fold_id, is_id
-from holdfast.storage._rows import check_branch
+from holdfast.storage._pieces import check_branch
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,
@@ -48,8 +48,6 @@ from holdfast.storage.files.tree import Tree, real_path, remove_tree, translated
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-__all__ = ["FileStore"]
 
 _MS = 1_000_000
 # Two changes of a directory within the clock's grain leave the same time on it.

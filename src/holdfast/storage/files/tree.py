@@ -13,10 +13,8 @@ from holdfast.storage.disk import Disk, Node, is_full, resolved
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import NoReturn
-
-__all__ = ["Tree", "is_path", "let_go", "real_path", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
@@ -305,6 +303,75 @@ def let_go(disk: Disk, descriptor: int) -> None:
         disk.close(descriptor)
     except OSError:
         return
+
+
+@contextmanager
+def held(disk: Disk, descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end of a ``with`` block."""
+    try:
+        yield descriptor
+    finally:
+        let_go(disk, descriptor)
+
+
+def walk(
+    disk: Disk,
+    path: str,
+    *,
+    passing: bool = True,
+    make: Callable[[str, int], None] | None = None,
+) -> int:
+    """A descriptor of a directory anywhere, reached from the top without following a symlink.
+
+    If it is only passed through, nothing can be done with it but going further down. ``make`` is
+    called with the name and the place of a directory that is missing. Lets OSError through.
+    """
+    parts = [part for part in path.split("/") if part] or ["."]
+    current = disk.open_root()
+    for number, part in enumerate(parts, 1):
+        enter = disk.open_passage if passing or number < len(parts) else disk.open_directory
+        with held(disk, current):
+            try:
+                current = enter(part, current)
+            except FileNotFoundError:
+                if make is None:
+                    raise
+                make(part, current)
+                current = enter(part, current)
+    return current
+
+
+def plain_file(disk: Disk, name: str, directory: int, path: str) -> Node | None:
+    """See to it that there is a file of this name; what it was before, None if it was made.
+
+    It is made 0600. Raises Forbidden for a symlink or a directory in its place.
+    """
+    node = disk.node_at(name, directory)
+    if node is None:
+        try:
+            let_go(disk, disk.open_new(name, directory))
+        except FileExistsError:  # another process was quicker: its file is looked at, too
+            node = disk.node_at(name, directory)
+    if node is not None and (node.is_symlink or node.is_directory):
+        raise Forbidden(f"{path} is not a plain file")
+    return node
+
+
+def write_all(disk: Disk, descriptor: int, data: bytes | memoryview) -> None:
+    """Write until the disk has taken all of it or says why not."""
+    rest = memoryview(data)
+    while rest:
+        written = disk.write(descriptor, rest)
+        if not written:
+            raise OSError(0, "the disk takes no more bytes")
+        rest = rest[written:]
+
+
+def read_all(disk: Disk, descriptor: int, start: int = 0, size: int = 1 << 18) -> Iterator[bytes]:
+    """The bytes of a file from an offset on, in chunks of at most this size."""
+    while chunk := disk.read_at(descriptor, size, start):
+        yield chunk
+        start += len(chunk)
 
 
 def remove_tree(disk: Disk, name: str, above: int) -> bool:

@@ -7,13 +7,13 @@ from holdfast._lazy import lazy
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
     from holdfast.storage.postgres.link import ServerLink
-    from holdfast.storage.postgres.schema import Migrations
+    from holdfast.storage.postgres.tables import Migrations
 
 __getattr__ = lazy(
     __name__,
     {
         "link": "ServerLink",
-        "schema": "Migrations",
+        "tables": "Migrations",
     },
 )
 

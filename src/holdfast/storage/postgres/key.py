@@ -11,11 +11,10 @@ from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
 from holdfast.storage._deferred import Dispatch, SendingLog
 from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale, this_holder
-from holdfast.storage._names import etag_of, folder_of, needs_log
-from holdfast.storage._rows import read_rows
-from holdfast.storage.base import Documents, check_document_name
+from holdfast.storage._pieces import read_rows
+from holdfast.storage.base import Documents, check_document_name, etag_of, folder_of, needs_log
 from holdfast.storage.postgres.link import ServerLink
-from holdfast.storage.postgres.rows import (
+from holdfast.storage.postgres.tables import (
     FIELDS,
     HEAD,
     LOCKED,
@@ -32,9 +31,6 @@ from holdfast.storage.postgres.rows import (
 
 if TYPE_CHECKING:
     from asyncpg import Connection
-
-
-__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew"]
 
 
 class PostgresLog(SendingLog):

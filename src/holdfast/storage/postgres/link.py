@@ -24,13 +24,11 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.storage.disk import forks
-from holdfast.storage.postgres.schema import MIGRATIONS
+from holdfast.storage.postgres.tables import MIGRATIONS
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-
-__all__ = ["ServerLink"]
 
 T = TypeVar("T")
 _CHANNEL = "holdfast"

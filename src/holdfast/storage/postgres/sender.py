@@ -19,17 +19,15 @@ from holdfast.storage._deferred import (
     next_batch,
 )
 from holdfast.storage._leases import stale
-from holdfast.storage._zstd import unpacked, zstd_module
+from holdfast.storage._pieces import unpacked, zstd_module
 from holdfast.storage.postgres.link import ServerLink
-from holdfast.storage.postgres.rows import LOCKED, READ, unarchive
+from holdfast.storage.postgres.tables import LOCKED, READ, unarchive
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from asyncpg import Connection
 
-
-__all__ = ["LinkSender", "send"]
 
 # A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is
 # stored. One key may be there twice, from a writer that lost it and from the one that has it now:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.model import fold_id
 from holdfast.storage._leases import Renewer
-from holdfast.storage._rows import check_branch
+from holdfast.storage._pieces import check_branch
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,
@@ -39,15 +39,13 @@ from holdfast.storage.postgres.key import (
     unarchive_key,
 )
 from holdfast.storage.postgres.link import ServerLink, read_options
-from holdfast.storage.postgres.schema import CHANGES_TOGETHER_BITS
 from holdfast.storage.postgres.sender import LinkSender
+from holdfast.storage.postgres.tables import CHANGES_TOGETHER_BITS
 from holdfast.storage.urls import cache_place
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-
-__all__ = ["PostgresStore"]
 
 _EARS_MAX = 256
 _ENTRIES = """

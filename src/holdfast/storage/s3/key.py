@@ -13,22 +13,11 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError
 from holdfast.storage._deferred import Sender, SendingLog
 from holdfast.storage._leases import Holder, Renewer, locked, stale, this_holder
-from holdfast.storage._names import etag_of
-from holdfast.storage.base import Documents, Lease, check_document_name
+from holdfast.storage.base import Documents, Lease, check_document_name, etag_of
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import LogObjects, Sealed
 from holdfast.storage.s3.names import Names
 from holdfast.storage.s3.objects import Objects
-
-__all__ = [
-    "HeldKey",
-    "ObjectDocuments",
-    "ObjectLease",
-    "ObjectLog",
-    "check_free",
-    "held",
-    "renew_one",
-]
 
 # A lease's age is known to the second: that is how fine a server's times are.
 _GRAIN_MS = 1000

@@ -19,11 +19,8 @@ import msgspec
 from holdfast.errors import Damaged, HoldfastError, StoreError
 from holdfast.storage.base import Entry, check_key
 from holdfast.storage.disk import forks
-from holdfast.storage.s3.log import Head, LogObjects
+from holdfast.storage.s3.log import Head, LogObjects, end_of
 from holdfast.storage.s3.objects import ListedObject, Objects
-from holdfast.storage.s3.pieces import end_of
-
-__all__ = ["Name", "Named", "Names"]
 
 _GONE = b""
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -13,8 +13,6 @@ from urllib.parse import parse_qsl, urlsplit
 from holdfast.errors import Forbidden, HoldfastError, Unavailable, UsageError
 from holdfast.storage.disk import forks
 
-__all__ = ["ListedObject", "Objects", "Stored", "open_objects"]
-
 T = TypeVar("T")
 _first_use: list[int] = []
 _OPTIONS = ("endpoint", "region", "access_key_id", "secret_access_key", "virtual_hosted")

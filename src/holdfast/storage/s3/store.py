@@ -16,8 +16,7 @@ from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unava
 from holdfast.model import fold_id
 from holdfast.storage._deferred import Packet, Sender, joined
 from holdfast.storage._leases import Renewer
-from holdfast.storage._names import folder_of
-from holdfast.storage._rows import check_branch, first_bytes
+from holdfast.storage._pieces import check_branch, first_bytes
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,
@@ -28,6 +27,7 @@ from holdfast.storage.base import (
     Store,
     check_key,
     check_prefix,
+    folder_of,
     needs_log,
 )
 from holdfast.storage.s3.key import (
@@ -37,16 +37,13 @@ from holdfast.storage.s3.key import (
     check_free,
     renew_one,
 )
-from holdfast.storage.s3.log import LogObjects
+from holdfast.storage.s3.log import HEAD_BYTES, LogObjects
 from holdfast.storage.s3.names import AtOnce, Listing, Name, Named, Names
 from holdfast.storage.s3.objects import open_objects
-from holdfast.storage.s3.pieces import HEAD_BYTES
 from holdfast.storage.urls import cache_place
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-__all__ = ["ObjectStore"]
 
 _LEASE_MS = 30_000
 

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
         is_busy,
         sqlite_errors,
         sqlite_version,
+        transaction,
     )
 
 __getattr__ = lazy(
     __name__,
     {
-        "connection": "Connection connect discard file_mark is_busy sqlite_errors sqlite_version",
+        "connection": (
+            "Connection connect discard file_mark is_busy sqlite_errors sqlite_version transaction"
+        ),
     },
 )
 
@@ -31,4 +34,5 @@ __all__ = [
     "is_busy",
     "sqlite_errors",
     "sqlite_version",
+    "transaction",
 ]

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from holdfast.storage.files.tree import Tree
 
-__all__ = [
-    "checkpoint",
-    "connect",
-    "connect_file",
-    "connect_memory",
-    "discard",
-    "failures",
-    "file_mark",
-    "is_busy",
-    "sqlite_errors",
-    "sqlite_version",
-    "use_wal",
-]
-
 _WAIT_S = 0.5
 _WAIT_TO_WRITE_S = 10
 _LOOK_AGAIN_S = 0.005
@@ -165,6 +151,23 @@ def _wal_mode(connection: Connection) -> str:
             time.sleep(_LOOK_AGAIN_S)
 
 
+@contextmanager
+def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[None]:
+    """Commit what the block writes, all of it, or nothing if it raises.
+
+    One that only reads sees the database as it was at one moment, whoever writes meanwhile.
+    """
+    # At once: one that began to read first could not wait for its turn to write.
+    connection.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
+    try:
+        yield
+        if to_write:
+            connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def checkpoint(connection: Connection, path: str) -> None:
     """Copy into the file what its log has, as far as nobody reads or writes that just now."""
     with failures(f"writing {path}"):
@@ -234,17 +237,13 @@ def discard(path: str) -> None:
 
 def _make_private(path: str) -> None:
     """See to it that the file is there, is a file, and is nobody else's to read."""
-    from holdfast.storage.files.tree import let_go, translation
+    from holdfast.storage.files.tree import let_go, plain_file, translation
 
     name = os.path.basename(path)
     with translation(f"opening {path}"), _directory(path) as (tree, directory):
-        node = tree.disk.node_at(name, directory)
-        if node is None:
-            with contextlib.suppress(FileExistsError):
-                let_go(tree.disk, tree.disk.open_new(name, directory))
-        elif node.is_symlink or node.is_directory:
-            raise Forbidden(f"{path} is not a plain file")
-        elif node.links > 1:  # another file as well, perhaps in a backup: that one stays as it is
+        node = plain_file(tree.disk, name, directory, path)
+        if node is not None and node.links > 1:
+            # It is another file as well, perhaps in a backup: that one stays as it is.
             tree.disk.unlink(name, directory)
             let_go(tree.disk, tree.disk.open_new(name, directory))
         # One that is there is not opened: closing it again would give up the locks that SQLite

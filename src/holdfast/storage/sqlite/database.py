@@ -17,13 +17,17 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.storage.disk import Disk, forks
-from holdfast.storage.files.tree import let_go, real_path, translation
-from holdfast.storage.sqlite.connection import checkpoint, connect_file, failures, use_wal
+from holdfast.storage.files.tree import held, let_go, plain_file, real_path, translation, walk
+from holdfast.storage.sqlite.connection import (
+    checkpoint,
+    connect_file,
+    failures,
+    transaction,
+    use_wal,
+)
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
-
-__all__ = ["SharedDatabase"]
 
 T = TypeVar("T")
 _APPLICATION_ID = 0x486F6C64  # "Hold"
@@ -74,14 +78,8 @@ class SharedDatabase:
                 self._open_to_write()
             connection = self._writer
             assert connection is not None
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(connection):
                 result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
             self._written += 1
             self._last[key] = self._written
             if len(self._last) > _KEYS_KEPT_MAX:
@@ -220,41 +218,25 @@ class SharedDatabase:
                     f"{folder_path} is on a network file system ({network})",
                     remedy="Keep the file on a local disk, or use postgresql://.",
                 )
-            node = self._disk.node_at(name, folder)
-            if node is None:
-                try:
-                    let_go(self._disk, self._disk.open_new(name, folder))
-                except FileExistsError:  # another process was quicker: its file is looked at, too
-                    node = self._disk.node_at(name, folder)
-            if node is None:
-                return
-            if node.is_symlink or node.is_directory:
-                raise Forbidden(f"{self.path} is not a plain file")
-            if node.owner not in (0, os.geteuid()):
+            node = plain_file(self._disk, name, folder, self.path)
+            if node is not None and node.owner not in (0, os.geteuid()):
                 raise Forbidden(f"{self.path} belongs to another user")
 
     def _migrate(self, connection: Connection) -> None:
         """Bring the tables up to date, safely when several start at once."""
         if self._version(connection) == len(self._schema):
             return
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             version = self._version(connection)
             for number in range(version, len(self._schema)):
                 for statement in self._schema[number].split(";"):
                     connection.execute(statement)
             if version == 0:
+                name = os.urandom(_IDENTITY_BYTES)
                 connection.execute("CREATE TABLE identity (name BLOB NOT NULL)")
-                connection.execute(
-                    "INSERT INTO identity VALUES (?)", (os.urandom(_IDENTITY_BYTES),)
-                )
+                connection.execute("INSERT INTO identity VALUES (?)", (name,))
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {len(self._schema)}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _version(self, connection: Connection) -> int:
         # Tables come first: whoever sees some sees also the marks that were committed with them,
@@ -273,20 +255,14 @@ class SharedDatabase:
 
     @contextlib.contextmanager
     def _folder(self, *, create: bool = False) -> Iterator[int]:
-        disk = self._disk
-        current = disk.open_root()
-        try:
-            for part in filter(None, os.path.dirname(self.path).split("/")):
-                if create and disk.node_at(part, current) is None:
-                    with contextlib.suppress(FileExistsError):
-                        disk.make_directory(part, current)
-                    self._sync_entries(current)
-                below = disk.open_passage(part, current)
-                current, above = below, current
-                let_go(disk, above)
-            yield current
-        finally:
-            let_go(disk, current)
+        def make(name: str, above: int) -> None:
+            with contextlib.suppress(FileExistsError):
+                self._disk.make_directory(name, above)
+            self._sync_entries(above)
+
+        way = walk(self._disk, os.path.dirname(self.path), make=make if create else None)
+        with held(self._disk, way) as folder:
+            yield folder
 
     def _sync_log(self) -> None:
         """Sync the log of the database, and once also that there is one."""
@@ -294,11 +270,9 @@ class SharedDatabase:
             # Closed since: whoever closed it last has copied and synced everything, and the log
             # went with that; as long as it is there, others have it open, and it is synced.
             with self._folder() as folder, contextlib.suppress(FileNotFoundError):
-                log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
-                try:
+                name = os.path.basename(self.path) + "-wal"
+                with held(self._disk, self._disk.open_read(name, folder)) as log:
                     self._disk.sync(log)
-                finally:
-                    let_go(self._disk, log)
             return
         self._disk.sync(self._log)
         if not self._entry_synced:
@@ -308,11 +282,8 @@ class SharedDatabase:
 
     def _sync_entries(self, folder: int) -> None:
         # The way was only passed through; to be synced, its end is opened in full.
-        entry = self._disk.open_directory(".", folder)
-        try:
+        with held(self._disk, self._disk.open_directory(".", folder)) as entry:
             self._disk.sync_directory(entry)
-        finally:
-            let_go(self._disk, entry)
 
     def _copy_log(self, size: int) -> None:
         """Copy the log into the database if it has grown by much since that was last done.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection, Cursor
 
 
-__all__ = ["ForeignDatabase", "copy_database"]
-
 _FOREIGN_STEPS = 1_000
 _FOREIGN_STEPS_MIN = 10_000
 _BYTES_PER_STEP = 1_024

@@ -9,40 +9,11 @@ from typing import TYPE_CHECKING
 from holdfast.errors import Conflict, Damaged, NotFound, StoreFull
 from holdfast.model import fold_id
 from holdfast.storage._leases import Holder, locked, stale
-from holdfast.storage._names import etag_of, folder_of, needs_log
-from holdfast.storage._zstd import packed, unpacked
-from holdfast.storage.base import Entry
+from holdfast.storage._pieces import packed, unpacked
+from holdfast.storage.base import Entry, etag_of, folder_of, needs_log
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
-
-__all__ = [
-    "ENTRY",
-    "SCHEMA",
-    "KeyRow",
-    "bury",
-    "check_free",
-    "check_not_taken",
-    "damaged_row",
-    "describe",
-    "entry_of",
-    "fenced_row",
-    "forget",
-    "forget_pieces",
-    "free_row",
-    "insert_frames",
-    "insert_piece",
-    "is_number",
-    "is_size",
-    "key_row",
-    "made_row",
-    "next_version",
-    "now_ms",
-    "pieces_of",
-    "put_document",
-    "reading",
-    "repack",
-]
 
 _FRAME_BYTES = 1 << 20
 # Three rows to a page at the least: rows of half a page and more leave much of it empty. Beyond two
@@ -182,6 +153,7 @@ def check_not_taken(connection: Connection, key: str, row: KeyRow) -> None:
 
 
 def has_documents(connection: Connection, id: int) -> bool:
+    """Whether a key has any document."""
     found = connection.execute("SELECT 1 FROM documents WHERE id = ? LIMIT 1", (id,)).fetchone()
     return found is not None
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import Conflict, Damaged, NotFound, UsageError
-from holdfast.storage._names import check_key
-from holdfast.storage._zstd import unpacked
-from holdfast.storage.base import BLOBS, CHUNK_BYTES, Store
+from holdfast.storage.base import BLOBS, CHUNK_BYTES, Store, check_key
 
 # Rows grow from one reading to the next, as long as that many bytes are not reached.
 _READ_BYTES = 1 << 20
@@ -97,3 +96,37 @@ def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
         size -= len(chunk)
         if size <= 0:
             return
+
+
+# The way to zstd, and pieces of a log compressed by themselves and unpacked within a bound.
+
+
+_LEVEL = 3
+
+
+def packed(data: bytes) -> bytes:
+    """The bytes as one zstd frame."""
+    compressed: bytes = zstd_module().compress(data, _LEVEL)
+    return compressed
+
+
+def unpacked(data: bytes, size: int) -> bytes:
+    """The ``size`` bytes that a frame holds. Raises Damaged if it holds anything else."""
+    zstd = zstd_module()
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        plain: bytes = decompressor.decompress(data, max_length=size)
+    except zstd.ZstdError as error:
+        raise Damaged(f"a compressed piece cannot be unpacked: {error}") from error
+    if len(plain) != size or not decompressor.eof:
+        raise Damaged("a compressed piece holds another number of bytes than it should")
+    return plain
+
+
+def zstd_module() -> Any:
+    """The module, wherever this version of Python has it; loaded when it is first needed."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd

@@ -1,0 +1,362 @@
+"""The tables of the search: what was said where, and the words of it.
+
+The words are in a full-text table without the text itself: the log is the truth, and what a hit
+shows is read from there. Such a table cannot forget a row, so a row is dead when ``said`` has it no
+more; ids are never given twice. ``is_worn`` says when so many are dead that an index should be made
+anew, which also removes the words of deleted sessions from the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._filter import Filter, Statement, clamped
+from holdfast.catalog._query import fold
+from holdfast.catalog._search_texts import ROLES, Heard, IndexChanges, Listener
+from holdfast.catalog.sqlite.rows import read_row, read_rows, selection
+
+if TYPE_CHECKING:
+    from holdfast.catalog._recall import RecallCache
+    from holdfast.catalog._search import Asked, Candidate, Hit
+    from holdfast.model import Event, SessionMetadata
+    from holdfast.storage import Store
+    from holdfast.storage.sqlite import Connection
+
+ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
+
+_SCHEMA = """
+CREATE TABLE said (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    last INTEGER,
+    place INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    role INTEGER NOT NULL,
+    tool INTEGER NOT NULL,
+    name TEXT,
+    streaming INTEGER NOT NULL
+);
+CREATE INDEX said_by_session ON said (session, seq);
+CREATE VIRTUAL TABLE said_words USING fts5 (text, content = '', tokenize = 'ascii');
+CREATE VIRTUAL TABLE said_vocabulary USING fts5vocab (said_words, row);
+CREATE VIRTUAL TABLE said_instances USING fts5vocab (said_words, instance);
+CREATE TABLE said_listeners (session INTEGER PRIMARY KEY, listener BLOB NOT NULL);
+"""
+# So many bytes are gathered before they are sorted into the table, and so many parts of it put
+# together at once rather than some of them with every write: twice as fast as the defaults.
+_SETTINGS = (("hashsize", 16 << 20), ("automerge", 0), ("crisismerge", 12))
+_WORN_ROWS_MIN = 10_000
+
+_KEEP = "UPDATE said_listeners SET listener = ? WHERE session = ?"
+_KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Listener).decode
+_Values = tuple[int, int | None, int, int, int, int, str | None, bool]
+_Row = tuple[int, int, int, int | None, int, int, int, int, str | None, bool]
+_CHECK_BYTES = 4
+
+
+def create_tables(connection: Connection) -> None:
+    """Make the tables, in an index that has none of them."""
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    for setting, value in _SETTINGS:
+        insert = "INSERT INTO said_words (said_words, rank) VALUES (?, ?)"
+        connection.execute(insert, (setting, value))
+
+
+def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
+    """Take in the next events of a session; all of them, in order, each once."""
+    kept = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,))
+    found = kept.fetchone()
+    listener = Listener() if found is None else _read_listener(found[0])
+    was_streaming = bool(listener.streams)
+    changes = listener.hear(events)
+    if found is not None:
+        _drop(connection, row, changes, was_streaming=was_streaming)
+    _insert(connection, row, changes.heard, listener.shown_streams())
+    # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the
+    # full-text table sorts in what it has gathered, every time.
+    connection.execute(_KEEP_ANEW if found is None else _KEEP, (_kept_listener(listener), row))
+
+
+def forget(connection: Connection, row: int) -> None:
+    """Leave out a session that is gone, or is about to be taken in anew."""
+    _delete(connection, "session = ?", (row,))
+    connection.execute("DELETE FROM said_listeners WHERE session = ?", (row,))
+
+
+def is_worn(connection: Connection) -> bool:
+    """Whether most of what the index holds is dead."""
+    total = last_id(connection)
+    if total < _WORN_ROWS_MIN:
+        return False
+    alive: int = connection.execute("SELECT count(*) FROM said").fetchone()[0]
+    return alive * 2 < total
+
+
+def _drop(connection: Connection, row: int, changes: IndexChanges, *, was_streaming: bool) -> None:
+    """Remove what counts no more of what was added earlier."""
+    if was_streaming:
+        _delete(connection, "session = ? AND streaming", (row,))
+    if changes.gone_titles:
+        _delete(connection, "session = ? AND role = ?", (row, ROLE_NUMBERS["title"]))
+    for tag in changes.gone_tags:
+        values = (row, ROLE_NUMBERS["tag"], tool_number(tag))
+        _delete(connection, "session = ? AND role = ? AND tool = ?", values)
+    for seq in changes.gone:
+        if clamped(seq) != seq:
+            continue  # nothing has such a number, whatever a foreign log says
+        _delete(connection, "session = ? AND (seq = ? OR last = ?)", (row, seq, seq))
+
+
+def _delete(connection: Connection, condition: str, values: tuple[int, ...]) -> None:
+    connection.execute(f"DELETE FROM said WHERE {condition}", values)
+
+
+def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
+    if not heard and not streaming:
+        return
+    first = last_id(connection) + 1
+    rows = [*_rows(row, heard, first, is_open=False)]
+    rows += _rows(row, streaming, first + len(heard), is_open=True)
+    connection.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany(
+        "INSERT INTO said_words (rowid, text) VALUES (?, ?)",
+        ((first + n, _indexed(one.said.text)) for n, one in enumerate([*heard, *streaming])),
+    )
+
+
+def _rows(row: int, heard: Iterable[Heard], first: int, *, is_open: bool) -> Iterable[_Row]:
+    for id, one in enumerate(heard, first):
+        yield id, row, *said_values(one, is_open=is_open)
+
+
+def said_values(one: Heard, *, is_open: bool) -> _Values:
+    """Return what is kept of what was said, from ``seq`` on."""
+    said = one.said
+    role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
+    return one.seq, one.last, one.offset, clamped(one.timestamp), role, tool, said.name, is_open
+
+
+def _indexed(text: str) -> str:
+    """ASCII is folded by the table's own tokenizer."""
+    return text if text.isascii() else fold(text)
+
+
+def last_id(connection: Connection) -> int:
+    """The highest id that was ever given: the full-text table has a row of sizes for each."""
+    found = connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()
+    return found[0] or 0
+
+
+@lru_cache(maxsize=256)
+def tool_number(name: str | None) -> int:
+    """A number for the name of a tool or tag: quicker to compare, and to verify."""
+    return 0 if name is None else crc32(name.encode("utf-8", "surrogatepass")) + 1
+
+
+def _kept_listener(listener: Listener) -> bytes:
+    data = _encode(listener)
+    return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
+
+
+def _read_listener(kept: object) -> Listener:
+    if isinstance(kept, bytes):
+        check, data = kept[:_CHECK_BYTES], kept[_CHECK_BYTES:]
+        if crc32(data).to_bytes(_CHECK_BYTES, "big") == check:
+            return _decode(data)
+    raise IndexDamaged("what is kept of a session for the search")
+
+
+# Finding what was said, by these tables.
+
+
+_PREFIX = "sessions/"
+_TOGETHER_MAX = 100
+_ALL = -1  # of the rows: no limit
+_COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
+# In the order of the full-text table itself, so that the rank is computed for these rows only.
+_BY_WORDS = (
+    f"SELECT {_COLUMNS}, bm25(said_words) FROM said_words CROSS JOIN said s"
+    " ON s.id = said_words.rowid{} ORDER BY said_words.rowid DESC LIMIT ?"
+)
+_BY_ID = f"SELECT {_COLUMNS} FROM said s{{}} ORDER BY s.id DESC LIMIT ?"
+
+
+def search_index(
+    connection: Connection,
+    store: Store,
+    asked: Asked,
+    memory: RecallCache | None = None,
+    expander: Expander | None = None,
+) -> list[Hit]:
+    """What fits, best first, by the index; each hit is verified against its log.
+
+    Raises IndexDamaged or an error of the database where the index is damaged.
+    """
+    # Late: whoever only feeds an index needs nothing of it.
+    from holdfast.catalog._query import Query, read_query
+    from holdfast.catalog._recall import Recaller
+    from holdfast.catalog._search import make_hit, search
+
+    words = Expander() if expander is None else expander
+
+    def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
+        return words.expand(connection, word, open_end=open_end)
+
+    def ask(wanted: Query) -> Callable[[Any, int], tuple[list[Candidate], Any]]:
+        match = wanted.index_match(expand)
+        return lambda last, rows: _page(connection, match, asked, last, rows)
+
+    sessions = _Sessions(connection)
+    query = read_query(asked.query)
+    recaller = Recaller(store, sessions.key, query.raw_hint, memory, sessions.get_ready)
+    finds = search(ask, query, recaller, asked.limit)
+    return [make_hit(find, sessions.meta(find.session)) for find in finds]
+
+
+def _page(
+    connection: Connection, match: str | None, asked: Asked, last: int | None, rows: int
+) -> tuple[list[Candidate], int]:
+    statement, below = Statement(), 1 << 62 if last is None else last
+    if match is None:
+        statement.demand("s.id < {}", below)
+    else:
+        statement.demand("said_words MATCH {} AND said_words.rowid < {}", match, below)
+    if asked.session_id is not None or asked.sessions != Filter():
+        statement.include(*_chosen_sessions(asked))
+    asked.demand(statement, ROLE_NUMBERS.__getitem__, "s.tool", tool_number)
+    query = (_BY_ID if match is None else _BY_WORDS).format(statement.where)
+    page = _found(connection.execute(query, (*statement.values, rows)).fetchall())
+    return page, page[-1].id if page else below
+
+
+def _chosen_sessions(asked: Asked) -> tuple[str, list[Any]]:
+    chosen, values = selection(asked.sessions, None)
+    values.append(_ALL)
+    rows = f"SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen}))"
+    if asked.session_id is not None:
+        rows += " AND id = ?"
+        values.append(asked.session_id)
+    return f"s.session IN ({rows})", values
+
+
+def _found(rows: list[Any]) -> list[Candidate]:
+    """The rows of a page, which may be without a rank."""
+    from holdfast.catalog._search import Candidate
+
+    try:
+        found = [
+            Candidate(id, session, seq, last, place, time, ROLES[role], name, *rank)
+            for id, session, seq, last, place, time, role, name, tool, *rank in rows
+            if role >= 0 and tool_number(name) == tool
+        ]
+    except (IndexError, TypeError) as error:
+        raise IndexDamaged("what was said") from error
+    if len(found) != len(rows):
+        raise IndexDamaged("what was said")
+    return found
+
+
+class _Sessions:
+    """What the index knows of sessions, by row; each is read once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[int, SessionMetadata | None] = {}
+
+    def key(self, row: int) -> str | None:
+        """The session's key in the store."""
+        meta = self._known.get(row) or self.meta(row)
+        return None if meta is None else _PREFIX + meta.session_id
+
+    def get_ready(self, rows: Iterable[int]) -> None:
+        """Read the sessions of these rows with one question."""
+        wanted = [*{*rows}.difference(self._known)][:_TOGETHER_MAX]
+        if len(wanted) > 1:
+            marks = ", ".join("?" * len(wanted))
+            select = f"SELECT row, id, data, crc FROM sessions WHERE row IN ({marks})"
+            found = self._connection.execute(select, wanted).fetchall()
+            if found:
+                numbers, *columns = zip(*found, strict=True)
+                self._known.update(zip(numbers, read_rows(*columns), strict=True))
+
+    def meta(self, row: int) -> SessionMetadata | None:
+        """What a list shows of it."""
+        if row not in self._known:
+            select = "SELECT id, data, crc FROM sessions WHERE row = ?"
+            found = self._connection.execute(select, (row,)).fetchone()
+            self._known[row] = None if found is None else read_row(*found)
+        return self._known[row]
+
+
+# The words of the index that hold some letters, for queries that look inside of words.
+#
+# To give its words the full-text table reads all that it holds, which takes long where much was
+# said. So they are kept for as long as the index stays as it is, if they are not too many.
+
+
+_EXPANSIONS_MAX = 1000
+_KEPT_CHARS_MAX = 8 << 20
+_ROWS = 10_000
+
+
+class Expander:
+    """Knows the words of one index, on one connection."""
+
+    def __init__(self, kept_chars_max: int = _KEPT_CHARS_MAX) -> None:
+        self._kept_chars_max = kept_chars_max
+        self._mark: tuple[int, int] | None = None
+        self._words: str | None = None
+        """A newline before each of them and one at the end; None if they are too many."""
+
+    def expand(self, connection: Connection, word: str, *, open_end: bool) -> list[str]:
+        """Some of the words that hold ``word``, or end with it; all unless there are very many."""
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        mark = (version, connection.total_changes)
+        if mark != self._mark:
+            self._words = _read_words(connection, self._kept_chars_max)
+            self._mark = mark
+        if self._words is None:
+            return _ask(connection, word, open_end=open_end)
+        found: list[str] = []
+        for one in _holding(self._words, word):
+            if open_end or one.endswith(word):
+                found.append(one)
+                if len(found) == _EXPANSIONS_MAX:
+                    break
+        return found
+
+
+def _read_words(connection: Connection, chars_max: int) -> str | None:
+    parts, chars = [""], 0
+    cursor = connection.execute("SELECT term FROM said_vocabulary")
+    while rows := cursor.fetchmany(_ROWS):
+        parts.append("\n".join([term for (term,) in rows]))
+        chars += len(parts[-1])
+        if chars > chars_max:
+            return None
+    return "\n".join([*parts, ""])
+
+
+def _holding(words: str, letters: str) -> Iterator[str]:
+    at = words.find(letters)
+    while at >= 0:
+        end = words.find("\n", at)
+        yield words[words.rfind("\n", 0, at) + 1 : end]
+        at = words.find(letters, end)
+
+
+def _ask(connection: Connection, word: str, *, open_end: bool) -> list[str]:
+    at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
+    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"
+    return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]
