@@ -236,8 +236,7 @@ def _id(key: str) -> str:
 # An audit of an index: whether it tells all that the logs tell, and nothing else.
 #
 # Rows have checksums, which are verified whenever one is read. What leads to them has none: the
-# orders of lists, the labels, what was said where and its words. A bit that flips there can hide
-# a
+# orders of lists, the labels, what was said where and its words. A bit that flips there can hide a
 # session or a hit, and SQLite need not notice. So an index is compared with the logs from time to
 # time, a little at a time; what does not fit makes it damaged, and it is made anew.
 

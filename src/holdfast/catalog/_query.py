@@ -24,10 +24,8 @@ import msgspec
 # Text as it is searched: small letters without accents, cut into words the same way everywhere.
 #
 # The index and the check of each hit both read folded text, so that they agree about what a word
-# is.
-# Folding looks at one character at a time. In folded text every character that is not ASCII is
-# part
-# of a word, and SQLite's ``ascii`` tokenizer cuts it into the same words as ``words_of`` does.
+# is. Folding looks at one character at a time. In folded text every character that is not ASCII is
+# part of a word, and SQLite's ``ascii`` tokenizer cuts it into the same words as ``words_of`` does.
 #
 # Scripts without spaces between words, Hangul, emoji and signs such as ``→`` or ``€`` are cut
 # into single characters: looking for several of them in a row then finds any part of a sentence.

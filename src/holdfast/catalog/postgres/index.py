@@ -359,8 +359,7 @@ def _trouble(error: Exception) -> Exception:
 
 # The tables of an index in PostgreSQL.
 #
-# They stand beside the tables of the store, in the same schema. Everything of one session hangs
-# on
+# They stand beside the tables of the store, in the same schema. Everything of one session hangs on
 # its id, so that they can be split by it; only the words of all sessions are in a table of their
 # own.
 

@@ -36,7 +36,7 @@ Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]
 
 
 class PostgresStatement(Statement):
-    """The same with numbered values, and with keys that are short whatever they are of."""
+    """A statement whose values are numbered, and whose keys are short whatever they are of."""
 
     def value(self, value: Any) -> str:
         """Where a value is to stand."""

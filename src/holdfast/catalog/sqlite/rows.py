@@ -250,10 +250,8 @@ def key_of(text: str | None) -> bytes | None:
 
 # Statistics that were added up before, kept in the SQLite index: one sum for each block of rows.
 #
-# What is written about a session lets go of the sum of its block, in the same transaction;
-# whoever
-# asks next adds that block up again, and no other. So asking costs as much as there are blocks,
-# and
+# What is written about a session lets go of the sum of its block, in the same transaction; whoever
+# asks next adds that block up again, and no other. So asking costs as much as there are blocks, and
 # writing costs nothing.
 
 

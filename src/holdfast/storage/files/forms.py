@@ -228,8 +228,7 @@ def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -
 # A new key whose log begins with another's: second names for its files, and how much of them.
 #
 # The new key is put together out of sight, in ``.branches`` beside the keys, and comes into sight
-# by
-# one rename. What a crash left there goes with the next branch.
+# by one rename. What a crash left there goes with the next branch.
 
 
 _HIDDEN = ".branches"

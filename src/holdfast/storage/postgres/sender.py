@@ -239,11 +239,9 @@ def _is_in(row: Any, packet: Packet) -> bool:
 
 # Pieces that a PostgreSQL server would keep as they come, packed before they are sent.
 #
-# The server compresses rows of more than two thousand bytes only, and most turns are shorter:
-# then
+# The server compresses rows of more than two thousand bytes only, and most turns are shorter: then
 # each byte is sent, written to its log, and kept in a page. Packed, a turn takes about half of
-# that;
-# packing takes a hundredth of the time of an append, and unpacking about as long as reading a
+# that; packing takes a hundredth of the time of an append, and unpacking about as long as reading a
 # row.
 
 

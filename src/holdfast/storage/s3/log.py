@@ -416,11 +416,9 @@ class LogObjects:
 # Which objects a log in a bucket consists of: what is in them, their names, and their order.
 #
 # A log's objects are numbered without a gap. Small ones are put together into packs: always the
-# same
-# numbers, in blocks, so that whoever packs at the same time as another one, late or early, makes
-# the
-# same packs or wider ones, and no pack ever overlaps another in part. Nothing here asks the
-# bucket.
+# same numbers, in blocks, so that whoever packs at the same time as another one, late or early,
+# makes the same packs or wider ones, and no pack ever overlaps another in part. Nothing here asks
+# the bucket.
 
 
 _MAGIC = b"HFL1"

@@ -94,8 +94,7 @@ def _named(cursor: Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
 
 # A SQLite file together with its write-ahead log, as one file. Pure: bytes in, bytes out.
 #
-# A tool that is running keeps its newest commits in the ``-wal`` file. Opening the database in
-# its
+# A tool that is running keeps its newest commits in the ``-wal`` file. Opening the database in its
 # place would make files beside it; merging the two copies touches nothing.
 
 
