@@ -1,4 +1,4 @@
-"""Lists of words and of prices in ``data/``, which people can read and change without Python.
+"""Data files of the catalogue in ``data/``, which people can read and change without Python.
 
 The command's quick list loads this for the mark of the prices, so it loads nothing itself.
 """
@@ -27,6 +27,13 @@ def data_lines(name: str) -> list[str]:
     """Return the lines of a data file that are neither empty nor a comment."""
     lines = map(str.strip, read_data(name).decode().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def data_statements(name: str) -> list[str]:
+    """Return the statements of a data file in SQL."""
+    lines = read_data(name).decode().splitlines()
+    whole = "\n".join(line for line in lines if not line.startswith("--"))
+    return [statement for statement in whole.split(";") if statement.strip()]
 
 
 def read_topics(name: str) -> dict[str, list[str]]:

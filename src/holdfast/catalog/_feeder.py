@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from holdfast.storage import Store, Worker, forks
@@ -18,6 +18,7 @@ from holdfast.storage import Store, Worker, forks
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
     from holdfast.catalog._prices import Prices
+    from holdfast.session import Session
 
 _TICK_S = 2.0
 # After working for a while the thread rests so many times as long.
@@ -28,28 +29,12 @@ _DRAIN_S = 1.0
 _AUDIT_S = 0.05
 
 
-class Watched(Protocol):
-    """A session as far as it is watched."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def seq(self) -> int:
-        """Its last event."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will come."""
-
-
 class _Fed:
     """How far a session has been fed."""
 
     __slots__ = ("seq", "session")
 
-    def __init__(self, session: Watched) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = ref(session)
         self.seq = -2  # nothing yet, not even a session without events
 
@@ -90,7 +75,7 @@ class Feeder(Worker):
                 self._catalog.auto_tags = self._auto_tags
             return self._catalog
 
-    def watch(self, session: Watched) -> None:
+    def watch(self, session: Session) -> None:
         """Feed what this session records from now on. Costs its caller next to nothing."""
         if self._forks != forks.count:
             self._renew_after_fork()

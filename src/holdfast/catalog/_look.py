@@ -46,7 +46,7 @@ def look(
     may be shorter than the index remembers. Of a log that goes on for longer than ``step_bytes``
     the rest is left for another look. Without ``prices`` those that come with this version count.
     """
-    reading = _Reading(store, entry, kept, folder, rebooted=rebooted, prices=prices)
+    reading = _Reading(store, entry, kept, folder, rebooted, prices)
     try:
         return reading.update(step_bytes)
     except TooNew:
@@ -57,40 +57,34 @@ def look(
         return reading.closed_book("unreadable")
 
 
-class _Reading:
+class _Reading(msgspec.Struct):
     """The log of one session, from where the index left off or from its beginning."""
 
-    def __init__(
-        self,
-        store: Store,
-        entry: Entry,
-        kept: Kept | None,
-        folder: str,
-        *,
-        rebooted: bool,
-        prices: Prices | None,
-    ) -> None:
-        self._store = store
-        self._entry = entry
-        self._kept = kept
-        self._folder = folder
-        self._rebooted = rebooted
-        self._prices = prices
-        self._id = entry.key.rpartition("/")[2]
-        self._lost = 0
-        self._shorter: Kept | None = None
+    store: Store
+    entry: Entry
+    kept: Kept | None
+    folder: str
+    rebooted: bool
+    prices: Prices | None
+    lost: int = 0
+    shorter: Kept | None = None
+
+    @property
+    def id(self) -> str:
+        """The session's."""
+        return self.entry.key.rpartition("/")[2]
 
     def closed_book(self, state: str) -> IndexUpdate:
         """The row of a log that cannot be read here."""
-        meta = SessionMetadata(session_id=self._id, size_bytes=self._entry.size, state=state)
-        trace = Trace(etag=self._entry.etag, folder=self._folder, lost=self._lost)
+        meta = SessionMetadata(session_id=self.id, size_bytes=self.entry.size, state=state)
+        trace = Trace(etag=self.entry.etag, folder=self.folder, lost=self.lost)
         return IndexUpdate(
             row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version()
         )
 
     def update(self, step_bytes: int) -> IndexUpdate:
         """Read on, at most one step."""
-        log = self._store.log(self._entry.key)
+        log = self.store.log(self.entry.key)
         base = self._base(log)
         state, tally = _kept_state(base)
         if state is None:
@@ -103,10 +97,10 @@ class _Reading:
         state = Fold(state).fold(step.events)
         self._compare(state, ended=step.ended)
         # After the fold, whose state keeps references: only words and figures need what is beside.
-        events = list(resolve_blobs(step.events, self._store.documents(self._entry.key)))
+        events = list(resolve_blobs(step.events, self.store.documents(self.entry.key)))
         tally.feed(events)
         damaged = step.damaged or (known is not None and known.damaged)
-        meta = self._describe(state, damaged=damaged or bool(self._lost))
+        meta = self._describe(state, damaged=damaged or bool(self.lost))
         # 0 where it is told how many were used.
         estimate = 0 if meta.total_tokens else tally.estimate
         meta = msgspec.structs.replace(
@@ -115,16 +109,16 @@ class _Reading:
             tokens_estimated=estimate > 0,
             model=tally.model,
             auto_tags=auto_tags(tally),
-            cost=cost_of(tally, self._prices or _prices()),
+            cost=cost_of(tally, self.prices or _prices()),
         )
         trace = Trace(
-            etag=self._entry.etag if step.ended else NEVER_READ,
-            folder=self._folder,
+            etag=self.entry.etag if step.ended else NEVER_READ,
+            folder=self.folder,
             generation=log.generation(),
             position=step.position,
             chained=step.chained,
             damaged=damaged,
-            lost=self._lost,
+            lost=self.lost,
             cut_short=needs_interruption(state) is not None,
             **_writer(state),
         )
@@ -138,19 +132,19 @@ class _Reading:
         )
 
     def _version(self) -> int:
-        return 0 if self._kept is None else self._kept.version
+        return 0 if self.kept is None else self.kept.version
 
     def _base(self, log: Log) -> Kept | None:
         """What is kept, if the log goes on from there; None to read it from its beginning."""
-        kept = self._kept
+        kept = self.kept
         if kept is None or not kept.state:
             return None
         row, size = kept.row.trace, log.size()
         same = row.generation == log.generation()
-        self._lost = row.lost if same else 0
+        self.lost = row.lost if same else 0
         if size < row.position.offset:
             if same and not self._excused(row):
-                self._shorter = kept
+                self.shorter = kept
             return None
         finished = row.etag != NEVER_READ
         if finished and size == row.position.offset:
@@ -159,27 +153,27 @@ class _Reading:
 
     def _compare(self, state: State, *, ended: bool) -> None:
         """Note that events are missing, if this is the log that was longer before."""
-        before, _ = _kept_state(self._shorter)
-        if before is None or self._shorter is None:
+        before, _ = _kept_state(self.shorter)
+        if before is None or self.shorter is None:
             return
         if before.log == state.log or not state.event_count:
-            missing = self._shorter.row.trace.position.seq - state.seq - 1
-            self._lost += missing if ended and missing > 0 else 1
+            missing = self.shorter.row.trace.position.seq - state.seq - 1
+            self.lost += missing if ended and missing > 0 else 1
 
     def _excused(self, trace: Trace) -> bool:
         """Whether power loss explains that the log is shorter: nobody had synced it yet."""
-        return self._rebooted and not trace.closed
+        return self.rebooted and not trace.closed
 
     def _describe(self, state: State, *, damaged: bool) -> SessionMetadata:
         return msgspec.structs.replace(
-            describe(state, self._id, self._entry.size),
+            describe(state, self.id, self.entry.size),
             archived=self._is_archived(),
             state="damaged" if damaged else "ok",
         )
 
     def _is_archived(self) -> bool:
         try:
-            return self._store.is_archived(self._entry.key)
+            return self.store.is_archived(self.entry.key)
         except HoldfastError:
             return False
 

@@ -54,6 +54,11 @@ class _Shelf:
         self.stamp = next(_stamps)
         self.archived = False
 
+    def entry(self, key: str) -> Entry | None:
+        if self.log is None:
+            return None
+        return Entry(key, len(self.log), self.modified, f"{self.generation}-{self.changes}")
+
     def has_content(self) -> bool:
         return self.log is not None or bool(self.documents)
 
@@ -119,17 +124,14 @@ class MemoryStore(Store):
         with self.guard:
             shelves = [(key, s) for key, s in self._shelves.items() if key.startswith(prefix)]
         for key, shelf in shelves:
-            log = shelf.log
-            if log is not None and "/" not in key[len(prefix) :]:
-                etag = f"{shelf.generation}-{shelf.changes}"
-                yield Entry(key, len(log), shelf.modified, etag)
+            entry = None if "/" in key[len(prefix) :] else shelf.entry(key)
+            if entry is not None:
+                yield entry
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key."""
         shelf = self.peek(check_key(key))
-        if shelf is None or shelf.log is None:
-            return None
-        return Entry(key, len(shelf.log), shelf.modified, f"{shelf.generation}-{shelf.changes}")
+        return None if shelf is None else shelf.entry(key)
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """By the order in which things were done."""

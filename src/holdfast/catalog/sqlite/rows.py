@@ -255,12 +255,6 @@ def key_of(text: str | None) -> bytes | None:
 # writing costs nothing.
 
 
-FIGURES_TABLE = """
-CREATE TABLE figures (
-    block INTEGER NOT NULL, variant TEXT NOT NULL, data BLOB NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (block, variant)
-) WITHOUT ROWID
-"""
 _BLOCK_SHIFT = 9
 _VARIANTS_MAX = 6
 # So many are added up while others wait to write.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
+from holdfast.catalog._data import data_statements
 from holdfast.catalog._faults import IndexDamaged
 
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
@@ -18,72 +19,6 @@ if TYPE_CHECKING:
 _VERSION = 9
 _APPLICATION = 0x486F6C64  # "Hold"
 
-_TABLES = (
-    "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB, crc INTEGER) WITHOUT ROWID",
-    """
-    CREATE TABLE sessions (
-        row INTEGER PRIMARY KEY,
-        id TEXT NOT NULL,
-        folder TEXT NOT NULL,
-        folded TEXT NOT NULL,
-        updated INTEGER NOT NULL,
-        agent BLOB,
-        model BLOB,
-        parent BLOB,
-        cwd BLOB,
-        status TEXT NOT NULL,
-        archived INTEGER NOT NULL,
-        settled INTEGER NOT NULL,
-        created INTEGER NOT NULL,
-        title BLOB NOT NULL,
-        messages INTEGER NOT NULL,
-        tokens INTEGER NOT NULL,
-        cost INTEGER NOT NULL,
-        size INTEGER NOT NULL,
-        text BLOB NOT NULL,
-        data BLOB NOT NULL,
-        crc INTEGER NOT NULL,
-        trace BLOB NOT NULL,
-        trace_crc INTEGER NOT NULL
-    )
-    """,
-    "CREATE UNIQUE INDEX by_id ON sessions (id)",
-    # All that a look at the folders asks for, so that it reads little.
-    "CREATE INDEX by_folder ON sessions (id, folder)",
-    "CREATE INDEX by_time ON sessions (updated, id)",
-    "CREATE INDEX by_agent ON sessions (agent, updated, id)",
-    "CREATE INDEX by_model ON sessions (model, updated, id)",
-    "CREATE INDEX by_parent ON sessions (parent, updated, id)",
-    "CREATE INDEX by_cwd ON sessions (cwd, updated, id)",
-    "CREATE INDEX by_status ON sessions (status, updated, id)",
-    "CREATE INDEX by_folded ON sessions (folded)",
-    "CREATE INDEX by_created ON sessions (created, id)",
-    "CREATE INDEX by_title ON sessions (title, id)",
-    "CREATE INDEX by_messages ON sessions (messages, id)",
-    "CREATE INDEX by_tokens ON sessions (tokens, id)",
-    "CREATE INDEX by_cost ON sessions (cost, id)",
-    "CREATE INDEX by_size ON sessions (size, id)",
-    # All that a list can be narrowed and sorted by, so that looking at everything reads little.
-    """
-    CREATE INDEX by_text ON sessions (
-        updated, id, text, created, title, messages, tokens, cost, size, agent, model, parent, cwd,
-        status, archived
-    )
-    """,
-    """
-    CREATE TABLE labels (
-        tag BLOB NOT NULL, updated INTEGER NOT NULL, id TEXT NOT NULL, row INTEGER NOT NULL,
-        PRIMARY KEY (tag, updated, id)
-    ) WITHOUT ROWID
-    """,
-    "CREATE INDEX by_row ON labels (row)",
-    """
-    CREATE TABLE folds (
-        row INTEGER PRIMARY KEY, state BLOB NOT NULL, tally BLOB NOT NULL, crc INTEGER NOT NULL
-    )
-    """,
-)
-
 
 def has_schema(connection: Connection) -> bool:
     """Whether the tables are there, as this version makes them."""
@@ -95,9 +30,8 @@ def has_schema(connection: Connection) -> bool:
 def create_schema(connection: Connection) -> None:
     """Make the tables, within the caller's transaction."""
     from holdfast.catalog.sqlite import search
-    from holdfast.catalog.sqlite.rows import FIGURES_TABLE
 
-    for statement in (*_TABLES, FIGURES_TABLE):
+    for statement in data_statements("index.sql"):
         connection.execute(statement)
     search.create_tables(connection)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")

@@ -15,6 +15,7 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._data import data_statements
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import Filter, Statement, clamped
 from holdfast.catalog._query import fold
@@ -30,25 +31,6 @@ if TYPE_CHECKING:
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 
-_SCHEMA = """
-CREATE TABLE said (
-    id INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    last INTEGER,
-    place INTEGER NOT NULL,
-    time INTEGER NOT NULL,
-    role INTEGER NOT NULL,
-    tool INTEGER NOT NULL,
-    name TEXT,
-    streaming INTEGER NOT NULL
-);
-CREATE INDEX said_by_session ON said (session, seq);
-CREATE VIRTUAL TABLE said_words USING fts5 (text, content = '', tokenize = 'ascii');
-CREATE VIRTUAL TABLE said_vocabulary USING fts5vocab (said_words, row);
-CREATE VIRTUAL TABLE said_instances USING fts5vocab (said_words, instance);
-CREATE TABLE said_listeners (session INTEGER PRIMARY KEY, listener BLOB NOT NULL);
-"""
 # So many bytes are gathered before they are sorted into the table, and so many parts of it put
 # together at once rather than some of them with every write: twice as fast as the defaults.
 _SETTINGS = (("hashsize", 16 << 20), ("automerge", 0), ("crisismerge", 12))
@@ -66,7 +48,7 @@ _CHECK_BYTES = 4
 
 def create_tables(connection: Connection) -> None:
     """Make the tables, in an index that has none of them."""
-    for statement in _SCHEMA.split(";"):
+    for statement in data_statements("search.sql"):
         connection.execute(statement)
     for setting, value in _SETTINGS:
         insert = "INSERT INTO said_words (said_words, rank) VALUES (?, ?)"

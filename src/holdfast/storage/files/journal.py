@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from types import SimpleNamespace
 
 from holdfast.errors import HoldfastError, InvalidId
 from holdfast.storage.disk import is_running
@@ -17,7 +18,7 @@ from holdfast.storage.files.tree import Tree, held, let_go, read_all, translatio
 # The command's quick start loads this: neither `typing` nor `msgspec`, which take longer than all.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from holdfast.storage.base import Changes
     from holdfast.storage.disk import Node
@@ -32,29 +33,16 @@ _TRIES_MAX = 3
 _HOST_CHARS_MAX = 100
 
 
-class _Mark:
+class _Mark(SimpleNamespace):
     """How things were when someone looked."""
 
-    __slots__ = ("boot", "file", "folder", "fresh", "held", "inode", "size")
-
-    def __init__(
-        self,
-        boot: str,
-        file: str,
-        size: int,
-        folder: int,
-        inode: int,
-        *,
-        fresh: bool,
-        held: dict[str, str],
-    ) -> None:
-        self.boot = boot
-        self.file = file
-        self.size = size
-        self.folder = folder
-        self.inode = inode
-        self.fresh = fresh
-        self.held = held
+    boot: str
+    file: str
+    size: int
+    folder: int
+    inode: int
+    fresh: bool
+    held: dict[str, str]
 
     def __str__(self) -> str:
         """The text that ``_read_mark`` reads: a line of words, then one for each held key."""
@@ -63,21 +51,16 @@ class _Mark:
         return "\n".join([f"{head} {self.fresh:d}", *held])
 
 
-class _Seen:
+class _Seen(SimpleNamespace):
     """What the file says from some place on.
 
     ``resumed`` says that the lines are those that follow what the mark knows.
     """
 
-    __slots__ = ("file", "lines", "resumed", "size")
-
-    def __init__(
-        self, file: str = "", size: int = 0, lines: Iterable[str] = (), *, resumed: bool = False
-    ) -> None:
-        self.file = file
-        self.size = size
-        self.lines = [*lines]
-        self.resumed = resumed
+    file: str = ""
+    size: int = 0
+    lines: Sequence[str] = ()
+    resumed: bool
 
 
 class Touched:
@@ -179,7 +162,7 @@ class Touched:
             return None
         same = (last[0].inode, last[0].size) == (file.inode, file.size) and last[2] == file.size
         if same and (old.file, old.size, old.boot) == (last[1], last[2], self._boot):
-            return _Seen(old.file, old.size, [], resumed=True)
+            return _Seen(file=old.file, size=old.size, resumed=True)
         return None
 
     def _read(self, old: _Mark | None) -> _Seen:
@@ -205,7 +188,7 @@ class Touched:
         data = b"".join(read_all(self._disk, descriptor, start, _SIZE_MAX))
         end = data.rfind(b"\n") + 1
         lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
-        return _Seen(file, start + end, lines, resumed=resumed)
+        return _Seen(file=file, size=start + end, lines=lines, resumed=resumed)
 
     def _append(self, line: bytes) -> bool:
         """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
@@ -246,11 +229,11 @@ def _read_mark(mark: str) -> _Mark | None:
         boot, file, size, folder, inode, fresh = head.split(" ")
         held = {key: who for who, key in (line.split(" ") for line in lines)}
         return _Mark(
-            boot.removeprefix("-"),
-            file.removeprefix("-"),
-            int(size),
-            int(folder),
-            int(inode),
+            boot=boot.removeprefix("-"),
+            file=file.removeprefix("-"),
+            size=int(size),
+            folder=int(folder),
+            inode=int(inode),
             fresh=bool(int(fresh)),
             held=held,
         )

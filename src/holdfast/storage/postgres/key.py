@@ -24,7 +24,7 @@ from holdfast.storage.postgres.tables import (
     made,
     made_and_locked,
     put_document,
-    unarchive,
+    repack,
     whole_log,
     write_pieces,
 )
@@ -326,12 +326,7 @@ async def branch_key(
         )
         for name, data in documents.items():
             await put_document(connection, id, name, data)
-        await connection.execute(
-            "UPDATE heads SET size = $2, generation = 1, modified = clock_timestamp(),"
-            " version = pg_current_xact_id() WHERE id = $1",
-            id,
-            size,
-        )
+        await describe(connection, id, 1, size)
 
 
 async def drop_key(connection: Connection, key: str) -> None:
@@ -342,26 +337,12 @@ async def drop_key(connection: Connection, key: str) -> None:
         await _note_removal(connection, key)
 
 
-async def archive_key(connection: Connection, key: str) -> None:
-    """Pack the pieces of a log together. Raises NotFound and Locked."""
+async def repack_key(connection: Connection, key: str, *, archived: bool) -> None:
+    """Pack the pieces of a log together, or keep it as plain ones. Raises NotFound and Locked."""
     async with connection.transaction():
         head = await _free(connection, key, log=True)
-        if head["archived"]:
-            return
-        whole = await whole_log(connection, head)
-        await write_pieces(connection, head["id"], head["generation"], whole, pack=True)
-        await connection.execute(
-            "UPDATE heads SET archived = true, version = pg_current_xact_id() WHERE id = $1",
-            head["id"],
-        )
-
-
-async def unarchive_key(connection: Connection, key: str) -> None:
-    """Keep a log as plain pieces again. Raises NotFound and Locked."""
-    async with connection.transaction():
-        head = await _free(connection, key, log=True)
-        if head["archived"]:
-            await unarchive(connection, head)
+        if head["archived"] != archived:
+            await repack(connection, head, archived=archived)
 
 
 async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:

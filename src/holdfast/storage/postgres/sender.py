@@ -21,7 +21,7 @@ from holdfast.storage._deferred import (
 from holdfast.storage._leases import stale
 from holdfast.storage._pieces import unpacked, zstd_module
 from holdfast.storage.postgres.link import ServerLink
-from holdfast.storage.postgres.tables import LOCKED, READ, unarchive
+from holdfast.storage.postgres.tables import LOCKED, READ, repack
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -222,7 +222,7 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
         if head is None:
             return stale(packet.key)
         if head["archived"] and head["epoch"] == packet.epoch:
-            await unarchive(connection, head)
+            await repack(connection, head, archived=False)
             rows = await connection.fetch(_APPEND, *_columns([packet]))
             return None if rows else stale(packet.key)
         if head["size"] < packet.start + len(packet.data):

@@ -31,12 +31,11 @@ from holdfast.storage.postgres.key import (
     PostgresDocuments,
     PostgresLease,
     PostgresLog,
-    archive_key,
     branch_key,
     drop_key,
     move_key,
     renew,
-    unarchive_key,
+    repack_key,
 )
 from holdfast.storage.postgres.link import ServerLink, read_options
 from holdfast.storage.postgres.sender import LinkSender
@@ -180,13 +179,14 @@ class PostgresStore(Store):
 
     def archive(self, key: str) -> None:
         """The pieces of a log packed together."""
-        check_key(key)
-        self.link.run(lambda connection: archive_key(connection, key))
+        self._repack(check_key(key), archived=True)
 
     def unarchive(self, key: str) -> None:
         """Make plain pieces of an archived log."""
-        check_key(key)
-        self.link.run(lambda connection: unarchive_key(connection, key))
+        self._repack(check_key(key), archived=False)
+
+    def _repack(self, key: str, *, archived: bool) -> None:
+        self.link.run(lambda connection: repack_key(connection, key, archived=archived))
 
     def is_archived(self, key: str) -> bool:
         """Whether it is packed now."""

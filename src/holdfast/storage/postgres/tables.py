@@ -101,14 +101,15 @@ HEAD = f"SELECT {FIELDS} FROM names n JOIN heads h USING (id) WHERE n.key = $1" 
 LOCKED = f"{HEAD} FOR UPDATE OF n, h"
 
 
-async def unarchive(connection: Connection, head: Any) -> None:
-    """The plain pieces of a packed log, whose head is locked."""
+async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
+    """Write the log of a locked head anew, as packed pieces or as plain ones."""
     async with connection.transaction():
         whole = await whole_log(connection, head)
-        await write_pieces(connection, head["id"], head["generation"], whole, pack=False)
+        await write_pieces(connection, head["id"], head["generation"], whole, pack=archived)
         await connection.execute(
-            "UPDATE heads SET archived = false, version = pg_current_xact_id() WHERE id = $1",
+            "UPDATE heads SET archived = $2, version = pg_current_xact_id() WHERE id = $1",
             head["id"],
+            archived,
         )
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError
 from holdfast.storage._deferred import Sender, SendingLog
-from holdfast.storage._leases import Holder, Renewer, locked, stale, this_holder
+from holdfast.storage._leases import Holder, locked, stale, this_holder
 from holdfast.storage.base import Documents, Lease, check_document_name, etag_of
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import LogObjects, Sealed
-from holdfast.storage.s3.names import Names
 from holdfast.storage.s3.objects import Objects
+
+if TYPE_CHECKING:
+    from holdfast.storage.s3.store import ObjectStore
 
 # A lease's age is known to the second: that is how fine a server's times are.
 _GRAIN_MS = 1000
@@ -32,20 +34,6 @@ class HeldKey(msgspec.Struct, omit_defaults=True):
     holder: Holder | None = None
     beat: int = 0
     """Another one with each renewal: the etag of the same bytes would be the same."""
-
-
-class Bucket(Protocol):
-    """What the parts need of their store."""
-
-    objects: Objects
-    names: Names
-    renewer: Renewer
-
-    def forget_writing(self, key: str) -> None:
-        """Look everything up anew the next time this key is written."""
-
-    def bury(self, key: str, folder: str) -> None:
-        """Finish what a drop began that did not come to its end."""
 
 
 def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
@@ -85,7 +73,7 @@ def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
 class ObjectLog(SendingLog):
     """The objects of one key."""
 
-    def __init__(self, store: Bucket, sender: Sender, key: str) -> None:
+    def __init__(self, store: ObjectStore, sender: Sender, key: str) -> None:
         super().__init__(sender, key)
         self._store = store
         self._reading: LogObjects | None = None
@@ -146,7 +134,7 @@ class ObjectLog(SendingLog):
 class ObjectDocuments(Documents):
     """Objects of one key."""
 
-    def __init__(self, store: Bucket, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str) -> None:
         self._store = store
         self._objects = store.objects
         self._key = key
@@ -205,7 +193,7 @@ class ObjectDocuments(Documents):
 class ObjectLease(Lease):
     """An object with the holder, replaced by compare and swap; its age is by the server's clock."""
 
-    def __init__(self, store: Bucket, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str) -> None:
         self._store = store
         self._key = key
         self.folder = ""

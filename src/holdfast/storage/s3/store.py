@@ -117,14 +117,17 @@ class ObjectStore(Store):
 
     def catalog_place(self) -> str | None:
         """In the user's cache directory: nothing in a bucket can be an index for many."""
-        base, _, query = self.url.partition("?")
-        # Without the keys, which change; with the server, which may be one of several.
-        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}")
+        return cache_place(self._address)
 
     def space_catalog_place(self, space: str) -> str | None:
         """In the user's cache directory, as the other."""
+        return cache_place(f"{self._address}#spaces/{space}")
+
+    @property
+    def _address(self) -> str:
+        """Without the keys, which change; with the server, which may be one of several."""
         base, _, query = self.url.partition("?")
-        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}#spaces/{space}")
+        return f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}"
 
     def move(self, key: str, to: str) -> None:
         """Under another name: two small objects are written, whatever the key has."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Conflict, Damaged, NotFound, StoreFull
 from holdfast.model import fold_id
@@ -27,55 +28,13 @@ _PLACE_BITS = 36
 _PLACES = (1 << _PLACE_BITS) - 1
 _NUMBER_MAX = (1 << 63) - 1  # as far as SQLite counts
 
-# Numbered, so that a later version can change the tables of an older one.
-SCHEMA = (
-    """
-    CREATE TABLE store (version INTEGER NOT NULL);
-    INSERT INTO store VALUES (0);
-    CREATE TABLE keys (
-        id INTEGER PRIMARY KEY,
-        key TEXT NOT NULL UNIQUE,
-        folder TEXT NOT NULL,
-        folded TEXT NOT NULL,
-        generation INTEGER NOT NULL DEFAULT 0,
-        size INTEGER NOT NULL DEFAULT 0,
-        modified INTEGER NOT NULL DEFAULT 0,
-        version INTEGER NOT NULL DEFAULT 0,
-        archived INTEGER NOT NULL DEFAULT 0,
-        epoch INTEGER NOT NULL DEFAULT 0,
-        holder BLOB,
-        expires INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE INDEX keys_by_fold ON keys (folded);
-    CREATE INDEX keys_by_version ON keys (folder, version);
-    CREATE TABLE pieces (
-        id INTEGER NOT NULL,
-        start INTEGER NOT NULL,
-        size INTEGER NOT NULL,
-        data BLOB NOT NULL,
-        packed INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (id, start)
-    ) WITHOUT ROWID;
-    CREATE TABLE documents (
-        id INTEGER NOT NULL,
-        name TEXT NOT NULL,
-        etag TEXT NOT NULL,
-        data BLOB NOT NULL,
-        PRIMARY KEY (id, name)
-    );
-    """,
-    f"""
-    CREATE TABLE numbered (
-        number INTEGER PRIMARY KEY,
-        size INTEGER NOT NULL,
-        data BLOB NOT NULL,
-        packed INTEGER NOT NULL DEFAULT 0
-    );
-    INSERT INTO numbered
-        SELECT (id << {_PLACE_BITS}) + start, size, data, packed FROM pieces ORDER BY id, start;
-    DROP TABLE pieces;
-    ALTER TABLE numbered RENAME TO pieces
-    """,  # noqa: S608 - a number of ours
+# Numbered, so that a later version can change the tables of an older one; by the loader of this
+# module, which takes less time to read them than importlib.resources takes to load.
+_FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
+_loader: Any = __spec__.loader
+SCHEMA: tuple[str, ...] = tuple(
+    _loader.get_data(os.path.join(_FOLDER, name)).decode()
+    for name in ("0001_keys.sql", "0002_numbered_pieces.sql")
 )
 
 ENTRY = "SELECT key, size, modified, generation, version FROM keys"
