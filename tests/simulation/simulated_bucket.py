@@ -188,7 +188,7 @@ class Buckets(ExitStack):
             self.enter_context(patch(f"obstore.{call}", _request(call)))
         for target, version in (
             ("holdfast.storage.s3.objects.random", SimpleNamespace(random=self.world.luck)),
-            ("holdfast.storage.s3.names.AtOnce.map", at_once),
+            ("holdfast.storage.s3.key.AtOnce.map", at_once),
             ("holdfast.storage.s3.key.this_holder", self._holder),
             ("holdfast.storage.s3.store.open_objects", lambda _: Objects(None, RETRY_S)),
         ):

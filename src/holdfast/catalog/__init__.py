@@ -44,11 +44,9 @@ if TYPE_CHECKING:
         read_order,
         words_in,
     )
-    from holdfast.catalog._hours import Calendar
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
     from holdfast.catalog._newest import Listed, Newest, Number, newest
-    from holdfast.catalog._prices import Prices, cost_of, read_prices
     from holdfast.catalog._retention import (
         Policy,
         RetentionDecision,
@@ -64,6 +62,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._stats import Timeline, TurnFigures, Wanted, count_index, timeline_of
     from holdfast.catalog._tally import Tally
     from holdfast.catalog._topics import Topic, topics
+    from holdfast.catalog._usage import Calendar, Prices, cost_of, read_prices
     from holdfast.catalog.sqlite.search import search_index
 
 # Loaded when first asked for: a program that only records needs none of it.
@@ -75,11 +74,9 @@ __getattr__ = lazy(
         "_feeder": "Feeder",
         "_figures": "Period SessionFigures Share Stats ToolFigures TopicCount",
         "_filter": "EVERYTHING NEWEST Filter Order Page arranged read_cursor read_order words_in",
-        "_hours": "Calendar",
         "_index": "Row make_page shown",
         "_look": "look",
         "_newest": "Listed Newest Number newest",
-        "_prices": "Prices cost_of read_prices",
         "_retention": (
             "Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"
         ),
@@ -88,6 +85,7 @@ __getattr__ = lazy(
         "_stats": "Timeline TurnFigures Wanted count_index timeline_of",
         "_tally": "Tally",
         "_topics": "Topic topics",
+        "_usage": "Calendar Prices cost_of read_prices",
         "sqlite.search": "search_index",
     },
 )

@@ -22,7 +22,7 @@ from holdfast.storage import Store, forks
 from holdfast.storage.sqlite import connect, discard, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
-    from holdfast.catalog._prices import Prices
+    from holdfast.catalog._usage import Prices
     from holdfast.storage.postgres import ServerLink
     from holdfast.storage.sqlite import Connection
 
@@ -357,6 +357,7 @@ class Catalog:
 
     def _guard(self) -> AbstractContextManager[object]:
         if self._forks != forks.count:
+            # In a forked child: the lock may be held by a thread that only the parent has.
             self._forks = forks.count
             self._lock = threading.RLock()
             _left_to_the_parent.extend(filter(None, (self._index, self._spare, self._auditor)))
@@ -375,10 +376,12 @@ class Catalog:
                     index = self._opened()
                     catch_up(self._store, index)
                     found = question(index)
+                    # Who shares it may have emptied it since: then the answer lacks sessions.
                     index.check_unmoved()
                     return found
                 except _troubles() as error:
                     self._mend(error)
+            # Whatever is wrong with the place of the index: reading every log gives the answer.
             index = self._in_memory()
             catch_up(self._store, index)
             return question(index)
@@ -423,6 +426,7 @@ class Catalog:
         if place is None or time.monotonic() < self._spare_until:
             return self._in_memory()
         if self._index is not None:
+            # A file that others replaced is still there for whoever has it open, and grows old.
             if file_mark(place) == self._file:
                 return self._index
             self._let_go()  # removed or replaced by others
@@ -455,6 +459,7 @@ class Catalog:
         elif time.monotonic() < self._spare_until or self._place is None:
             self._spare = None
         elif is_busy(error):
+            # No damage: somebody writes for long. Nobody waits for that, and nothing is removed.
             self._let_go()
             self._spare_until = time.monotonic() + _PATIENCE_S
         else:

@@ -1,4 +1,4 @@
-"""Bringing an index up to what the logs say, reading only what it does not know."""
+"""Bringing an index up to what the logs say, reading only what it does not know; its audit."""
 
 from __future__ import annotations
 
@@ -58,12 +58,14 @@ class CatchUp:
 
     def run(self) -> None:
         """Look at whatever may have changed."""
+        # The mark first: what happens from here on is told the next time, and never missed.
         mark = self._index.mark()
         changes = self._store.changes(mark, PREFIX)
         if changes.keys is not None and not changes.keys and not changes.listed:
             return
         work = self._plan(changes, rebooted=bool(mark))
         self._read_all(work)
+        # Rows that others wrote since they were read here are looked at again, from what is there now.
         for _ in range(_ROUNDS_MAX):
             again, self._conflicts = self._conflicts, []
             if not again:
@@ -79,6 +81,7 @@ class CatchUp:
                 self._index.clear()
                 self.run()
                 return
+        # In the end: a crash before this only has logs looked at twice.
         is_new = changes.mark != mark and not self._conflicts
         if is_new:
             self._index.write([], mark=changes.mark)
@@ -105,6 +108,8 @@ class CatchUp:
         folders = self._store.folders(PREFIX) if changes.listed else {}
         keys = set(changes.keys)
         if changes.listed:
+            # Every writer tells which key it opens. What moved without a word was moved by hand,
+            # and with it perhaps what has kept its name.
             moved = self._moved(folders)
             if any(self._is_strange(key, folders) for key in sorted(moved - keys)):
                 return self._compare_all(rebooted=False)

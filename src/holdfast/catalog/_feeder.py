@@ -17,7 +17,7 @@ from holdfast.storage import Store, Worker, forks
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
-    from holdfast.catalog._prices import Prices
+    from holdfast.catalog._usage import Prices
     from holdfast.session import Session
 
 _TICK_S = 2.0
@@ -91,7 +91,7 @@ class Feeder(Worker):
 
         What is left is fed before, if the catalogue is in use and it does not take long.
         """
-        super().close()
+        super().close()  # first, so that nobody else feeds meanwhile
         if self._catalog is not None and self._catalog.is_open:
             self._feed_due(time.monotonic() + _DRAIN_S)
             self._catalog.close()

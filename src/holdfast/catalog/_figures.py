@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.catalog._hours import Spent, ToolHours
-from holdfast.catalog._prices import Bill
+from holdfast.catalog._usage import Bill, Spent, ToolHours
 
 if TYPE_CHECKING:
-    from holdfast.catalog._hours import Moment
+    from holdfast.catalog._usage import Moment
 
 By = Literal["day", "week", "month"]
 """How long a period is."""

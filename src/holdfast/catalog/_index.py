@@ -1,4 +1,4 @@
-"""The contract of an index: what is kept of each session, and what each call promises."""
+"""The contract of an index: what is kept of each session; and one that is a plain dictionary."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from holdfast.model import START, Event, Position, SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from holdfast.catalog._catch_up import Hear
-    from holdfast.catalog._prices import Prices
     from holdfast.catalog._search import Asked, Hit
+    from holdfast.catalog._usage import Prices
     from holdfast.storage import Store
     from holdfast.storage.sqlite import Connection
 

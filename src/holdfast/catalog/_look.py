@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.catalog._index import NEVER_READ, IndexUpdate, Kept, Row, Trace
-from holdfast.catalog._prices import Prices, cost_of
 from holdfast.catalog._tally import Tally
 from holdfast.catalog._topics import auto_tags
+from holdfast.catalog._usage import Prices, cost_of
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, SessionMetadata
 from holdfast.replay import (
@@ -139,6 +139,7 @@ class _Reading(msgspec.Struct):
         kept = self.kept
         if kept is None or not kept.state:
             return None
+        # Of the same generation, a log only grows; a shorter one has lost what the index has seen.
         row, size = kept.row.trace, log.size()
         same = row.generation == log.generation()
         self.lost = row.lost if same else 0

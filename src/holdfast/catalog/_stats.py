@@ -1,4 +1,4 @@
-"""Statistics over many sessions, added up from their tallies one by one, in bounded memory."""
+"""Statistics over many sessions, added up from their tallies, and the course of one of them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,18 @@ from holdfast.catalog._figures import (
     ToolFigures,
     TopicCount,
 )
-from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Calendar, Hour, Spent, ToolHours
-from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
 from holdfast.catalog._tally import SHAPE, Tally, checked
+from holdfast.catalog._usage import (
+    LATENCY_BOUNDS_MS,
+    Bill,
+    Calendar,
+    Hour,
+    Prices,
+    Spent,
+    ToolHours,
+    bill_of,
+    price_spent,
+)
 from holdfast.model import Event
 
 if TYPE_CHECKING:
@@ -187,6 +196,8 @@ class Counter:
         sums.reach([key for key, _ in hours] or [row.updated_at // 3_600_000])
         sums.active_ms += figures.active_ms
         self._groups.setdefault((row.agent_id or UNTAGGED, tags), Sum()).add(whole)
+        # Most sessions share an agent and tags with others: one sum for all of them is added to the
+        # agent and to each tag later, which is many times as fast.
         if len(self._groups) > _GROUPS_MAX:
             self._spread()
         self._rank(row, figures, whole)

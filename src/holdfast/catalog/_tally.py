@@ -13,7 +13,8 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._hours import (
+from holdfast.catalog._topics import Hearing, count_terms, keep_heaviest, words_of
+from holdfast.catalog._usage import (
     HOUR_MS,
     NAME_CHARS_MAX,
     Hour,
@@ -25,7 +26,6 @@ from holdfast.catalog._hours import (
     told_tokens,
     weigh,
 )
-from holdfast.catalog._topics import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.storage.outside import (
         Folder,
         Outside,
+        PrivateSocket,
         add_to_file,
         documents_beside,
         find_log,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         place_file,
         read_file,
     )
-    from holdfast.storage.sockets import PrivateSocket
     from holdfast.storage.space import SpaceStore, check_space
     from holdfast.storage.sqlite.foreign import ForeignDatabase, copy_database
     from holdfast.storage.urls import open_store, shown_url
@@ -56,9 +56,9 @@ __getattr__ = lazy(
         "files.tree": "is_path",
         "memory": "MemoryDocuments MemoryLog MemoryStore NoStore",
         "outside": (
-            "Folder Outside add_to_file documents_beside find_log look_outside place_file read_file"
+            "Folder Outside add_to_file documents_beside find_log look_outside place_file "
+            "read_file PrivateSocket"
         ),
-        "sockets": "PrivateSocket",
         "space": "SpaceStore check_space",
         "sqlite.foreign": "ForeignDatabase copy_database",
         "urls": "open_store shown_url",

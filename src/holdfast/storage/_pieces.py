@@ -1,4 +1,4 @@
-"""A log that is kept as rows of a database, each with the bytes of a piece."""
+"""A log in pieces: as rows of a database, compressed each by itself, or copied for a branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory store: everything for the life of the process."""
+"""The memory store, for the life of the process, and the store that keeps nothing at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index in the database of a PostgreSQL store: one for all machines.
+"""The index in the database of a PostgreSQL store, and its tables: one for all machines.
 
 Whoever asks brings it up to date, and what one machine has read no other has to read. Two that
 write the same session at once find it by the row's version, as two processes with one file do.
@@ -256,7 +256,7 @@ class PostgresIndex(Index):
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
         """The row with the cost by the prices here: those of another machine may differ."""
-        from holdfast.catalog._prices import repriced
+        from holdfast.catalog._usage import repriced
 
         return repriced(meta, tally, self.prices) if tally else meta
 

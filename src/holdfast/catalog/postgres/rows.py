@@ -1,4 +1,4 @@
-"""What one look at a log changes in the tables of PostgreSQL: made ready, then written at once.
+"""What one look at a log changes in the tables of PostgreSQL: made ready, written, and audited.
 
 Words are cut and counted before, on the caller's thread: the connection's own thread also carries
 what sessions append, and must not be kept busy.

@@ -79,6 +79,7 @@ class SqliteIndex(Index):
         """The fact of that name, after the mark of the prices by which costs were computed."""
         prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
         if prices != self.price_mark:
+            # From the tallies that are kept: no log is read for it.
             self._price_anew()
             mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
         return mark
@@ -123,6 +124,7 @@ class SqliteIndex(Index):
             for id in gone:
                 writing.remove(id)
             if updates or gone:
+                # The sum over all rows goes with them: a row that vanishes later is noticed.
                 writing.finish()
                 write_fact(self.connection, "sum", _encode(writing.total))
             if mark is not None and not conflicts:

@@ -29,7 +29,7 @@ from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
     from holdfast.catalog._index import IndexUpdate
-    from holdfast.catalog._prices import Prices
+    from holdfast.catalog._usage import Prices
     from holdfast.storage.sqlite import Connection
 
 
@@ -189,7 +189,7 @@ class Writing:
 
 def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
     """Compute every session's cost anew, within the caller's transaction."""
-    from holdfast.catalog._prices import Prices, repriced
+    from holdfast.catalog._usage import Prices, repriced
 
     prices = Prices() if prices is None else prices
     query = (

@@ -1,4 +1,4 @@
-"""The tables of the search: what was said where, and the words of it.
+"""The search in an SQLite index: what was said where, and the words of it.
 
 The words are in a full-text table without the text itself: the log is the truth, and what a hit
 shows is read from there. Such a table cannot forget a row, so a row is dead when ``said`` has it no

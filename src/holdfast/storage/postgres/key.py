@@ -107,12 +107,10 @@ class PostgresLog(SendingLog):
         return head
 
     def _head(self) -> Any:
-        return self._link.run(lambda connection: connection.fetchrow(HEAD, self._key))
+        return next(iter(self._link.fetch(HEAD, self._key)), None)
 
     def _rows(self, head: Any, start: int, count: int) -> list[Any]:
-        return self._link.run(
-            lambda connection: connection.fetch(READ, head["id"], head["generation"], start, count)
-        )
+        return self._link.fetch(READ, head["id"], head["generation"], start, count)
 
 
 class PostgresDocuments(Documents):
@@ -149,38 +147,30 @@ class PostgresDocuments(Documents):
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """One row."""
-        check_document_name(name)
-        row = self._link.run(
-            lambda connection: connection.fetchrow(
-                "SELECT d.data, d.etag FROM names n JOIN documents d USING (id)"
-                " WHERE n.key = $1 AND d.name = $2",
-                self._key,
-                name,
-            )
+        rows = self._link.fetch(
+            "SELECT d.data, d.etag FROM names n JOIN documents d USING (id)"
+            " WHERE n.key = $1 AND d.name = $2",
+            self._key,
+            check_document_name(name),
         )
-        return None if row is None else (bytes(row["data"]), row["etag"])
+        return (bytes(rows[0]["data"]), rows[0]["etag"]) if rows else None
 
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
-        rows = self._link.run(
-            lambda connection: connection.fetch(
-                "SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key
-            )
+        rows = self._link.fetch(
+            "SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key
         )
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def delete(self, name: str) -> bool:
         """Remove one row."""
-        check_document_name(name)
-        done = self._link.run(
-            lambda connection: connection.execute(
-                "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1"
-                " AND d.name = $2",
-                self._key,
-                name,
-            )
+        rows = self._link.fetch(
+            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1"
+            " AND d.name = $2 RETURNING d.name",
+            self._key,
+            check_document_name(name),
         )
-        return bool(done != "DELETE 0")
+        return bool(rows)
 
 
 class PostgresLease(RenewedLease):
@@ -207,13 +197,11 @@ class PostgresLease(RenewedLease):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        rows = self._link.run(
-            lambda connection: connection.fetch(
-                "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-                " AND h.epoch = $2 RETURNING n.id",
-                self._key,
-                self._epoch,
-            )
+        rows = self._link.fetch(
+            "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+            " AND h.epoch = $2 RETURNING n.id",
+            self._key,
+            self._epoch,
         )
         self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
 
@@ -239,16 +227,14 @@ class PostgresLease(RenewedLease):
 
 def renew(link: ServerLink, held: dict[str, tuple[int, int]]) -> set[str]:
     """Put off the end of all these leases; the keys whose lease is lost."""
-    rows = link.run(
-        lambda connection: connection.fetch(
-            "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
-            " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
-            " JOIN names n USING (key)"
-            " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key",
-            list(held),
-            [epoch for epoch, _ in held.values()],
-            [ttl for _, ttl in held.values()],
-        )
+    rows = link.fetch(
+        "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
+        " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
+        " JOIN names n USING (key)"
+        " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key",
+        list(held),
+        [epoch for epoch, _ in held.values()],
+        [ttl for _, ttl in held.values()],
     )
     return set(held) - {row["key"] for row in rows}
 

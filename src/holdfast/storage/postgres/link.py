@@ -86,6 +86,10 @@ class ServerLink:
         """
         return self._on_thread(self.tried(work, again=again))
 
+    def fetch(self, query: str, *values: Any) -> list[Any]:
+        """The rows of one statement, which must do no harm the second time."""
+        return self.run(lambda connection: connection.fetch(query, *values))
+
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have it done on the thread of this link, and wait for nothing.
 

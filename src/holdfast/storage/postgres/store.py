@@ -96,16 +96,13 @@ class PostgresStore(Store):
 
     def clash(self, key: str) -> str | None:
         """A key that differs only by case."""
-        check_key(key)
-        found: str | None = self.link.run(
-            lambda connection: connection.fetchval(
-                "SELECT n.key FROM names n JOIN heads h USING (id)"
-                " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1",
-                fold_id(key),
-                key,
-            )
+        rows = self.link.fetch(
+            "SELECT n.key FROM names n JOIN heads h USING (id)"
+            " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1",
+            fold_id(check_key(key)),
+            key,
         )
-        return found
+        return rows[0]["key"] if rows else None
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """Done once all of them are committed."""
@@ -114,20 +111,20 @@ class PostgresStore(Store):
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log."""
         check_prefix(prefix)
-        for row in self._fetch(f"{_ENTRIES} AND n.folder = $1", prefix):
+        for row in self.link.fetch(f"{_ENTRIES} AND n.folder = $1", prefix):
             yield _entry(row)
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key, with what this process has appended to it."""
         self._sender.catch_up(key)
-        rows = self._fetch(f"{_ENTRIES} AND n.key = $1", check_key(key))
+        rows = self.link.fetch(f"{_ENTRIES} AND n.key = $1", check_key(key))
         return _entry(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """The keys that changed, by the transactions that the mark had not seen the end of."""
         check_prefix(prefix)
         self._sender.catch_up()
-        now = self._fetch(
+        now = self.link.fetch(
             "SELECT i.name, i.forgotten::text AS forgotten,"
             " pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
         )[0]
@@ -136,13 +133,13 @@ class PostgresStore(Store):
         known = identity == now["name"].hex and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
         if not known or int(seen) <= int(now["forgotten"]):
             return Changes(new, None, listed=True)
-        rows = self._fetch(_CHANGED, prefix, seen, int(seen) >> CHANGES_TOGETHER_BITS)
+        rows = self.link.fetch(_CHANGED, prefix, seen, int(seen) >> CHANGES_TOGETHER_BITS)
         return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """Every key that has a name. What else has that name later is known by its etag."""
         check_prefix(prefix)
-        rows = self._fetch("SELECT key FROM names WHERE folder = $1", prefix)
+        rows = self.link.fetch("SELECT key FROM names WHERE folder = $1", prefix)
         return {row["key"]: "" for row in rows}
 
     def catalog_place(self) -> str | None:
@@ -190,7 +187,7 @@ class PostgresStore(Store):
 
     def is_archived(self, key: str) -> bool:
         """Whether it is packed now."""
-        rows = self._fetch(
+        rows = self.link.fetch(
             "SELECT h.archived FROM names n JOIN heads h USING (id) WHERE n.key = $1",
             check_key(key),
         )
@@ -222,7 +219,7 @@ class PostgresStore(Store):
         if found is not None:
             self.link.keep_listening()
             return found[1]
-        rows = self._fetch("SELECT id FROM names WHERE key = $1", key)
+        rows = self.link.fetch("SELECT id FROM names WHERE key = $1", key)
         if not rows:
             return None
         name = str(rows[0]["id"])
@@ -244,7 +241,7 @@ class PostgresStore(Store):
 
     def check(self) -> None:
         """Reach the server and see to it that the tables are there."""
-        self._fetch("SELECT name FROM identity")
+        self.link.fetch("SELECT name FROM identity")
 
     def close(self) -> None:
         """Send what is waiting, then close the connections."""
@@ -252,9 +249,6 @@ class PostgresStore(Store):
         self._flusher.close()
         self._renewer.close()
         self.link.close()
-
-    def _fetch(self, query: str, *values: Any) -> list[Any]:
-        return self.link.run(lambda connection: connection.fetch(query, *values))
 
 
 def _entry(row: Any) -> Entry:

@@ -31,6 +31,11 @@ from holdfast.storage.base import (
     needs_log,
 )
 from holdfast.storage.s3.key import (
+    AtOnce,
+    Listing,
+    Name,
+    Named,
+    Names,
     ObjectDocuments,
     ObjectLease,
     ObjectLog,
@@ -38,7 +43,6 @@ from holdfast.storage.s3.key import (
     renew_one,
 )
 from holdfast.storage.s3.log import HEAD_BYTES, LogObjects
-from holdfast.storage.s3.names import AtOnce, Listing, Name, Named, Names
 from holdfast.storage.s3.objects import open_objects
 from holdfast.storage.urls import cache_place
 

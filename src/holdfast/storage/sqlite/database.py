@@ -88,6 +88,10 @@ class SharedDatabase:
                 self._last = {one: last for one, last in self._last.items() if last > done}
         return result
 
+    def execute(self, query: str, values: Sequence[Any] = ()) -> int:
+        """Run one statement as a transaction of its own; how many rows it changed."""
+        return self.write(lambda connection: connection.execute(query, values).rowcount)
+
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query; none if there is no file yet."""
         self._renew_after_fork()

@@ -286,11 +286,7 @@ class SQLiteStore(Store):
             return {
                 key
                 for key, (epoch, ttl_ms) in held.items()
-                if not connection.execute(
-                    "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ?"
-                    " AND holder IS NOT NULL",
-                    (now + ttl_ms, key, epoch),
-                ).rowcount
+                if not connection.execute(_RENEW, (now + ttl_ms, key, epoch)).rowcount
             }
 
         return self.database.write(work)
@@ -300,6 +296,7 @@ class SQLiteStore(Store):
 
 
 _KEPT_BYTES_MAX = 1 << 20
+_RENEW = "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
 
 
 class SQLiteLog(Log):
@@ -491,20 +488,12 @@ class SQLiteDocuments(Documents):
 
     def delete(self, name: str) -> bool:
         """Remove one row."""
-        check_document_name(name)
-
-        def work(connection: Connection) -> bool:
-            return bool(
-                connection.execute(
-                    "DELETE FROM documents WHERE name = ?"
-                    " AND id = (SELECT id FROM keys WHERE key = ?)",
-                    (name, self._key),
-                ).rowcount
-            )
-
-        gone = self._database.write(work)
+        gone = self._database.execute(
+            "DELETE FROM documents WHERE name = ? AND id = (SELECT id FROM keys WHERE key = ?)",
+            (check_document_name(name), self._key),
+        )
         self._database.sync()
-        return gone
+        return bool(gone)
 
 
 class SQLiteLease(RenewedLease):
@@ -538,22 +527,12 @@ class SQLiteLease(RenewedLease):
 
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
-
-        def work(connection: Connection) -> bool:
-            done = connection.execute(
-                "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL",
-                (now_ms() + ttl_ms, self._key, self._epoch),
-            )
-            return bool(done.rowcount)
-
-        if self._holder is None or not self._database.write(work):
+        if self._holder is None or not self._database.execute(
+            _RENEW, (now_ms() + ttl_ms, self._key, self._epoch)
+        ):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        def work(connection: Connection) -> None:
-            connection.execute(
-                "UPDATE keys SET holder = NULL WHERE key = ? AND epoch = ?",
-                (self._key, self._epoch),
-            )
-
-        self._database.write(work)
+        self._database.execute(
+            "UPDATE keys SET holder = NULL WHERE key = ? AND epoch = ?", (self._key, self._epoch)
+        )
