@@ -65,7 +65,7 @@ class CatchUp:
             return
         work = self._plan(changes, rebooted=bool(mark))
         self._read_all(work)
-        # Rows that others wrote since they were read here are looked at again, from what is there now.
+        # Rows that others wrote since they were read here are looked at again.
         for _ in range(_ROUNDS_MAX):
             again, self._conflicts = self._conflicts, []
             if not again:
