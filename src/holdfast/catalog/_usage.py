@@ -330,8 +330,7 @@ def _name(zone: dt.tzinfo | None) -> str:
 
 # What requests cost: a table of prices that users can change, and sums that never guess.
 #
-# A model without a price is unknown: its cost is None and its tokens are counted as unpriced,
-# never
+# A model without a price is unknown: its cost is None and its tokens are counted as unpriced, never
 # as free.
 
 

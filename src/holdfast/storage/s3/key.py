@@ -15,8 +15,8 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._deferred import Sender, SendingLog
-from holdfast.storage._leases import Holder, locked, stale, this_holder
-from holdfast.storage.base import Documents, Entry, Lease, check_document_name, check_key, etag_of
+from holdfast.storage._leases import Holder, RenewedLease, locked, stale, this_holder
+from holdfast.storage.base import Documents, Entry, check_document_name, check_key, etag_of
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import Head, LogObjects, Sealed, end_of
 from holdfast.storage.s3.objects import ListedObject, Objects
@@ -42,13 +42,9 @@ class HeldKey(msgspec.Struct, omit_defaults=True):
 
 def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
     """The lease of a folder, its etag, and when it was written. Raises Damaged."""
-    found = objects.get(f"{folder}/lease")
-    if found is None:
-        return HeldKey(), "", 0
-    try:
-        return msgspec.json.decode(found.data, type=HeldKey), found.etag, found.modified
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"the lease of {folder} cannot be read: {error}") from error
+    what = f"the lease of {folder}"
+    found, etag, since = objects.get_value(f"{folder}/lease", HeldKey, what)
+    return found or HeldKey(), etag, since
 
 
 def check_free(objects: Objects, key: str, folder: str) -> None:
@@ -64,12 +60,20 @@ def check_free(objects: Objects, key: str, folder: str) -> None:
 
 def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
     """Put off the end of a lease; False if it is lost."""
+    return _change_held(
+        objects, folder, epoch, lambda old: HeldKey(epoch, ttl_ms, old.holder, old.beat + 1)
+    )
+
+
+def _change_held(
+    objects: Objects, folder: str, epoch: int, change: Callable[[HeldKey], HeldKey]
+) -> bool:
+    """Change the lease of an epoch, as long as it is that one's; whether it was."""
     for _ in range(_TRIES):
         found, etag, _ = held(objects, folder)
         if found.epoch != epoch or found.holder is None:
             return False
-        new = HeldKey(epoch, ttl_ms, found.holder, found.beat + 1)
-        if objects.swap(f"{folder}/lease", msgspec.json.encode(new), etag):
+        if objects.put_value(f"{folder}/lease", change(found), etag):
             return True
     return False
 
@@ -194,24 +198,23 @@ class ObjectDocuments(Documents):
         return None if named is None else f"{named.name.folder}/doc/"
 
 
-class ObjectLease(Lease):
+class ObjectLease(RenewedLease):
     """An object with the holder, replaced by compare and swap; its age is by the server's clock."""
 
     def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__(store.renewer, key)
         self._store = store
-        self._key = key
         self.folder = ""
-        self._held: HeldKey | None = None
-        self._forks = forks.count
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take it, and put a fence at the end of the log before anything else."""
-        if self._held is not None and self._forks == forks.count:
+        if self._is_held:
             self.renew(ttl_ms)
-            return self._held.epoch
+            return self._epoch
         while True:
             folder = self._store.names.made(self._key).folder
-            new = self._take(folder, owner, ttl_ms)
+            holder = this_holder(f"{owner[:60]} {uuid4().hex}")
+            new = self._take(folder, holder, ttl_ms)
             if new is None:
                 continue
             try:
@@ -223,69 +226,50 @@ class ObjectLease(Lease):
             else:
                 break
         self._store.forget_writing(self._key)
-        self.folder, self._held, self._forks = folder, new, forks.count
-        if ttl_ms > 0:
-            self._store.renewer.keep(self, self._key, new.epoch, ttl_ms)
-        return new.epoch
+        self.folder = folder
+        return self._hold(holder, new.epoch, ttl_ms)
 
-    def _take(self, folder: str, owner: str, ttl_ms: int) -> HeldKey | None:
+    def _take(self, folder: str, holder: Holder, ttl_ms: int) -> HeldKey | None:
         objects = self._store.objects
         found, etag, _ = held(objects, folder)
         check_free(objects, self._key, folder)
         # Not below the time: a key of this name may have been dropped or moved away, and whoever
         # wrote that one must not be taken for the writer of this one.
         epoch = max(found.epoch + 1, time.time_ns() // 1000)
-        new = HeldKey(epoch, ttl_ms, this_holder(f"{owner[:60]} {uuid4().hex}"))
-        path, data = f"{folder}/lease", msgspec.json.encode(new)
-        done = objects.swap(path, data, etag) if etag else objects.create(path, data)
-        return new if done else None
+        new = HeldKey(epoch, ttl_ms, holder)
+        return new if objects.put_value(f"{folder}/lease", new, etag) else None
 
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
-        mine = self._held
         named = self._store.names.get(self._key)
         if (
-            mine is None
+            self._holder is None
             or named is None
             or named.name.folder != self.folder
-            or not renew_one(self._store.objects, self.folder, mine.epoch, ttl_ms)
+            or not renew_one(self._store.objects, self.folder, self._epoch, ttl_ms)
         ):
             raise stale(self._key)
 
-    def release(self) -> None:
-        """Give it back; nothing happens if another one has it by now."""
-        mine, self._held = self._held, None
-        # In a forked child it is the parent's, which goes on writing.
-        if mine is None or self._forks != forks.count:
-            return
-        self._store.renewer.let_go(self)
-        self._store.forget_writing(self._key)
+    def _give_back(self) -> None:
         objects = self._store.objects
+        self._store.forget_writing(self._key)
         with contextlib.suppress(HoldfastError):  # out of reach, it runs out by itself
-            for _ in range(_TRIES):
-                found, etag, _ = held(objects, self.folder)
-                if found.epoch != mine.epoch or found.holder is None:
-                    break
-                data = msgspec.json.encode(HeldKey(found.epoch))
-                if objects.swap(f"{self.folder}/lease", data, etag):
-                    break
-        # Whoever comes next need not wait for it.
+            _change_held(objects, self.folder, self._epoch, lambda old: HeldKey(old.epoch))
+        # After it: whoever comes next need not wait for this.
         with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
             LogObjects(objects, self.folder).compact()
 
     def abandon(self) -> None:
         """Keep it for ever: what it is for is about to go."""
-        self._held = None
-        self._store.renewer.let_go(self)
+        self._holder = None
+        self._renewer.let_go(self)
 
 
 # The names of a bucket's keys: small objects that say which folder a key stands for.
 #
 # Every change of a name is by compare and swap, also its end: a name is never deleted, since
-# between
-# looking and deleting another one could have made the key anew. What is left of a name that went
-# is
-# an empty object, which a list shows as such without being asked for it.
+# between looking and deleting another one could have made the key anew. What is left of a name that
+# went is an empty object, which a list shows as such without being asked for it.
 
 
 _GONE = b""
@@ -350,10 +334,7 @@ class Names:
         named, etag = self.raw(key)
         if named is not None and not named.name.gone:
             return named.name == name
-        path, data = f"names/{key}", msgspec.json.encode(name)
-        if etag:
-            return self._objects.swap(path, data, etag)
-        return self._objects.create(path, data)
+        return self._objects.put_value(f"names/{key}", name, etag)
 
     def swap(self, key: str, etag: str, name: Name | None) -> bool:
         """Replace this version of a name; with None the key has no name any more."""

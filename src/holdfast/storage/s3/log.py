@@ -58,36 +58,6 @@ class Head(msgspec.Struct, omit_defaults=True, frozen=True):
         return f"{self.generation:08d}{self.place}"
 
 
-class KeptHead:
-    """The head of one folder, as it is in the bucket."""
-
-    def __init__(self, objects: Objects, folder: str) -> None:
-        self._objects = objects
-        self._folder = folder
-        self._path = f"{folder}/head"
-
-    def read(self) -> tuple[Head, str]:
-        """The head as it is now, and its etag; an empty one, and none, if there is no object.
-
-        Raises Damaged for one that cannot be read.
-        """
-        found = self._objects.get(self._path)
-        return (Head(), "") if found is None else (self._decode(found.data), found.etag)
-
-    def write(self, head: Head, etag: str) -> bool:
-        """Put it in the place of the one that was read with this etag; whether it still was."""
-        data = msgspec.json.encode(head)
-        if etag:
-            return self._objects.swap(self._path, data, etag)
-        return self._objects.create(self._path, data)
-
-    def _decode(self, data: bytes) -> Head:
-        try:
-            return msgspec.json.decode(data, type=Head)
-        except msgspec.MsgspecError as error:
-            raise Damaged(f"the head of {self._folder} cannot be read: {error}") from error
-
-
 _TRIES = 20
 
 
@@ -106,7 +76,6 @@ class LogObjects:
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self.folder = folder
-        self._kept = KeptHead(objects, folder)
         self._found: dict[str, list[ObjectPiece]] = {}
         self._seen: dict[str, str] = {}
         self._turn: _Turn | None = None
@@ -116,7 +85,7 @@ class LogObjects:
 
     def head(self) -> Head:
         """The head as it is now."""
-        return self._kept.read()[0]
+        return self._read_head()[0]
 
     def pieces(self, head: Head) -> list[ObjectPiece]:
         """What a generation consists of, looked up anew; only what came since is listed."""
@@ -189,13 +158,13 @@ class LogObjects:
         Raises Fenced if a later epoch was there first, and Sealed if the key went.
         """
         while True:
-            head, etag = self._kept.read()
+            head, etag = self._read_head()
             if head.sealed:
                 raise Sealed
             if head.epoch > epoch:
                 raise stale(key)
             if head.epoch < epoch:
-                self._kept.write(msgspec.structs.replace(head, epoch=epoch), etag)
+                self._write_head(msgspec.structs.replace(head, epoch=epoch), etag)
                 continue
             self.forget()
             number = next_number(self.pieces(head))
@@ -207,10 +176,10 @@ class LogObjects:
 
     def seal(self, epoch: int) -> bool:
         """See to it that nothing is ever written here again; False if another one has it by now."""
-        head, etag = self._kept.read()
+        head, etag = self._read_head()
         if head.sealed:
             return True
-        return head.epoch == epoch and self._kept.write(Head(epoch=epoch, sealed=True), etag)
+        return head.epoch == epoch and self._write_head(Head(epoch=epoch, sealed=True), etag)
 
     def append(self, packet: Packet) -> StoreError | None:
         """Store one packet at the end; Fenced if another epoch has written there."""
@@ -233,7 +202,7 @@ class LogObjects:
         self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True
     ) -> None:
         """Other objects, written in full, and in force once the head says so."""
-        head, etag = self._kept.read()
+        head, etag = self._read_head()
         self.forget()
         self.pieces(head)
         if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
@@ -249,7 +218,7 @@ class LogObjects:
             self._objects.put(self._log_path(new, number), framed(epoch, piece))
             number += 1
         self._objects.put(self._log_path(new, number), framed(epoch, b""))
-        if not self._kept.write(new, etag):
+        if not self._write_head(new, etag):
             self._drop(new)
             raise stale(key)
         self.forget()
@@ -257,7 +226,7 @@ class LogObjects:
 
     def compact(self, *, archive: bool = False) -> None:
         """Put small objects together; with ``archive`` all of them, compressed."""
-        head, etag = self._kept.read()
+        head, etag = self._read_head()
         if head.sealed:
             return
         changed_ms = self.changed_ms(head, self._objects.list(f"{self.folder}/")) if archive else 0
@@ -268,7 +237,7 @@ class LogObjects:
         self.forget()
         if archive:
             archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
-            self._kept.write(archived, etag)
+            self._write_head(archived, etag)
 
     def changed_ms(self, head: Head, objects: Iterable[ListedObject]) -> int:
         """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
@@ -284,9 +253,9 @@ class LogObjects:
 
     def unarchive(self) -> None:
         """Say that it is not archived; its packs are read as they are."""
-        head, etag = self._kept.read()
+        head, etag = self._read_head()
         if head.archived:
-            self._kept.write(msgspec.structs.replace(head, archived=False), etag)
+            self._write_head(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -362,11 +331,11 @@ class LogObjects:
     def _begin(self, packet: Packet) -> _Turn | None:
         """Where a writer of this epoch may go on; None if the epoch is over."""
         while True:
-            head, etag = self._kept.read()
+            head, etag = self._read_head()
             if head.sealed or head.epoch != packet.epoch:
                 return None
             if head.archived:
-                self._kept.write(msgspec.structs.replace(head, archived=False), etag)
+                self._write_head(msgspec.structs.replace(head, archived=False), etag)
                 continue
             self.forget()
             pieces = self.pieces(head)
@@ -402,6 +371,16 @@ class LogObjects:
         packs = list(self._objects.list(self._pack_folder(head)))
         gone = [one.path for one in data if one.size > HEAD_BYTES] + [one.path for one in packs]
         self._objects.delete(*gone)
+
+    def _read_head(self) -> tuple[Head, str]:
+        """The head as it is now, and its etag; an empty one, and none, if there is no object."""
+        what = f"the head of {self.folder}"
+        head, etag, _ = self._objects.get_value(f"{self.folder}/head", Head, what)
+        return head or Head(), etag
+
+    def _write_head(self, head: Head, etag: str) -> bool:
+        """Put it in the place of the one that was read with this etag; whether it still was."""
+        return self._objects.put_value(f"{self.folder}/head", head, etag)
 
     def _log_folder(self, head: Head) -> str:
         return f"{self.folder}/log/{head.mark}/"

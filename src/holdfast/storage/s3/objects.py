@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from holdfast.errors import Forbidden, HoldfastError, Unavailable, UsageError
+import msgspec
+
+from holdfast.errors import Damaged, Forbidden, HoldfastError, Unavailable, UsageError
 from holdfast.storage.disk import forks
 
 T = TypeVar("T")
@@ -140,6 +142,24 @@ class Objects:
                 return None
 
         return self._tried(work)
+
+    def get_value(self, path: str, type: type[T], what: str) -> tuple[T | None, str, int]:
+        """What an object of JSON says, its etag, and when it was written; None, "" and 0 for none.
+
+        Raises Damaged for one that cannot be read.
+        """
+        found = self.get(path)
+        if found is None:
+            return None, "", 0
+        try:
+            return msgspec.json.decode(found.data, type=type), found.etag, found.modified
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"{what} cannot be read: {error}") from error
+
+    def put_value(self, path: str, value: object, etag: str) -> bool:
+        """Put JSON in the place of the version that has this etag, or of none; whether it was."""
+        data = msgspec.json.encode(value)
+        return self.swap(path, data, etag) if etag else self.create(path, data)
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
         """The objects whose path begins with ``prefix``, in order, those after a path only."""
