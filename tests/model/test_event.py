@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidData
 from holdfast.model import (
     BODIES,
-    CONVERSATION_TYPES,
     Event,
     LineReader,
     Notice,
@@ -122,7 +121,6 @@ def test_every_body_shares_the_optional_extras():
     for type, body in BODIES.items():
         if type not in ("config", "metadata"):
             assert {"metadata", "usage", "raw"} <= set(body.__struct_fields__)
-    assert CONVERSATION_TYPES.items() <= BODIES.items()
 
 
 def test_the_id_of_calls_and_results():

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import Event
-from holdfast.replay import Told, compare, read_history
+from holdfast.replay import SessionEvents, compare, read_history
 from holdfast.replay import _compare as compare_module
-from holdfast.replay._history import Copy
-from holdfast.replay._turns import files_in, split_turns, text_of, tokens_of
+from holdfast.replay._turns import Copy, files_in, split_turns, text_of, tokens_of
 from holdfast.testing import strategies
 
 pytestmark = pytest.mark.req("S2-68")
@@ -36,7 +35,7 @@ COMMON = (
 def branch(name, *own):
     """A log that has the common events, and its own after a fork."""
     forked = ("forked", {"session": "p", "seq": 3, "log": name, "reason": "fork"})
-    return Told(name, log(*COMMON, forked, *own))
+    return SessionEvents(name, log(*COMMON, forked, *own))
 
 
 def said(question, answer="ok", **data):
@@ -53,7 +52,7 @@ def test_the_common_ancestor_is_where_the_logs_part():
 
 def test_strangers_have_no_ancestor():
     """Logs that begin differently have nothing in common, and all of their turns are shown."""
-    a, b = Told("a", log(*said("x"))), Told("b", log(*said("y")))
+    a, b = SessionEvents("a", log(*said("x"))), SessionEvents("b", log(*said("y")))
     found = compare(a, b)
     assert found.ancestor is None
     assert (found.a.turns, found.b.turns) == (1, 1)
@@ -61,7 +60,7 @@ def test_strangers_have_no_ancestor():
 
 def test_nothing_is_comparable_too():
     """Empty logs are the same."""
-    found = compare(Told("a", []), Told("b", []))
+    found = compare(SessionEvents("a", []), SessionEvents("b", []))
     assert found.same
     assert found.ancestor is None
 
@@ -69,7 +68,7 @@ def test_nothing_is_comparable_too():
 def test_a_session_is_the_same_as_itself_and_as_its_copy():
     """Without own events there is nothing to show."""
     one = branch("a", *said("x"))
-    found = compare(one, Told("copy", one.events))
+    found = compare(one, SessionEvents("copy", one.events))
     assert found.same
     assert found.ancestor.seq == one.events[-1].seq
 
@@ -244,8 +243,10 @@ def test_a_list_written_again_is_the_same():
     todos = [{"content": "t", "status": "pending", "id": "1"}]
     again = [{"content": "t", "status": "pending", "id": "2"}]
     begin = ("todo_update", {"todos": todos})
-    a = Told("a", log(begin, ("todo_update", {"todos": again})))
-    b = Told("b", log(begin, ("todo_update", {"todos": [again[0] | {"status": "completed"}]})))
+    a = SessionEvents("a", log(begin, ("todo_update", {"todos": again})))
+    b = SessionEvents(
+        "b", log(begin, ("todo_update", {"todos": [again[0] | {"status": "completed"}]}))
+    )
     [change] = compare(a, b).changes
     assert (change.a_did, change.b_did, change.conflict) == ("kept", "set", False)
 
@@ -253,14 +254,17 @@ def test_a_list_written_again_is_the_same():
 def test_data_that_is_no_map_is_passed_over():
     """A foreign log may hold anything."""
     broken = [Event("tool_call", 0, 0, b"[1]"), Event("tool_result", 1, 0, b'"x"')]
-    found = compare(Told("a", broken), Told("b", []))
+    found = compare(SessionEvents("a", broken), SessionEvents("b", []))
     assert [use.tool for use in found.tools] == ["None"]
 
 
 @given(strategies.logs(3), strategies.logs(3))
 def test_any_two_logs_compare_and_are_written_as_json(a, b):
     """Whatever two sessions hold, the comparison is data, and symmetric in what it counts."""
-    one, other = compare(Told("a", a), Told("b", b)), compare(Told("b", b), Told("a", a))
+    one, other = (
+        compare(SessionEvents("a", a), SessionEvents("b", b)),
+        compare(SessionEvents("b", b), SessionEvents("a", a)),
+    )
     assert msgspec.json.encode(one)
     assert (one.a.turns, one.b.turns) == (other.b.turns, other.a.turns)
     assert {(c.kind, c.name) for c in one.changes} == {(c.kind, c.name) for c in other.changes}
@@ -270,6 +274,6 @@ def test_any_two_logs_compare_and_are_written_as_json(a, b):
 def test_a_prefix_is_the_ancestor(events, data):
     """What one log has and the other goes on from is in common to the last event."""
     cut = data.draw(st.integers(1, len(events)))
-    found = compare(Told("a", events), Told("b", events[:cut]))
+    found = compare(SessionEvents("a", events), SessionEvents("b", events[:cut]))
     assert found.ancestor.seq == cut - 1
     assert found.b.turns == 0

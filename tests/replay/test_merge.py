@@ -13,7 +13,7 @@ from holdfast.replay import (
     PROVIDERS,
     MergeBlobs,
     MergeWishes,
-    Told,
+    SessionEvents,
     fold,
     plan_merge,
     recover,
@@ -48,7 +48,7 @@ def branch(name, *own, common=None):
     """A log with the common events, and its own after a fork."""
     shared = COMMON if common is None else common
     forked = ("forked", {"session": "p", "seq": len(shared) - 1, "log": name, "reason": "fork"})
-    return Told(name, log([*shared, forked, *own]))
+    return SessionEvents(name, log([*shared, forked, *own]))
 
 
 def merged(a, b, *, blobs=None, name="m", **wishes):
@@ -59,7 +59,7 @@ def merged(a, b, *, blobs=None, name="m", **wishes):
     first = len(a.events) + 1
     plan = plan_merge(a, b, MergeWishes(**wishes), first_seq=first, run="R", blobs=blobs)
     last = Event.make("merged", msgspec.to_builtins(plan.report), run="R")
-    return Told(
+    return SessionEvents(
         name, [*a.events, *_numbered([forked, *plan.events, last], len(a.events))]
     ), plan.report
 
@@ -317,7 +317,7 @@ def test_runs_of_the_other_log_stay_apart():
     ]
     early = [*plain[:2], plain[4], *plain[2:4], *plain[5:]]
     for order in (plain, early):
-        found, _ = merged(Told("a", []), Told("b", log(order)))
+        found, _ = merged(SessionEvents("a", []), SessionEvents("b", log(order)))
         assert [text for text in words(found) if text] == ["go", "lead answer"]
 
 
@@ -343,11 +343,11 @@ def test_the_same_is_not_merged_twice():
         branch("b", *said("two", "2"), ("variable_set", {"name": "x", "value": 3})),
     )
     first, _ = merged(a, b)
-    for left, right in ((first, b), (b, b), (a, Told("p", a.events[:8])), (first, a)):
+    for left, right in ((first, b), (b, b), (a, SessionEvents("p", a.events[:8])), (first, a)):
         assert merged(left, right)[1].merged_turns == 0
     _, report = merged(b, first, name="m2")
     assert report.merged_turns == 1
-    more = Told("b", [*b.events, *log(said("later", "3"), len(b.events))])
+    more = SessionEvents("b", [*b.events, *log(said("later", "3"), len(b.events))])
     again, report = merged(first, more, name="m3")
     assert (report.merged_turns, report.conflicts) == (1, [])
     assert merged(again, more, name="m4")[1].merged_turns == 0
@@ -356,8 +356,12 @@ def test_the_same_is_not_merged_twice():
 
 def test_a_log_copied_as_a_file_brings_what_it_did_since():
     """Two logs of one name, one of them copied by hand, are told apart by what they say."""
-    a = Told("p", log([*COMMON, *said("q1", "a1"), ("variable_set", {"name": "x", "value": 2})]))
-    b = Told("copy", log([*COMMON, *said("q2", "a2"), ("variable_set", {"name": "y", "value": 3})]))
+    a = SessionEvents(
+        "p", log([*COMMON, *said("q1", "a1"), ("variable_set", {"name": "x", "value": 2})])
+    )
+    b = SessionEvents(
+        "copy", log([*COMMON, *said("q2", "a2"), ("variable_set", {"name": "y", "value": 3})])
+    )
     m, report = merged(a, b)
     assert report.merged_turns == 1
     assert words(m)[-4:] == ["q1", "a1", "q2", "a2"]
@@ -365,7 +369,9 @@ def test_a_log_copied_as_a_file_brings_what_it_did_since():
     back, report = merged(a, m)  # what stands in a already is known, also by way of the merge
     assert report.merged_turns == 1
     assert words(back) == words(m)
-    third = Told("third", log([*COMMON, *said("q3", "a3"), ("variable_set", {"name": "y"})]))
+    third = SessionEvents(
+        "third", log([*COMMON, *said("q3", "a3"), ("variable_set", {"name": "y"})])
+    )
     m, report = merged(m, third)
     assert (report.merged_turns, [one.name for one in report.conflicts]) == (1, ["y"])
 
@@ -391,11 +397,11 @@ def test_a_decided_conflict_does_not_come_again():
 
 def test_strangers_bring_everything():
     """Without a common ancestor all turns of the other session are new."""
-    a, b = Told("a", log(said("one", "1"))), Told("b", log(said("two", "2")))
+    a, b = SessionEvents("a", log(said("one", "1"))), SessionEvents("b", log(said("two", "2")))
     found, report = merged(a, b)
     assert (report.base, report.merged_turns) == (-1, 1)
     assert words(found) == ["one", "1", "two", "2"]
-    assert merged(a, Told("e", []))[1].seq == -1
+    assert merged(a, SessionEvents("e", []))[1].seq == -1
 
 
 def test_keys_and_blobs_come_along():
@@ -410,7 +416,7 @@ def test_keys_and_blobs_come_along():
     )
     events = [*b.events, Event("user", len(b.events), 0, raw)]
     a = branch("a", ("assistant", {"content": "k"}, None, "old"))
-    found, _ = merged(a, Told("b", events), blobs=MergeBlobs(None, lambda ref: "BIG"))
+    found, _ = merged(a, SessionEvents("b", events), blobs=MergeBlobs(None, lambda ref: "BIG"))
     own = found.events[len(a.events) + 1 :]
     assert [event.key for event in own if event.key] == ["key"]
     assert "BIG" in words(found)
@@ -423,7 +429,7 @@ def test_a_foreign_log_is_made_recordable():
         Event("no type!", 1, 0, b"{}"),
         Event("assistant", 2, 0, b"[]"),
     ]
-    found, report = merged(Told("a", []), Told("b", odd))
+    found, report = merged(SessionEvents("a", []), SessionEvents("b", odd))
     assert report.merged_turns == 1
     assert [event.type for event in found.events] == ["forked", "user", "assistant", "merged"]
 
@@ -436,7 +442,7 @@ def test_every_turn_of_both_is_kept(a, b, data):
     shared = a[:cut]
     forked = Event.make("forked", {"session": "a", "log": "LB"})
     other = [*shared, *_numbered([forked, *b], cut)]
-    left, right = Told("a", a), Told("b", other)
+    left, right = SessionEvents("a", a), SessionEvents("b", other)
     found, report = merged(
         left, right, policy=data.draw(st.sampled_from(["ours", "theirs", "both"]))
     )

@@ -350,7 +350,7 @@ def test_malformed_todos_are_none(params):
 
 def test_an_id_that_is_another_ones_short_form_is_given_to_one_call_only():
     """Nine letters or digits may be what another call is called elsewhere."""
-    from holdfast.replay._ids import CallNames, mistral_id
+    from holdfast.replay._text import CallNames, mistral_id
 
     names = CallNames()
     assert names.take("call-with-a-longer-id") == "call-with-a-longer-id"
@@ -362,10 +362,10 @@ def test_an_id_that_is_another_ones_short_form_is_given_to_one_call_only():
 
 def test_a_long_id_gives_way_if_its_short_form_is_taken():
     """Whatever OpenAI would call it is no other call's name."""
-    from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, CallNames, short_id
+    from holdfast.replay._text import OPENAI_ID_CHARS_MAX, CallNames, openai_id
 
     long = "c" * (OPENAI_ID_CHARS_MAX + 1)
     names = CallNames()
-    short = names.take(short_id(long, OPENAI_ID_CHARS_MAX))
+    short = names.take(openai_id(long))
     assert names.take(long) == f"{long}-2"
     assert names.take(short) == f"{short}-2"

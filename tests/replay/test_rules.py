@@ -126,6 +126,7 @@ ANTHROPIC_BAD = [
     [user(), assistant([SEARCH, text("x")])],
     [user(), assistant([SEARCH]), user()],
     [user(), assistant([SEARCH]), assistant([FOUND])],
+    [user(), assistant([use()]), assistant("x")],
     [user(), assistant([SEARCH, {**SEARCH, "id": "s2"}, {**FOUND, "tool_use_id": "s2"}])],
     [user(), assistant([FOUND, text("x")])],
     [user(), assistant([{"type": "server_tool_use"}, text("x")])],

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-import holdfast.replay._sanitize as room
+import holdfast.replay._messages as room
 from holdfast.errors import UsageError
 from holdfast.replay import PROVIDERS, Issue, format_issues, recovery_line, sanitize, validate
 from holdfast.replay._text import collector_paused

@@ -7,7 +7,7 @@ import pytest
 from holdfast.model import Event
 from holdfast.replay import (
     Conversation,
-    Told,
+    SessionEvents,
     compare,
     fold,
     needs_interruption,
@@ -191,7 +191,10 @@ def test_more_of_a_call_that_was_retracted_is_a_call():
 def test_a_call_that_is_told_of_twice_is_counted_once():
     """A comparison of two sessions counts calls, not the events that tell of them."""
     a, b = log(USER, CALL, more(params={"command": "ls -l"})), log(USER, CALL)
-    found = compare(Told("a", a), Told("b", [Event.make("user", {"content": "No"}, seq=0), *b[1:]]))
+    found = compare(
+        SessionEvents("a", a),
+        SessionEvents("b", [Event.make("user", {"content": "No"}, seq=0), *b[1:]]),
+    )
     assert [(tool.a, tool.b) for tool in found.tools] == [(1, 1)]
     assert [turn.a.tools for turn in found.turns] == [["Run"]]
 

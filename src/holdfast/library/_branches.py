@@ -18,7 +18,7 @@ from holdfast.session import Draft, new_session_id, read_range
 
 if TYPE_CHECKING:
     from holdfast.model import Event
-    from holdfast.replay import Clash, Comparison, MergeReport, Told, TurnView
+    from holdfast.replay import Clash, Comparison, MergeReport, SessionEvents, TurnView
     from holdfast.session import EventEnd
 
 _GENERATIONS_MAX = 10_000
@@ -204,8 +204,8 @@ def _parent_of(core: Core, id: str) -> Forebear | None:
     return Forebear(found.session, found.seq, _views.exists(core, found.session))
 
 
-def _told(core: Core, id: str, stop: int | None = None) -> Told:
-    from holdfast.replay import Told
+def _told(core: Core, id: str, stop: int | None = None) -> SessionEvents:
+    from holdfast.replay import SessionEvents
     from holdfast.session import resolve_blobs
 
     key = core.stored(id)
@@ -216,7 +216,7 @@ def _told(core: Core, id: str, stop: int | None = None) -> Told:
         is_long = event.type in _SAID and has_blob_at("content", bytes(event.raw))
         if event.type == "merged" or is_long:
             [events[index]] = resolve_blobs([event], documents)
-    return Told(id, events)
+    return SessionEvents(id, events)
 
 
 def _cost(core: Core, events: list[Event]) -> float | None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._lazy import lazy
-from holdfast.model._blobs import (
+from holdfast.model._data import (
     BLOB_KEY,
     blob_name,
+    decode_json,
+    encode_data,
+    encode_with_blobs,
     fill_references,
     has_blob,
     has_blob_at,
@@ -18,13 +21,8 @@ from holdfast.model._blobs import (
     is_blob_name,
     is_reference,
     named_blobs,
-    restore_keys,
-)
-from holdfast.model._data import (
-    decode_json,
-    encode_data,
-    encode_with_blobs,
     read_blob,
+    restore_keys,
 )
 from holdfast.model._event import STATUSES, Event, Notice, SessionMetadata, Status, one_by_one
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
@@ -68,7 +66,7 @@ from holdfast.model._reader import (
 from holdfast.model._version import VERSION
 
 if TYPE_CHECKING:
-    from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
+    from holdfast.model._bodies import BODIES
     from holdfast.model._data import decode_strict
     from holdfast.model._event import Block, Content, Message, Role
     from holdfast.model._maker import LineMaker, line_maker, make_line
@@ -79,7 +77,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy(
     __name__,
     {
-        "_bodies": "BODIES CONVERSATION_TYPES",
+        "_bodies": "BODIES",
         "_data": "decode_strict",
         "_event": "Block Content Message Role",
         "_maker": "LineMaker line_maker make_line",
@@ -92,7 +90,6 @@ __all__ = [
     "BEFORE_ALL",
     "BLOB_KEY",
     "BODIES",
-    "CONVERSATION_TYPES",
     "FORMAT_VERSION",
     "LINE_END_BYTES",
     "RANDOM_BYTES",

@@ -23,8 +23,7 @@ from typing import (
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model._blobs import restore_keys
-from holdfast.model._data import decode_json, encode_data
+from holdfast.model._data import decode_json, encode_data, restore_keys
 from holdfast.model._limits import Limits
 from holdfast.model._line import type_bytes
 
@@ -258,9 +257,8 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
 # Messages in the neutral form: plain dicts with a role and a string or blocks as content.
 #
 # Blocks have Anthropic's shape: ``text``, ``thinking``, ``tool_use {id, name, input}``,
-# ``tool_result {tool_use_id, content, is_error}``, ``image``, ``document``. The types here say
-# what a
-# message holds; at run time they are ordinary dicts that any JSON library takes.
+# ``tool_result {tool_use_id, content, is_error}``, ``image``, ``document``. The types here say what
+# a message holds; at run time they are ordinary dicts that any JSON library takes.
 
 
 Role = Literal["user", "assistant", "system", "tool"]

@@ -120,6 +120,7 @@ def encode_event_line(
 
     Raises InvalidData for a type that is not well-formed.
     """
+    # The same as ``encode_line`` without its call: nearly every append comes by here.
     try:
         head = _heads[type] % (seq, timestamp, data)
     except (KeyError, TypeError):
@@ -143,10 +144,7 @@ def line_head(type: str) -> bytes:
 
 def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
     """The line of a sealed event: its body is ciphertext, and the checksum covers that."""
-    head = b'{"seq":%d,"sealed":"%b","crc":"' % (seq, b2a_base64(sealed, newline=False))
-    crc = crc32(head, crc)
-    tail = LINE_TAIL % crc
-    return head + tail, crc32(tail, crc)
+    return encode_line(seq, sealed_body(sealed), crc)
 
 
 def sealed_body(sealed: bytes) -> bytes:
@@ -157,6 +155,7 @@ def sealed_body(sealed: bytes) -> bytes:
 def line_size(event: Event) -> int:
     """How many bytes our writer's line of this event has."""
     extra = 0
+    # The names of the members with their quotes, colons and commas.
     if event.run is not None:
         extra += 7 + len(_encode(event.run))
     if event.key is not None:
@@ -218,6 +217,7 @@ def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
         size += len(chunk)
+        # A line may reach over many chunks: they are put together once.
         if not end or size < block_bytes:
             parts.append(chunk)
             continue
@@ -234,6 +234,7 @@ def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
     Everything but its own checksum stays as it is; a plain line has none.
     """
     line = text.rstrip(b"\n")
+    # Without its newline the end of a line is one byte shorter.
     is_summed = line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] == CRC_KEY
     if not is_summed:
         line += b"\n"

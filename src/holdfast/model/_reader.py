@@ -123,6 +123,7 @@ class LineReader:
             self._rest.insert(0, blank)
             self._is_blank = not block and len(self._rest) == 1
         events = self._read_block(block)
+        # What was held back is looked at again: the slow way starts from the last whole event.
         if events is None:
             self._damaged = True
             self._rest = [*self._held_bytes, block, *self._rest]
@@ -166,6 +167,7 @@ class LineReader:
             events, self._cursor_before = self._open(lines)
         self._cursor = Position(seq + len(events), offset + len(block), crc)
         self._cursor_chained = summed or self._cursor_chained
+        # A batch counts whole or not at all: a crash may have cut it.
         if self._held or (events and events[-1].more):
             self._before = None
             return self._complete(events, block, before)

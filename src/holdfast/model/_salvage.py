@@ -32,6 +32,7 @@ _RECORD_END = re.compile(rb',"crc":"[0-9a-f]{8}"\}\Z')
 _PLAIN_START = re.compile(rb'\{[ \t]*"type"')
 _GLUE = re.compile(rb'\}(?=[\0 \t\r]*\{[ \t]*"type")')
 _NOT_BLANK = re.compile(rb"[^\n]*[^\s][^\n]*")
+# Hostile bytes may begin a record at every place: more starts than that are not followed.
 _TRIES_MAX = 4
 _CONTEXT_BYTES = 16
 
@@ -234,6 +235,7 @@ class Salvage:
 
     def _note_end(self, digits_at: int, digits: bytes) -> None:
         end = digits_at + len(digits) + 2
+        # Each stretch is searched once, however many digits are met.
         newline = self._rest.rfind(b"\n", self._looked_to, digits_at)
         self._looked_to = digits_at
         if newline >= 0:

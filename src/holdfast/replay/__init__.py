@@ -11,6 +11,8 @@ from holdfast._lazy import lazy
 from holdfast.replay._fold import Fold, fold
 from holdfast.replay._progress import needs_interruption
 from holdfast.replay._state import (
+    BYTES_PER_TOKEN,
+    TODO_TOOLS,
     WHY_NOT_RUN,
     Approval,
     LoadBlob,
@@ -21,23 +23,19 @@ from holdfast.replay._state import (
     PendingCall,
     Permissions,
     PluginState,
+    SessionUsage,
     Stage,
     State,
     Tokens,
     ToolState,
     Turning,
-    Usage,
+    add_usage,
+    estimate_tokens,
+    read_todos,
     read_variable,
     stage_after,
 )
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
-from holdfast.replay._usage import (
-    BYTES_PER_TOKEN,
-    TODO_TOOLS,
-    add_usage,
-    estimate_tokens,
-    read_todos,
-)
 
 if TYPE_CHECKING:
     from holdfast.replay._calls import Calls, blocks_of, mark_of
@@ -46,34 +44,33 @@ if TYPE_CHECKING:
         Change,
         Comparison,
         FileUse,
+        SessionEvents,
         Side,
-        Told,
         ToolUse,
         TurnPair,
         compare,
     )
     from holdfast.replay._conversation import Conversation, RunConversation, runs
     from holdfast.replay._dialects import PROVIDERS
-    from holdfast.replay._history import read_history
-    from holdfast.replay._issues import Issue, format_issues, recovery_line
     from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
     from holdfast.replay._messages import (
+        Sanitized,
         from_dialect,
         has_incomplete_tool_call,
         is_complete,
         last_tool_call,
         recognise,
         recover_todos,
+        sanitize,
         to_dialect,
         tool_result_message,
     )
+    from holdfast.replay._pieces import Issue, format_issues, recovery_line
     from holdfast.replay._record import tell
-    from holdfast.replay._recover import Recovery, recover
+    from holdfast.replay._recover import LeftOut, Recovery, TokenCount, recover
     from holdfast.replay._rules import Validation, validate
-    from holdfast.replay._sanitize import Sanitized, sanitize
     from holdfast.replay._state import describe
-    from holdfast.replay._turns import TurnView
-    from holdfast.replay._window import LeftOut, TokenCount
+    from holdfast.replay._turns import TurnView, read_history
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
     from holdfast.replay.transcript import (
         Entry,
@@ -89,23 +86,22 @@ __getattr__ = lazy(
     __name__,
     {
         "_calls": "Calls blocks_of mark_of",
-        "_compare": "Ancestor Change Comparison FileUse Side Told ToolUse TurnPair compare",
+        "_compare": (
+            "Ancestor Change Comparison FileUse SessionEvents Side ToolUse TurnPair compare"
+        ),
         "_conversation": "Conversation RunConversation runs",
         "_dialects": "PROVIDERS",
-        "_history": "read_history",
-        "_issues": "Issue format_issues recovery_line",
         "_merge": "Clash MergeBlobs MergeReport MergeWishes plan_merge",
         "_messages": (
-            "from_dialect has_incomplete_tool_call is_complete last_tool_call recognise "
-            "recover_todos to_dialect tool_result_message"
+            "Sanitized from_dialect has_incomplete_tool_call is_complete last_tool_call recognise "
+            "recover_todos sanitize to_dialect tool_result_message"
         ),
+        "_pieces": "Issue format_issues recovery_line",
         "_record": "tell",
-        "_recover": "Recovery recover",
+        "_recover": "LeftOut Recovery TokenCount recover",
         "_rules": "Validation validate",
-        "_sanitize": "Sanitized sanitize",
         "_state": "describe",
-        "_turns": "TurnView",
-        "_window": "LeftOut TokenCount",
+        "_turns": "TurnView read_history",
         "content": "Media as_json as_pieces as_text kinds_said words_said",
         "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
     },
@@ -144,6 +140,8 @@ __all__ = [
     "Recovery",
     "RunConversation",
     "Sanitized",
+    "SessionEvents",
+    "SessionUsage",
     "Side",
     "Stage",
     "State",
@@ -151,14 +149,12 @@ __all__ = [
     "Streams",
     "TokenCount",
     "Tokens",
-    "Told",
     "ToolState",
     "ToolUse",
     "Transcript",
     "TurnPair",
     "TurnView",
     "Turning",
-    "Usage",
     "Validation",
     "add_usage",
     "as_json",

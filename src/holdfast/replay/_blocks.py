@@ -6,13 +6,13 @@ valid by itself or None, and say through ``note`` what they could not keep.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model import BLOB_KEY
-from holdfast.replay._ids import call_key
-from holdfast.replay._media import read_document, read_image
 from holdfast.replay._text import (
+    call_key,
     clean_json,
     clean_text,
     is_base64,
@@ -21,10 +21,251 @@ from holdfast.replay._text import (
     template,
     type_name,
 )
-from holdfast.replay._values import blob_text, read_input, read_result
 
 Block = dict[str, Any]
 Note = Callable[[str, str, Any], None]
+"""Takes an issue's type, its detail and what was left out."""
+
+# What all providers take; the others get words.
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+# The only kind of file that all take.
+_PDF = "application/pdf"
+
+
+def describe(block: Block) -> str:
+    """An image or document in words, for a provider that cannot take it."""
+    source = block["source"]
+    what = block.get("title") or source.get("media_type") or block["type"]
+    where = source.get("url") or source.get("file_id")
+    return f"({what} at {where})" if where else f"({what}, not shown here)"
+
+
+def read_image(part: Block, note: Note) -> Block | None:
+    """An ``image``, ``image_url`` or ``input_image`` part as a neutral image, or None."""
+    source = _image_source(part)
+    if source is None:
+        note("invalid_block", "an image without usable data was dropped", None)
+        return None
+    if source["type"] == "base64" and source["media_type"] not in IMAGE_TYPES:
+        note("invalid_block", f"an image of type {source['media_type']} was replaced by text", None)
+        return {"type": "text", "text": f"({source['media_type']}, not shown here)"}
+    return {"type": "image", "source": source}
+
+
+def _image_source(part: Block) -> Block | None:
+    given = part.get("source")
+    if isinstance(given, dict):
+        return _source(given)
+    url = part.get("image_url")
+    if isinstance(url, dict):
+        url = url.get("url")
+    return _url_source(url) or _pick(part, "file", "file_id")
+
+
+def _source(given: Block) -> Block | None:
+    """A neutral source out of a neutral source: known members only, each of them a text."""
+    kind = given.get("type")
+    if kind == "base64":
+        return _data_source(given.get("media_type"), given.get("data"))
+    if kind == "url":
+        return _pick(given, "url", "url")
+    return _pick(given, "file", "file_id") if kind == "file" else None
+
+
+def _pick(given: Block, kind: str, member: str) -> Block | None:
+    value = plain_text(given.get(member))
+    return {"type": kind, member: value} if value else None
+
+
+def _data_source(media: Any, data: Any) -> Block | None:
+    media_type = plain_text(media)
+    # Encoders may break lines, and providers refuse that.
+    text = "".join(data.split()) if isinstance(data, str) else ""
+    if not media_type or not is_base64(text):
+        return None
+    return {"type": "base64", "media_type": media_type, "data": text}
+
+
+def _url_source(value: Any) -> Block | None:
+    """A source for a URL; a ``data:`` URL carries the bytes itself."""
+    url = plain_text(value)
+    if not url:
+        return None
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    head, _, data = url[5:].partition(",")
+    return _data_source(head.partition(";")[0], data)
+
+
+def read_document(part: Block, note: Note) -> Block | None:
+    """A ``document``, ``file`` or ``input_file`` part as a neutral document, or None."""
+    source = _document_source(part)
+    if source is None:
+        note("invalid_block", "a document without usable data was dropped", None)
+        return None
+    block: Block = {"type": "document", "source": source}
+    for member in ("title", "context"):
+        text = plain_text(part.get(member))
+        if text:
+            block[member] = text
+    name = _file_of(part).get("filename")
+    if isinstance(name, str) and name:
+        block["title"] = plain_text(name)
+    return block
+
+
+def _file_of(part: Block) -> Block:
+    """The member that holds an OpenAI file: the part itself in the Responses API."""
+    inner = part.get("file")
+    return inner if isinstance(inner, dict) else part
+
+
+def _document_text(source: Block) -> str | None:
+    """The text of a document that is given as text, or as texts and images."""
+    content = source.get("data" if source["type"] == "text" else "content")
+    if not isinstance(content, list) or source["type"] == "text":
+        return plain_text(content)
+    texts = (plain_text(one.get("text")) for one in content if isinstance(one, dict))
+    return "\n".join(text for text in texts if text)
+
+
+def _document_source(part: Block) -> Block | None:
+    given = part.get("source")
+    if isinstance(given, dict):
+        if given.get("type") in {"text", "content"}:
+            text = _document_text(given)
+            blank = text is None or is_blank(text)
+            return None if blank else {"type": "text", "media_type": "text/plain", "data": text}
+        source = _source(given)
+    else:
+        file = _file_of(part)
+        url = file.get("file_data") or file.get("file_url")
+        source = _url_source(url) or _pick(file, "file", "file_id")
+    if source is not None and source.get("media_type", _PDF) != _PDF:
+        return None
+    return source
+
+
+# What a tool was given and what it gave back, as providers take it.
+
+
+NO_OUTPUT = "(no output)"
+"""What the model reads when a tool gave nothing back: providers refuse an empty text."""
+
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_IMAGES = frozenset({"image", "image_url", "input_image"})
+_DOCUMENTS = frozenset({"document", "file", "input_file"})
+_PARTS = _TEXTS | _IMAGES | _DOCUMENTS
+
+
+def dump_json(value: Any) -> str:
+    """Clean JSON data as text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def blob_text(reference: dict[str, Any]) -> str:
+    """What stands for a payload that is kept beside the log and was not loaded."""
+    media = plain_text(reference.get("media")) or "data"
+    return f"({media} kept apart as {plain_text(reference[BLOB_KEY]) or 'a blob'})"
+
+
+def read_input(value: Any, note: Note) -> dict[str, Any]:
+    """A call's arguments as an object; anything else is put under ``value``."""
+    if isinstance(value, str):
+        value = _parse(value)
+    if value is None:
+        return {}
+    cleaned = clean_json(value)
+    if cleaned is not value:
+        note("invalid_value", "a tool call's arguments were made plain JSON", None)
+    return cleaned if isinstance(cleaned, dict) else {"value": cleaned}
+
+
+def _parse(text: str) -> Any:
+    """The value of a JSON text; the text itself if it is none."""
+    if is_blank(text):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def read_result(value: Any, note: Note) -> tuple[str | list[dict[str, Any]], bool]:
+    """What a tool gave back as text or blocks, and whether it says itself that it failed."""
+    failed = False
+    if isinstance(value, dict):
+        failed = value.get("error") is True
+        # A wrapper that says nothing itself.
+        if BLOB_KEY not in value and value.keys() == {"content"}:
+            value = value["content"]
+    if isinstance(value, (list, tuple)) and value and all(_is_part(item) for item in value):
+        blocks = [block for item in value if (block := _read_part(item, note)) is not None]
+        return blocks or _nothing(note), failed
+    text = _result_text(value, note)
+    return (_nothing(note) if is_blank(text) else text), failed
+
+
+# Kept by the million: copies of a template take half the memory of dicts made one by one.
+_CALL = template(type="tool_use", id=None, name="", input=None)
+_RESULT = template(type="tool_result", tool_use_id=None, content="")
+
+
+def call_block(key: str | None, name: Any, given: Any, note: Note) -> Block:
+    """A call of a tool, whichever way its provider writes it."""
+    block = _CALL.copy()
+    block["id"], block["name"] = key, plain_text(name) or ""
+    block["input"] = read_input(given, note)
+    return block
+
+
+def result_block(key: str | None, given: Any, note: Note, *, failed: bool = False) -> Block:
+    """The result of a call; also one that says itself that it ``failed`` is an error."""
+    block = _RESULT.copy()
+    block["tool_use_id"] = key
+    block["content"], says_failed = read_result(given, note)
+    if failed or says_failed:
+        block["is_error"] = True
+    return block
+
+
+def _nothing(note: Note) -> str:
+    note("empty_result", f"an empty tool result now reads {NO_OUTPUT!r}", None)
+    return NO_OUTPUT
+
+
+def _result_text(value: Any, note: Note) -> str:
+    if isinstance(value, str):
+        text = clean_text(value)
+        if text is not value:
+            note("invalid_text", "broken characters in a tool result were replaced", None)
+        return text
+    if value is None or (isinstance(value, (list, tuple)) and not value):
+        return ""
+    if isinstance(value, dict) and BLOB_KEY in value:
+        return blob_text(value)
+    return dump_json(clean_json(value))
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("type"), str) and item["type"] in _PARTS
+
+
+def _read_part(part: dict[str, Any], note: Note) -> dict[str, Any] | None:
+    kind = part["type"]
+    if kind in _IMAGES:
+        return read_image(part, note)
+    if kind in _DOCUMENTS:
+        return read_document(part, note)
+    text = plain_text(part.get("text"))
+    if text is None or is_blank(text):
+        note("empty_block", "an empty part of a tool result was dropped", None)
+        return None
+    if text is not part.get("text") or kind != "text":
+        note("invalid_text", "a part of a tool result was made well-formed", None)
+    return {"type": "text", "text": text}
+
+
 """Takes an issue's type, its detail and what was left out."""
 
 OWNERS: Mapping[str, str] = {
@@ -145,11 +386,12 @@ def _read_text(part: Block, note: Note) -> Block | None:
     block = text_block(text)
     if isinstance(part.get("citations"), list) and part["citations"]:
         block["citations"] = clean_json(part["citations"])
-    return _sign(block, part)
+    return sign(block, part)
 
 
-def _sign(block: Block, part: Block) -> Block:
-    signature = part.get("thought_signature")
+def sign(block: Block, part: Block, name: str = "thought_signature") -> Block:
+    """The block with the signature of a part, under whatever name, if that is well-formed."""
+    signature = part.get(name)
     if isinstance(signature, str) and is_base64(signature):
         block["thought_signature"] = signature
     return block
@@ -165,7 +407,7 @@ def _read_thinking(part: Block, note: Note) -> Block | None:
     block = {"type": "thinking", "thinking": text}
     if signature:
         block["signature"] = signature
-    return _sign(block, part)
+    return sign(block, part)
 
 
 def _read_redacted(part: Block, note: Note) -> Block | None:
@@ -182,6 +424,7 @@ _REASONING_MEMBERS = ("id", "summary", "content", "encrypted_content")
 def _read_reasoning(part: Block, note: Note) -> Block | None:
     block: Block = {"type": "reasoning"}
     block |= {name: clean_json(part[name]) for name in _REASONING_MEMBERS if part.get(name)}
+    # The provider refuses any other id, and with it the whole request.
     named = isinstance(block.get("id"), str) and block["id"].startswith("rs")
     if not named or not isinstance(block.setdefault("summary", []), list):
         note("invalid_block", "a reasoning item without an id or a summary was dropped", None)
@@ -190,6 +433,7 @@ def _read_reasoning(part: Block, note: Note) -> Block | None:
 
 
 def _read_owned(part: Block, note: Note) -> Block | None:
+    # Without an id a call and its result could never be paired.
     key = call_key(part.get("id") if "id" in part else part.get("tool_use_id"))
     if key is None:
         note("invalid_block", f"a {part['type']} block without an id was dropped", part)
@@ -202,26 +446,18 @@ _HINTS = {"caller", "toolset_name"}  # of use to Anthropic only
 
 
 def _read_call(part: Block, note: Note) -> Block:
-    block = {
-        "type": "tool_use",
-        "id": call_key(part.get("id")),
-        "name": plain_text(part.get("name")) or "",
-        "input": read_input(part.get("input"), note),
-    }
+    block = call_block(call_key(part.get("id")), part.get("name"), part.get("input"), note)
     known = {"type", "id", "name", "input", "cache_control", "thought_signature"}
     _check_members(part, frozenset(known | _HINTS), note)
     caller = part.get("caller")
     if isinstance(caller, dict) and isinstance(caller.get("tool_id"), str):
         block["caller"] = clean_json(caller)
-    return _sign(block, part)
+    return sign(block, part)
 
 
 def _read_tool_result(part: Block, note: Note) -> Block:
-    content, failed = read_result(part.get("content"), note)
-    key = call_key(part.get("tool_use_id"))
-    block: Block = {"type": "tool_result", "tool_use_id": key, "content": content}
-    if failed or part.get("is_error") is True:
-        block["is_error"] = True
+    key, failed = call_key(part.get("tool_use_id")), part.get("is_error") is True
+    block = result_block(key, part.get("content"), note, failed=failed)
     known = {"type", "tool_use_id", "content", "is_error", "cache_control"}
     _check_members(part, frozenset(known | _HINTS), note)
     return block

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 
+# The fold is kept in a catalogue row for each session: it must stay small, whatever a log holds.
 _KEPT_MAX = 256
 _SAME_ID_MAX = 16
 _ID_CHARS_MAX = 120
@@ -80,6 +81,7 @@ class Calls(msgspec.Struct, array_like=True):
             return None
         key: str | None = _key(run, id)
         if key not in self.waiting:
+            # The result may stand in another run than its call: the newest call of that id, then.
             ending = _key("", id)
             key = next((one for one in reversed(self.waiting) if one.endswith(ending)), None)
         if key is None:
@@ -119,6 +121,7 @@ class Calls(msgspec.Struct, array_like=True):
         for call in calls:
             if not (call.begun if begun else call.announced):
                 return call
+        # The very same call begun twice is another attempt at it, such as after a crash.
         if begun:
             for call in calls:
                 if call.mark == mark:
@@ -146,6 +149,7 @@ def mark_of(tool: str, params: bytes) -> int:
 
 def _key(run: str | None, id: str) -> str:
     if len(id) > _ID_CHARS_MAX:
+        # Ids of any length are told apart by their beginning and a checksum of the rest.
         rest = crc32(id[_ID_CHARS_CUT:].encode("utf-8", "surrogatepass"))
         return f"{run or ''}\0{id[:_ID_CHARS_CUT]}{rest:08x}"
     return f"{run or ''}\0{id}"

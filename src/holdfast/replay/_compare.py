@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple
 
@@ -11,12 +11,13 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._fold import fold
-from holdfast.replay._history import common_prefix, read_history
 from holdfast.replay._state import LoadBlob, MemoryEntry, State, Tokens, read_recorded
 from holdfast.replay._turns import (
     TurnEvents,
     TurnView,
+    common_prefix,
     files_in,
+    read_history,
     split_turns,
     tokens_of,
     tool_acts,
@@ -29,7 +30,7 @@ Cost = Callable[[list[Event]], float | None]
 _PAIRS_MAX = 4_000_000
 
 
-class Told(NamedTuple):
+class SessionEvents(NamedTuple):
     """A session by its id and its events."""
 
     session_id: str
@@ -116,10 +117,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return not self.turns and not self.changes
 
 
-def compare(a: Told, b: Told, *, cost: Cost | None = None) -> Comparison:
+def compare(a: SessionEvents, b: SessionEvents, *, cost: Cost | None = None) -> Comparison:
     """What two sessions have in common and in what they differ. Never raises about content."""
     shared = common_prefix(a.events, b.events)
     own_a, own_b = _after(a.events, shared), _after(b.events, shared)
+    # What both have in common is the same in either log: one of them tells the base.
     base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
     turns_a, turns_b = split_turns(own_a), split_turns(own_b)
     return Comparison(
@@ -137,7 +139,7 @@ def _after(events: Sequence[Event], seq: int) -> list[Event]:
     return [event for event in events if event.seq > seq]
 
 
-def _ancestor(a: Told, shared: int) -> Ancestor | None:
+def _ancestor(a: SessionEvents, shared: int) -> Ancestor | None:
     segment = read_history(a.session_id, a.events).segment_of(shared)
     if shared < 0 or segment is None:
         return None
@@ -145,7 +147,7 @@ def _ancestor(a: Told, shared: int) -> Ancestor | None:
     return Ancestor(session_id=segment.session, seq=shared, turns=len(split_turns(common)))
 
 
-def _side(told: Told, state: State, turns: list[TurnEvents], cost: Cost | None) -> Side:
+def _side(told: SessionEvents, state: State, turns: list[TurnEvents], cost: Cost | None) -> Side:
     events = [event for turn in turns for event in turn.events]
     used = tokens_of(events)
     return Side(
@@ -172,6 +174,7 @@ def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
     asked = ([turn.user for turn in left], [turn.user for turn in right])
     pairs: list[TurnPair] = []
     for tag, i, j, k, n in SequenceMatcher(None, *asked, autojunk=False).get_opcodes():
+        # Turns with the same question stand side by side, others in the order in which they came.
         if tag == "equal":
             pairs += _beside(left[i:j], right[k:n], same=True)
         else:
@@ -288,20 +291,9 @@ def differences(base: State, ours: State, theirs: State) -> Iterator[Difference]
     for kind in KINDS:
         before, left, right = (kept_of(state, kind) for state in (base, ours, theirs))
         for name in [*left, *(name for name in right if name not in left)]:
-            if _mark(left.get(name)) != _mark(right.get(name)):
-                yield _difference(kind, name, before, left, right)
-
-
-def _difference(
-    kind: str,
-    name: str,
-    base: Mapping[str, Holding],
-    ours: Mapping[str, Holding],
-    theirs: Mapping[str, Holding],
-) -> Difference:
-    return Difference(
-        kind=kind, name=name, base=base.get(name), ours=ours.get(name), theirs=theirs.get(name)
-    )
+            parted, one, other = before.get(name), left.get(name), right.get(name)
+            if _mark(one) != _mark(other):
+                yield Difference(kind=kind, name=name, base=parted, ours=one, theirs=other)
 
 
 def kept_of(state: State, kind: str) -> dict[str, Holding]:
@@ -312,7 +304,9 @@ def kept_of(state: State, kind: str) -> dict[str, Holding]:
         return {key: Holding(_memory_mark(entry), entry) for key, entry in state.memory.items()}
     found: dict[str, Holding] = {}
     for todo in state.todos:
-        found[_free(found, str(todo.get("content")))] = Holding(_todo_mark(todo), todo)
+        # Two todos may have the same text: the second is told apart by its number.
+        name = free_name(str(todo.get("content")), found, "{} ({})")
+        found[name] = Holding(_todo_mark(todo), todo)
     return found
 
 
@@ -326,11 +320,11 @@ def _memory_mark(entry: MemoryEntry) -> bytes:
     return bytes(entry.raw) + _encode(about)
 
 
-def _free(taken: Mapping[str, Any], name: str) -> str:
-    """The name, or one with a number where a list has the same text twice."""
+def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:
+    """The name, or the first with a number behind it that is not taken."""
     number, free = 2, name
     while free in taken:
-        free, number = f"{name} ({number})", number + 1
+        free, number = form.format(name, number), number + 1
     return free
 
 

@@ -2,26 +2,420 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
-from holdfast.errors import UsageError
 from holdfast.model import Event
-from holdfast.replay._dialects import Message
-from holdfast.replay._issues import Issue
-from holdfast.replay._runs import EVERY, Router
-from holdfast.replay._scribe import Scribe, explain_orphans
-from holdfast.replay._thread import Thread
+from holdfast.replay._blocks import Block, Note, call_block, read_content, result_block, sign
+from holdfast.replay._dialects import Dialect, Growth, Message, dialect_of
+from holdfast.replay._messages import admit
+from holdfast.replay._native import last_systems, unpack, write_draft
+from holdfast.replay._pieces import ROLES, Drafts, Issue, IssueList, check_incomplete
+from holdfast.replay._runs import EVERY, Router, Withdrawal
+from holdfast.replay._state import stage_after
+from holdfast.replay._text import call_key, is_blank, plain_text, type_name
+from holdfast.replay._thread import NONE, Thread
+from holdfast.replay.content import kinds_said
 
-INCOMPLETE = ("mark", "drop", "keep")
+# Lists of messages handed out at a cost that does not grow with their length.
+#
+# The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is
+# only written to while nobody else refers to it. A buffer that lags behind is brought up to date
+# from the first message that changed. If both are in use, a fresh copy takes the place of the older
+# one.
 
 
-def check_incomplete(incomplete: str) -> str:
-    """The word itself. Raises UsageError if there is no such way to treat incomplete calls."""
-    if incomplete not in INCOMPLETE:
-        raise UsageError(f"incomplete={incomplete!r}: one of {', '.join(INCOMPLETE)}")
-    return incomplete
+_LONG = 16  # blocks; shorter messages are simply written anew
+
+
+class _Buffer:
+    """A list that may be handed out, and how much of it is known to be right."""
+
+    __slots__ = ("items", "last", "length", "right", "tail")
+
+    def __init__(self) -> None:
+        self.items: list[Message] = []
+        self.right = 0
+        self.length = 0
+        self.last: Message | None = None
+        self.tail: _Tail | None = None
+
+    def references(self) -> int:
+        """How many hold the list, this call among them."""
+        return getrefcount(self.items)
+
+    def is_free(self) -> bool:
+        """Whether nobody else holds the list."""
+        return self.references() <= _OWN_REFERENCES
+
+    def is_intact(self) -> bool:
+        """Whether the list still has the length and the end it was handed out with."""
+        items = self.items
+        return len(items) == self.length and (not items or items[-1] is self.last)
+
+    def fill(
+        self,
+        flat: list[Message],
+        tail: Drafts | None,
+        growth: Growth | None,
+        last: list[Message],
+    ) -> list[Message]:
+        """Bring the list up to date; ``last`` stands at its end for now."""
+        items = self.items
+        del items[self.right :]
+        items.extend(flat[self.right :])
+        self.right = len(flat)
+        if tail is None or growth is None:
+            self.tail = None
+        else:
+            if self.tail is None or not self.tail.follow():
+                self.tail = _Tail(tail, growth)
+            items.append(self.tail.message)
+        items += last
+        self.length = len(items)
+        self.last = items[-1] if items else None
+        return items
+
+
+class _Tail:
+    """This buffer's own copy of a long last message, which grows with it."""
+
+    __slots__ = ("content", "count", "drafts", "epoch", "growth", "message", "number")
+
+    def __init__(self, drafts: Drafts, growth: Growth) -> None:
+        self.drafts = drafts
+        self.epoch = drafts.epoch
+        self.number = len(drafts)
+        self.growth = growth
+        self.count = 0
+        self.message, self.content = growth.begin(ROLES[(self.number - 1) & 1])
+        self._extend()
+
+    def follow(self) -> bool:
+        """Grow with the last message; False if it is another one, changed otherwise, or is held."""
+        if self.epoch != self.drafts.epoch or self.number != len(self.drafts):
+            return False
+        if getrefcount(self.content) > _TAIL_REFERENCES:
+            return False
+        if getrefcount(self.message) > _TAIL_REFERENCES:
+            return False
+        self._extend()
+        return True
+
+    def _extend(self) -> None:
+        blocks = self.drafts.last_blocks(self.count)
+        parts = map(self.growth.part, blocks)
+        self.content.extend(part for part in parts if part is not None)
+        self.count += len(blocks)
+
+
+class View:
+    """The messages of one conversation in one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._flat: list[Message] = []
+        self._starts = array("q")
+        self._fresh = 0
+        self._systems: list[int] = []
+        self._buffers = [_Buffer(), _Buffer()]
+
+    def spoil(self, index: int) -> None:
+        """The drafts from this one on have changed."""
+        self._fresh = min(self._fresh, index)
+
+    def hand_out(self, drafts: Drafts) -> list[Message]:
+        """The messages for these drafts, as a list that the caller may keep."""
+        tail = drafts if self._is_tail_open(drafts) else None
+        self._update(drafts, len(drafts) - (tail is not None))
+        last: list[Message] = []
+        if drafts.told.systems:
+            last = last_systems(self._dialect, drafts, self._systems[-1] if self._systems else 0)
+        return self._pick().fill(self._flat, tail, self._dialect.growth, last)
+
+    def _is_tail_open(self, drafts: Drafts) -> bool:
+        """Whether the last message is so long that writing it anew each time would show."""
+        growth = self._dialect.growth
+        if growth is None or drafts.last_count() <= _LONG or drafts.told:
+            return False
+        return not growth.texts_only or drafts.last_is_texts()
+
+    def _update(self, drafts: Drafts, stop: int) -> None:
+        start = min(self._fresh, stop)
+        if start < len(self._starts):
+            cut = self._starts[start]
+            del self._flat[cut:], self._starts[start:]
+            for buffer in self._buffers:
+                buffer.right = min(buffer.right, cut)
+        if drafts.told and self._dialect.name != "neutral":
+            self._update_told(drafts, start, stop)
+            return
+        flat, starts, write = self._flat, self._starts, self._dialect.write
+        before = drafts.blocks(start - 1) if start else []
+        for index, blocks in enumerate(drafts.spans(start, stop), start):
+            starts.append(len(flat))
+            flat += write(ROLES[index & 1], blocks, before)
+            before = blocks
+        self._fresh = stop
+
+    def _update_told(self, drafts: Drafts, start: int, stop: int) -> None:
+        """Update what is kept, where some of it came as messages of a provider."""
+        systems = self._systems
+        systems += [0] * (start - len(systems))  # before the first of them there was none
+        at = systems[start - 1] if start else 0
+        del systems[start:]
+        for index in range(start, stop):
+            self._starts.append(len(self._flat))
+            messages, at = write_draft(self._dialect, drafts, index, at)
+            self._flat += messages
+            systems.append(at)
+        self._fresh = stop
+
+    def _pick(self) -> _Buffer:
+        """A buffer that may be written to; the one handed out longest ago first."""
+        buffers = self._buffers
+        for index, buffer in enumerate(buffers):
+            if buffer.is_free():
+                if not buffer.is_intact():
+                    buffer.items.clear()
+                    buffer.right = 0
+                    buffer.tail = None
+                buffers.append(buffers.pop(index))
+                return buffer
+        del buffers[0]
+        buffers.append(_Buffer())
+        return buffers[-1]
+
+
+_OWN_REFERENCES = _Buffer().references()
+_TAIL_REFERENCES = _OWN_REFERENCES + 1  # in the message or in the list as well
+
+
+# What one run's events say, written into a thread.
+
+
+_QUIET = frozenset({"empty_result", "empty_block"})  # an empty answer is no fault of a log
+
+
+class Scribe:
+    """Writes what one run's events say into a thread, and hands its messages out."""
+
+    def __init__(self, incomplete: str) -> None:
+        self.thread = Thread(incomplete)
+        self.usage: dict[int, dict[str, Any]] = {}
+        self._system: dict[str, None] = {}
+        self._views: dict[str, View] = {}
+        self._seq = 0
+        self._user_seq = 0
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt: every different one, in order."""
+        return "\n\n".join(self._system) or None
+
+    def messages(self, provider: str) -> list[Message]:
+        """The run's messages in one dialect."""
+        view = self._views.get(provider)
+        if view is None:
+            view = self._views[provider] = View(dialect_of(provider))
+        thread = self.thread
+        drafts = thread.drafts()
+        if thread.touched != NONE:
+            for each in self._views.values():
+                each.spoil(thread.touched)
+            thread.touched = NONE
+        return view.hand_out(drafts)
+
+    def take_safely(self, event: Event | Withdrawal, number: int) -> None:
+        """Take an event in; what cannot be read becomes an issue."""
+        try:
+            self.take(event, number)
+        except Exception as error:  # noqa: BLE001 - as in Conversation.feed
+            self.lament(number, error)
+
+    def lament(self, number: int, error: Exception) -> None:
+        """Tell of an event that could not be read."""
+        detail = f"an event could not be read ({type_name(error)}): left out"
+        self.thread.issues.note("unreadable_event", self.thread.issues.place(number), detail)
+
+    def take(self, event: Event | Withdrawal, number: int) -> None:
+        """Take in one event of this run; ``number`` is its place in the log."""
+        if isinstance(event, Withdrawal):
+            self.thread.retract(self._user_seq)
+            return
+        self._seq = event.seq if event.seq >= 0 else number
+        if event.type == "user":
+            self._user_seq = self._seq
+        data, take = event.data, _TAKERS[event.type]
+        if "native" not in data:
+            take(self, data)
+            return
+        first = self.thread.size()
+        take(self, data)
+        self._keep_native(event.type, data, first)
+
+    def _keep_native(self, type: str, data: dict[str, Any], first: int) -> None:
+        """Remember the provider's messages that an event was."""
+        said = data.get("content", data.get("result"))
+        messages = unpack(data["native"], said)
+        if messages is None:
+            return
+        if type == "system":
+            own = [{"role": "system", "content": said}] if said else []
+            self.thread.keep_system(self._seq, messages or own)
+        elif self.thread.size() > first:
+            self.thread.keep_native(self._seq, messages, first)
+
+    def _note(self, type: str, detail: str, content: Any) -> None:
+        if type not in _QUIET:
+            issues = self.thread.issues
+            issues.note(type, issues.place(self._seq), detail, content)
+
+    # --- one method per type of event
+
+    def on_user(self, data: dict[str, Any]) -> None:
+        """What a user said."""
+        self._say("user", read_content(data.get("content"), self._note))
+
+    def on_assistant(self, data: dict[str, Any]) -> None:
+        """What the assistant said, in place of what was streamed."""
+        if "covers_from" in data:
+            self._cover(data, "assistant")
+        self._say("assistant", read_content(data.get("content"), self._note))
+        usage = data.get("usage")
+        if isinstance(usage, dict):
+            self.usage[self._seq] = usage
+
+    def on_thinking(self, data: dict[str, Any]) -> None:
+        """What the assistant thought."""
+        self._cover(data, "thinking")
+        content = data.get("content")
+        if not isinstance(content, list):
+            names = ("signature", "thought_signature")
+            signed = {name: data[name] for name in names if name in data}
+            content = [{"type": "thinking", "thinking": content, **signed}]
+        self._say("assistant", read_content(content, self._note))
+
+    def _say(self, side: str, blocks: list[Block]) -> None:
+        for block in blocks:
+            kind = block["type"]
+            if kind == "text":  # nearly all: it may stand on either side
+                self.thread.say(self._seq, side, block)
+                continue
+            pair = admit(side, block, self._note)
+            if pair is None:
+                continue
+            if kind == "tool_use":
+                self.thread.call(self._seq, block["id"], block)
+            elif kind == "tool_result":
+                self.thread.result(self._seq, block["tool_use_id"], block)
+            else:
+                self.thread.say(self._seq, *pair)
+
+    def _cover(self, data: dict[str, Any], type: str) -> None:
+        first = data.get("covers_from")
+        if isinstance(first, int):
+            self.thread.cover(first, kinds_said(type, data.get("content")))
+
+    def on_tool_call(self, data: dict[str, Any]) -> None:
+        """What the assistant wants done."""
+        key = call_key(data.get("id"))
+        block = call_block(key, data.get("tool"), data.get("params"), self._note)
+        if "thought_signature" in data:
+            sign(block, data)
+        if data.get("amends") is not True or not self.thread.amend(key, block):
+            self.thread.call(self._seq, key, block, begun=True)
+
+    def on_tool_result(self, data: dict[str, Any]) -> None:
+        """What came of it."""
+        block = _result_block(data, self._note)
+        self.thread.result(self._seq, block["tool_use_id"], block)
+
+    def on_permission(self, data: dict[str, Any]) -> None:
+        """What a user was asked, or has answered, about a call."""
+        self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision")))
+
+    def on_system(self, data: dict[str, Any]) -> None:
+        """What the assistant is told before everything else."""
+        for block in read_content(data.get("content"), self._note):
+            if block["type"] == "text":
+                self._system.setdefault(block["text"])
+
+    def on_delta(self, data: dict[str, Any]) -> None:
+        """A part of what is being said."""
+        text = plain_text(data.get("content"))
+        kind = "thinking" if data.get("kind") == "thinking" else "assistant"
+        if text:
+            self.thread.stream(self._seq, kind, text)
+
+    def on_retracted(self, data: dict[str, Any]) -> None:
+        """What is to be forgotten."""
+        seqs = data.get("seqs")
+        taken = [s for s in seqs if isinstance(s, int)] if isinstance(seqs, list) else []
+        gone = {seq: self.thread.retract(seq) for seq in taken}
+        shown = [seq for seq in gone if gone[seq] is not None]
+        replacement = data.get("replacement")
+        if shown and replacement is not None:
+            self.thread.replace(shown[0], _replacement_blocks(replacement, self._note))
+        for seq in shown:
+            detail = f"event {seq} was retracted"
+            self.thread.issues.note("retracted", f"event {seq}", detail, gone[seq])
+
+    def on_compaction(self, data: dict[str, Any]) -> None:
+        """A summary of what was said."""
+        summary, covers = plain_text(data.get("summary")), data.get("covers")
+        if summary is None or is_blank(summary) or not _is_range(covers):
+            self._note("invalid_structure", "a compaction without summary or range: ignored", None)
+            return
+        first, last = covers  # type: ignore[misc]  # it is a range
+        count = self.thread.compact(first, last, summary)
+        detail = f"{count} blocks of events {first} to {last} are replaced by a summary"
+        self.thread.issues.note("compacted", f"events {first} to {last}", detail)
+
+
+def explain_orphans(results: list[Event], issues: IssueList) -> None:
+    """Tell of results whose call is in no run."""
+    for event in results:
+        block = _result_block(event.data, lambda *_: None)
+        detail = f"result for {block['tool_use_id']} has no call: dropped"
+        issues.note("orphaned_tool_result", issues.place(event.seq), detail, block)
+
+
+def _result_block(data: dict[str, Any], note: Note) -> Block:
+    key, failed = call_key(data.get("toolCallId")), data.get("is_error") is True
+    return result_block(key, data.get("result"), note, failed=failed)
+
+
+def _is_range(covers: Any) -> bool:
+    return (
+        isinstance(covers, list)
+        and len(covers) == 2
+        and all(isinstance(seq, int) for seq in covers)
+        and covers[0] <= covers[1]
+    )
+
+
+def _replacement_blocks(value: Any, note: Any) -> list[Block]:
+    """What stands in place of retracted words; only words can."""
+    content = value.get("content", value) if isinstance(value, dict) else value
+    return [block for block in read_content(content, note) if block["type"] == "text"]
+
+
+_TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
+    "user": Scribe.on_user,
+    "assistant": Scribe.on_assistant,
+    "thinking": Scribe.on_thinking,
+    "tool_call": Scribe.on_tool_call,
+    "tool_result": Scribe.on_tool_result,
+    "permission": Scribe.on_permission,
+    "system": Scribe.on_system,
+    "delta": Scribe.on_delta,
+    "retracted": Scribe.on_retracted,
+    "compaction": Scribe.on_compaction,
+}
 
 
 class Conversation:

@@ -10,9 +10,8 @@ from holdfast.errors import TooNew
 from holdfast.model import Event
 from holdfast.replay._progress import PROGRESS, Reducer, opened_reducer, tool_call_reducer
 from holdfast.replay._settings import ORIGINS, SETTINGS, session_start_reducer
-from holdfast.replay._state import State
+from holdfast.replay._state import TODO_TOOLS, State
 from holdfast.replay._upcast import STEPS, Steps, upcast
-from holdfast.replay._usage import TODO_TOOLS
 
 
 def _reducers(todo_tools: Collection[str], steps: Steps) -> dict[str, Reducer]:

@@ -14,13 +14,32 @@ import msgspec
 
 from holdfast.errors import InvalidData, UsageError
 from holdfast.model import Event, decode_json, fill_references, has_blob
-from holdfast.replay._compare import Difference, Holding, Told, differences, kept_of, value_of
+from holdfast.replay._calls import blocks_of
+from holdfast.replay._compare import (
+    Difference,
+    Holding,
+    SessionEvents,
+    differences,
+    free_name,
+    kept_of,
+    value_of,
+)
 from holdfast.replay._fold import fold
-from holdfast.replay._history import Copy, Descent, common_prefix, read_history
 from holdfast.replay._runs import Router
 from holdfast.replay._state import LoadBlob, State
 from holdfast.replay._text import clean_json
-from holdfast.replay._turns import WORDS, TurnEvents, TurnView, data_of, split_turns, text_of
+from holdfast.replay._turns import (
+    WORDS,
+    Copy,
+    Descent,
+    TurnEvents,
+    TurnView,
+    common_prefix,
+    data_of,
+    read_history,
+    split_turns,
+    text_of,
+)
 
 Policy = Literal["ours", "theirs", "both", "ask"]
 POLICIES = ("ours", "theirs", "both", "ask")
@@ -88,7 +107,7 @@ class MergeBlobs(NamedTuple):
     theirs: LoadBlob | None = None
 
 
-def new_turns(a: Told, b: Told) -> list[TurnEvents]:
+def new_turns(a: SessionEvents, b: SessionEvents) -> list[TurnEvents]:
     """The turns of ``b`` that ``a`` has not, by descent or by an earlier merge.
 
     They keep the numbers under which :func:`~holdfast.replay.compare` shows them.
@@ -121,6 +140,8 @@ def _is_known(
     turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]
 ) -> bool:
     """Whether ours has a turn, where both say that it would be."""
+    # A claimed origin proves nothing: a copied file goes on under the name of the first. Where
+    # words were said they must be found there too.
     places = [place for one in theirs.origins(turn) for place in ours.places(one)]
     if not places or not turn.has_words:
         return bool(places)
@@ -134,8 +155,8 @@ def _is_between(seqs: list[int], first: int, last: int) -> bool:
 
 
 def plan_merge(
-    a: Told,
-    b: Told,
+    a: SessionEvents,
+    b: SessionEvents,
     wishes: MergeWishes,
     *,
     first_seq: int,
@@ -202,11 +223,12 @@ def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEv
     return [known[number] for number in sorted(set(wanted))]
 
 
-def _base(a: Told, b: Told) -> State:
+def _base(a: SessionEvents, b: SessionEvents) -> State:
     """The state that both sides started from: at their parting, or at the last merge since."""
     shared = common_prefix(a.events, b.events)
     ours, theirs = read_history(*a), read_history(*b)
     from_b, from_a = _merged_up_to(ours, theirs, shared), _merged_up_to(theirs, ours, shared)
+    # Whoever merged the other since has the newer common state.
     if from_a > shared and from_b <= shared:
         return fold(a.events, at=from_a)
     return fold(b.events, at=max(shared, from_b))
@@ -273,9 +295,10 @@ def _settle(
             continue
         name = one.name
         if taken == "both" and one.ours is not None:
+            # They removed it: there is nothing to keep beside ours.
             if one.theirs is None:
                 continue
-            name = _free_name(ours, one.kind, f"{one.name}@{other}")
+            name = free_name(f"{one.name}@{other}", kept_of(ours, one.kind))
         events.append(_set(one.kind, name, one.theirs, blobs))
     if todos or ours.todos or any(one.kind == "todo" for one in found):
         # Also where nothing changed: a copied call that writes todos must not have the last word.
@@ -291,14 +314,6 @@ def _settle_todo(todos: dict[str, Any], one: Difference, taken: str, other: str)
         todos[f"{one.name}@{other}"] = one.theirs.data
     else:
         todos[one.name] = one.theirs.data
-
-
-def _free_name(state: State, kind: str, name: str) -> str:
-    taken = kept_of(state, kind)
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name}-{number}", number + 1
-    return free
 
 
 def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event:
@@ -326,7 +341,9 @@ def _copies(chosen: list[TurnEvents], copied: CopiedTurns, origins: Descent) -> 
     ]
 
 
-def _summary(turns: list[TurnEvents], b: Told, wishes: MergeWishes, run: str) -> CopiedTurns:
+def _summary(
+    turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str
+) -> CopiedTurns:
     """One message in the place of the turns, as words of the user."""
     if not turns:
         return CopiedTurns([], [])
@@ -373,8 +390,8 @@ class CopiedTurns(NamedTuple):
 
 def copy_turns(
     turns: list[TurnEvents],
-    a: Told,
-    b: Told,
+    a: SessionEvents,
+    b: SessionEvents,
     *,
     first_seq: int,
     run: str,
@@ -398,13 +415,16 @@ def copy_turns(
 
 
 class _Copier:
-    def __init__(self, a: Told, b: Told, first_seq: int, run: str, load: LoadBlob | None) -> None:
+    def __init__(
+        self, a: SessionEvents, b: SessionEvents, first_seq: int, run: str, load: LoadBlob | None
+    ) -> None:
         self.events: list[Event] = []
         self._first_seq = first_seq
         self._run = run
         self._load = load
         self._runs = _runs_of(b.events)
         self._taken = set(_call_ids(a.events))
+        # An idempotency key stands for one event of a log: a second one goes without.
         self._keys = {event.key for event in a.events}
         self._seqs: dict[int, int] = {}
         self._calls: dict[str, str] = {}
@@ -434,6 +454,7 @@ class _Copier:
     def end_turn(self, turn: TurnEvents) -> None:
         """A turn that was still going on there has ended here."""
         timestamp = turn.events[-1].timestamp
+        # Else the fork would begin in mid-turn, and its next open would call it interrupted.
         for run in sorted(self._open):
             self.events.append(
                 Event.make("turn_end", {"reason": "merged"}, timestamp=timestamp, run=run)
@@ -443,6 +464,7 @@ class _Copier:
     def _make(self, event: Event, data: dict[str, Any]) -> Event | None:
         """The copy; None for an event of a foreign log that has not even a proper type."""
         key = event.key if event.key not in self._keys else None
+        # A foreign log may hold what an append refuses: then as much of it as JSON can say.
         for tried in (data, clean_json(data)):
             try:
                 return Event.make(
@@ -497,11 +519,8 @@ class _Copier:
     def _call(self, id: str, *, is_call: bool) -> str:
         """The id of a call here: a new one where the other log has used it, always the same."""
         if is_call and id not in self._calls:
-            number, free = 2, id
-            while free in self._taken:
-                free, number = f"{id}-{number}", number + 1
-            self._taken.add(free)
-            self._calls[id] = free
+            self._calls[id] = free_name(id, self._taken)
+            self._taken.add(self._calls[id])
         return self._calls.get(id, id)
 
 
@@ -520,6 +539,7 @@ def _runs_of(events: Sequence[Event]) -> dict[int, str]:
                 found[what.seq] = run
                 if what.run is not None:
                     owned[what.run] = run
+    # What says nothing in a conversation was delivered to nobody: it goes with its run.
     for event in events:
         if event.seq not in found and event.run is not None:
             found[event.seq] = owned.get(event.run, event.run)
@@ -531,9 +551,8 @@ def _call_ids(events: Sequence[Event]) -> Iterator[str]:
         data = data_of(event)
         if event.type == "tool_call" and isinstance(data.get("id"), str):
             yield data["id"]
-        content = data.get("content")
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict) and isinstance(block.get("id"), str):
+        for _, block in blocks_of(data.get("content")):
+            if isinstance(block.get("id"), str):
                 yield block["id"]
 
 

@@ -1,19 +1,22 @@
-"""Reading a message of any dialect, or of none, as pairs of a side and a neutral block."""
+"""Lists of messages of any dialect or of none: read, asked about, made what a provider takes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.model import Event
-from holdfast.replay._blocks import Block, Note, is_soft, text_block
+from holdfast.replay._blocks import Block, Note, describe, is_soft, result_block, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair, dialect_of
-from holdfast.replay._dialects.neutral import NEUTRAL
-from holdfast.replay._dialects.responses import ITEMS
-from holdfast.replay._media import describe
-from holdfast.replay._text import type_name
-from holdfast.replay._usage import TODO_TOOLS, read_todos
-from holdfast.replay._values import read_result
+from holdfast.replay._dialects._form import NEUTRAL
+from holdfast.replay._dialects.openai import ITEMS
+from holdfast.replay._pieces import Issue, MessageDraft, check_incomplete, unreached
+from holdfast.replay._rules import validate
+from holdfast.replay._state import TODO_TOOLS, read_todos
+from holdfast.replay._text import collector_paused, type_name
+from holdfast.replay._thread import Thread
 
 _CHAT = frozenset({"tool_calls", "function_call", "refusal", "audio", "reasoning_content"})
 _CHAT_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
@@ -162,10 +165,7 @@ def tool_result_message(
     tool_call_id: str, result: Any, *, is_error: bool = False, provider: str = "neutral"
 ) -> Message:
     """The message that answers a call. Raises UsageError for an unknown provider."""
-    content, failed = read_result(result, _ignore)
-    block: Block = {"type": "tool_result", "tool_use_id": tool_call_id, "content": content}
-    if failed or is_error:
-        block["is_error"] = True
+    block = result_block(tool_call_id, result, _ignore, failed=is_error)
     return dialect_of(provider).write("user", [block], [])[0]
 
 
@@ -195,3 +195,273 @@ def _read(message: Any) -> list[Pair]:
         return read_message(message, _ignore)[1]
     except Exception:  # noqa: BLE001 - what cannot be read says nothing
         return []
+
+
+# Any list in, a list out that the provider accepts, and a report of what was changed.
+#
+# The layers: 1 structure (what is no message is dropped), 2 relationships (calls and results are
+# paired), 3 sequence (turns alternate, results follow their calls), 4 emptiness (a message that
+# lost everything goes; after the relationships, because dropping calls empties messages), 5
+# validation by the provider's rules. If the last one should ever fail, a ladder of cruder cuts
+# leads down to the empty list.
+
+
+_LAST_DROPPED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitized:
+    """A list that the provider accepts, and what was changed to make it so.
+
+    ``system`` holds system prompts that the provider does not take inside the list. ``recovered``
+    is always True: there is no input that cannot be recovered from, if only to a fresh start.
+    """
+
+    messages: list[Message]
+    issues: list[Issue] = field(default_factory=list)
+    recovered: bool = True
+    system: str | None = None
+
+
+def sanitize(messages: Any, provider: str = "anthropic", incomplete: str = "drop") -> Sanitized:
+    """Make any value a list of messages that the provider's rules accept.
+
+    Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without
+    issues; what can stay untouched stays untouched. ``incomplete`` says what becomes of calls
+    without a result: "drop", "mark" or "keep" (then the list need not be valid). Takes linear time.
+    Never raises for anything in ``messages``; UsageError for an unknown provider or word.
+    """
+    dialect = dialect_of(provider)
+    check_incomplete(incomplete)
+    if _is_valid(messages, provider):
+        return Sanitized(list(list.__iter__(messages)))
+    if not issubclass(type(messages), (list, tuple)):  # isinstance would ask the value itself
+        detail = f"a {type_name(messages)} is no list: a fresh start"
+        return Sanitized([], [Issue("not_a_list", "list", detail)])
+    items = list(_items_of(messages))
+    try:
+        with collector_paused(len(items)):
+            return _Repair(dialect, incomplete, items).run()
+    except Exception as error:  # noqa: BLE001 - the last rung: a fresh start instead of a crash
+        detail = f"nothing could be kept ({type_name(error)}): a fresh start"
+        return Sanitized([], [Issue("fallback", "list", detail)])
+
+
+class _Repair:
+    """One repair of one list."""
+
+    def __init__(self, dialect: Dialect, incomplete: str, items: list[Any]) -> None:
+        self._dialect = dialect
+        self._incomplete = incomplete
+        self._thread = Thread(incomplete, "message")
+        self._system: list[tuple[int, str]] = []
+        self._items = items
+        self._index = 0
+        self._noted = False
+        self._begun = False
+
+    def run(self) -> Sanitized:
+        for index, message in enumerate(self._items):
+            self._index = index
+            self._noted = False
+            self._read(message)
+        rendered = self._finish()
+        issues = self._thread.report()
+        issues += unreached(self._thread.drafts(), self._dialect, issues.unit)
+        if not issues:
+            issues.note("reshaped", "list", "turns were put into the order and form demanded")
+        system = None if self._dialect.has_system else self._system_text()
+        return Sanitized(rendered, list(issues), system=system)
+
+    def _note(self, type: str, detail: str, content: Any) -> None:
+        self._noted = True
+        issues = self._thread.issues
+        issues.note(type, issues.place(self._index), detail, content)
+
+    def _read(self, message: Any) -> None:
+        try:
+            _, pairs = read_message(message, self._note)
+        except Exception as error:  # noqa: BLE001 - an object that fights back is no message
+            name = type_name(error)
+            self._note("invalid_structure", f"unreadable message ({name}): dropped", None)
+            return
+        if not pairs and not self._noted:
+            self._note("empty_message", "a message without content was dropped", None)
+        for side, block in pairs:
+            self._add(side, block)
+
+    def _add(self, side: str, block: dict[str, Any]) -> None:
+        index = self._index
+        if side == "system":
+            self._add_system(block["text"])
+            return
+        self._begun = True
+        if block["type"] == "tool_use":
+            self._thread.call(index, block["id"], block)
+        elif block["type"] == "tool_result":
+            self._thread.result(index, block["tool_use_id"], block)
+        else:
+            self._thread.say(index, side, block)
+
+    def _add_system(self, text: str) -> None:
+        if self._begun or not self._dialect.has_system:
+            where = "to the beginning" if self._dialect.has_system else "out of the list"
+            self._note("system_moved", f"a system message was moved {where}", text)
+            self._system.append((-1, text))
+        else:
+            self._system.append((self._index, text))
+
+    def _system_text(self) -> str | None:
+        return "\n\n".join(text for _, text in self._system) or None
+
+    # --- layer 5
+
+    def _finish(self) -> list[Message]:
+        """The repaired list: with the original messages where they still say the same."""
+        name = self._dialect.name
+        drafts = list(self._thread.drafts())
+        rendered = self._render(drafts, originals=True)
+        if self._incomplete == "keep" or _is_valid(rendered, name):
+            return rendered
+        rendered = self._render(drafts, originals=False)
+        if _is_valid(rendered, name):
+            return rendered
+        kept = fall_back(rendered, lambda part: _is_valid(part, name))
+        detail = f"{len(rendered) - len(kept)} messages were cut off to make the rest valid"
+        self._thread.issues.note("fallback", "list", detail, rendered[len(kept) :])
+        return kept
+
+    def _render(self, drafts: list[MessageDraft], *, originals: bool) -> list[Message]:
+        rendered: list[Message] = []
+        for index, draft in enumerate(drafts):
+            before = drafts[index - 1].blocks if index else []
+            messages = self._dialect.write(draft.role, draft.blocks, before)
+            rendered += self._originals(draft, messages) if originals else messages
+        return self._with_system(rendered, originals=originals)
+
+    def _originals(self, draft: MessageDraft, messages: list[Message]) -> list[Message]:
+        """Each message as it was given, if what was written for it says no more and no less."""
+        sources = _without_repeats(draft.seqs)
+        if len(sources) != len(messages):
+            return messages
+        return [
+            self._original(source, message)
+            for source, message in zip(sources, messages, strict=True)
+        ]
+
+    def _original(self, source: int, message: Message) -> Message:
+        given = self._items[source] if source >= 0 else None
+        try:
+            same = isinstance(given, dict) and covers(given, message, self._dialect.name)
+        except Exception:  # noqa: BLE001 - an object that fights back is not handed on
+            same = False
+        return given if same else message  # type: ignore[return-value]  # same: it is a dict
+
+    def _with_system(self, messages: list[Message], *, originals: bool) -> list[Message]:
+        if not self._dialect.has_system or not self._system:
+            return messages
+        if self._dialect.name == "pydantic-ai":
+            return _with_system_parts([text for _, text in self._system], messages)
+        system: list[Message] = []
+        for source, text in self._system:
+            message = {"role": "system", "content": text}
+            system.append(self._original(source, message) if originals else message)
+        return system + messages
+
+
+def _is_valid(messages: Any, provider: str) -> bool:
+    return validate(messages, provider, errors_max=1).valid
+
+
+def _with_system_parts(texts: list[str], messages: list[Message]) -> list[Message]:
+    """The system prompts as the first parts of the first request."""
+    if not messages:
+        return []
+    parts = [{"part_kind": "system-prompt", "content": text} for text in texts]
+    return [{**messages[0], "parts": parts + messages[0]["parts"]}, *messages[1:]]
+
+
+def _items_of(messages: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    if isinstance(messages, list):
+        return list.__iter__(messages)
+    return tuple.__iter__(messages)
+
+
+def _without_repeats(sources: Sequence[int]) -> list[int]:
+    return [s for i, s in enumerate(sources) if i == 0 or sources[i - 1] != s]
+
+
+def fall_back(messages: list[Message], is_valid: Callable[[list[Message]], bool]) -> list[Message]:
+    """What can be saved of a list that is invalid against all reason.
+
+    Without its last one to five messages; else its first half; else nothing.
+    """
+    for count in range(1, _LAST_DROPPED_MAX + 1):
+        if is_valid(messages[:-count]):
+            return messages[:-count]
+    half = messages[: len(messages) // 2]
+    return half if is_valid(half) else []
+
+
+# Whether a message as it was given says exactly what a message written anew says.
+#
+# If so, the given one is handed on: with the members that only its sender knows the use of, and
+# with its text for arguments byte for byte.
+
+
+_EXTRA: dict[str, frozenset[str]] = {
+    "neutral": frozenset({"cache_control", "caller", "toolset_name"}),
+    "anthropic": frozenset({"cache_control", "caller", "toolset_name"}),
+    "openai": frozenset({"name", "refusal", "audio", "annotations", "detail"}),
+    "openai-responses": frozenset(
+        {"type", "id", "status", "phase", "annotations", "logprobs", "detail"}
+    ),
+    "gemini": frozenset(),
+    "mistral": frozenset({"name"}),
+    "pydantic-ai": frozenset(
+        {"timestamp", "instructions", "run_id", "conversation_id", "metadata", "state", "usage"}
+        | {"model_name", "provider_name", "provider_details", "finish_reason", "id", "outcome"}
+    ),
+}
+
+
+def covers(given: Any, written: Any, provider: str) -> bool:
+    """Whether ``given`` says what ``written`` says, and beside it only what does no harm."""
+    if given is written:
+        return True
+    if isinstance(written, dict):
+        return isinstance(given, dict) and _covers_dict(given, written, provider)
+    if isinstance(written, list):
+        return (
+            isinstance(given, list)
+            and len(given) == len(written)
+            and all(covers(a, b, provider) for a, b in zip(given, written, strict=True))
+        )
+    return type(given) is type(written) and bool(given == written)
+
+
+def _covers_dict(given: dict[str, Any], written: dict[str, Any], provider: str) -> bool:
+    if not (_EXTRA[provider] | written.keys()).issuperset(given):
+        return False
+    return all(
+        _covers_member(name, given.get(name), value, provider) for name, value in written.items()
+    )
+
+
+def _covers_member(name: str, given: Any, written: Any, provider: str) -> bool:
+    if name == "arguments" and isinstance(given, str):
+        return bool(json.loads(given) == json.loads(written))
+    if name == "content" and written is None:
+        return given is None or given == ""
+    if name in {"content", "output"} and isinstance(written, str) and isinstance(given, list):
+        return len(given) == 1 and _is_text(given[0], written, provider)
+    if name == "role" and written == "system":
+        return given in ("system", "developer")
+    return covers(given, written, provider)
+
+
+def _is_text(part: Any, text: str, provider: str) -> bool:
+    """Whether a part is this text and nothing else, so that a string would say the same."""
+    if not isinstance(part, dict) or part.get("text") != text:
+        return False
+    return ({"type", "text"} | _EXTRA[provider]).issuperset(part)

@@ -8,14 +8,18 @@ written in the provider's form like anybody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import BLOB_KEY
 from holdfast.replay._blocks import Block
 from holdfast.replay._dialects import Dialect, Fragment, Message
 from holdfast.replay._rules import check_alone, goes_on
 
+if TYPE_CHECKING:
+    from holdfast.replay._pieces import Drafts
+
+# A shorter text takes less room than what stands for it.
 _SHARED_CHARS_MIN = 40
 _SAME = ""
 """The one member of an object that stands for a text of the event, by its number."""
@@ -101,20 +105,7 @@ class NativeMessages:
         return found, at
 
 
-class DraftPage(Protocol):
-    """Drafts of messages by number."""
-
-    told: NativeMessages
-
-    def __len__(self) -> int: ...
-    def role(self, index: int) -> str: ...
-    def blocks(self, index: int) -> list[Block]: ...
-    def seqs(self, index: int) -> Sequence[int]: ...
-
-
-def write_draft(
-    dialect: Dialect, page: DraftPage, index: int, at: int
-) -> tuple[list[Message], int]:
+def write_draft(dialect: Dialect, page: Drafts, index: int, at: int) -> tuple[list[Message], int]:
     """The messages for one draft; what of it came as the provider's messages is those.
 
     System messages from number ``at`` on stand where they were recorded; how many there were then.
@@ -132,7 +123,7 @@ def write_draft(
     return written if dialect.order is None else dialect.order(written), at
 
 
-def last_systems(dialect: Dialect, page: DraftPage, at: int) -> list[Message]:
+def last_systems(dialect: Dialect, page: Drafts, at: int) -> list[Message]:
     """The system messages that nothing follows yet."""
     if dialect.systems == "anywhere" or (dialect.systems == "first" and not len(page)):
         return page.told.system_messages(dialect, at)[0]
@@ -152,14 +143,14 @@ class _Part(NamedTuple):
         return self.native.messages
 
 
-def _fragments(dialect: Dialect, page: DraftPage, index: int) -> Iterator[Fragment]:
+def _fragments(dialect: Dialect, page: Drafts, index: int) -> Iterator[Fragment]:
     role, before = page.role(index), page.blocks(index - 1) if index else []
     for part in _parts(dialect, page, index):
         messages = part.write(dialect, role, before)
         yield Fragment(part.seq, messages, _is_result(part.blocks[0]))
 
 
-def _parts(dialect: Dialect, page: DraftPage, index: int) -> list[_Part]:
+def _parts(dialect: Dialect, page: Drafts, index: int) -> list[_Part]:
     """The parts of a draft; all of it is one if its messages could not follow each other."""
     parts = [
         part._replace(native=None)
@@ -168,6 +159,7 @@ def _parts(dialect: Dialect, page: DraftPage, index: int) -> list[_Part]:
         for part in _split(page, index)
     ]
     asking = [part for part in parts if part.blocks[-1]["type"] == "tool_use"]
+    # Several messages with calls in a row: most providers want results in between.
     if len(asking) > 1 and dialect.join is None:
         messages = [one for part in parts for one in part.write(dialect, page.role(index), [])]
         if check_alone(messages, dialect.name).errors:
@@ -175,7 +167,7 @@ def _parts(dialect: Dialect, page: DraftPage, index: int) -> list[_Part]:
     return parts
 
 
-def _split(page: DraftPage, index: int) -> Iterator[_Part]:
+def _split(page: Drafts, index: int) -> Iterator[_Part]:
     natives, blocks, seqs = page.told.natives, page.blocks(index), page.seqs(index)
     start = 0
     while start < len(blocks):
@@ -193,9 +185,7 @@ def _is_result(block: Block) -> bool:
     return bool(block["type"] == "tool_result")
 
 
-def _stands(
-    dialect: Dialect, page: DraftPage, index: int, native: Native, part: list[Block]
-) -> bool:
+def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
     """Whether a message can be handed back for what is left of its blocks."""
     stood_in = _is_result(part[0]) and not _is_result(native.blocks[0])
     if stood_in or len(part) != len(native.blocks) or not native.fits(dialect.name):
@@ -212,9 +202,10 @@ def _stands(
 
 
 def _has_results(
-    dialect: Dialect, page: DraftPage, index: int, native: Native, part: list[Block]
+    dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]
 ) -> bool:
     """Whether the results of a message's calls will answer them: in our form, or all in its own."""
+    # Then it does not matter in which form each result comes.
     if native.is_plain(dialect):
         return True
     if index + 1 >= len(page):
@@ -231,7 +222,7 @@ def _has_results(
     return True
 
 
-def _has_call(dialect: Dialect, page: DraftPage, index: int, native: Native, identity: str) -> bool:
+def _has_call(dialect: Dialect, page: Drafts, index: int, native: Native, identity: str) -> bool:
     """Whether a result finds its call: the message that it was made for, or one in our form."""
     for part in _parts(dialect, page, index - 1):
         call = next((block for block in part.blocks if block.get("id") == identity), None)

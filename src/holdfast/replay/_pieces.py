@@ -1,28 +1,105 @@
-"""The pieces a conversation is assembled from: what each event said, in the order of the log.
+"""The pieces a conversation is assembled from, the drafts made of them, and what was changed.
 
-There may be millions of them and they form no cycles, so the garbage collector need not visit them.
-Which event a piece is of is told by its place among the others.
+There may be millions of pieces and they form no cycles, so the garbage collector need not visit
+them. Which event a piece is of is told by its place among the others.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.errors import UsageError
 from holdfast.replay._blocks import Block, text_block
-from holdfast.replay._issues import IssueList
 from holdfast.replay._native import NativeMessages
-from holdfast.replay._state import Stage, may_have_run
+from holdfast.replay._state import Stage, may_have_run, stand_in
 from holdfast.replay._text import is_blank
+
+if TYPE_CHECKING:
+    from holdfast.replay._dialects import Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that was wrong and what was done about it.
+
+    ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event
+    or the message, ``detail`` is a sentence. ``content`` holds what is not among the messages, so
+    that a text or a completed call is always either there or here.
+    """
+
+    type: str
+    where: str
+    detail: str
+    content: Any = field(default=None, compare=False)
+
+
+class IssueList(list[Issue]):
+    """A list of issues with a shorthand for adding one. ``unit`` is what numbers count."""
+
+    unit = "event"
+
+    def place(self, number: int) -> str:
+        """The name of a place."""
+        return f"{self.unit} {number}"
+
+    def note(self, type: str, where: str, detail: str, content: Any = None) -> None:
+        """Add an issue."""
+        self.append(Issue(type, where, detail, content))
+
+
+def format_issues(issues: Iterable[Issue]) -> str:
+    """All issues as one line of text; "No issues found" if there are none.
+
+    Raises UsageError for what are no issues.
+    """
+    try:
+        found = [f"[{issue.type}] {issue.detail}" for issue in issues]
+    except (TypeError, AttributeError):
+        raise UsageError(
+            f"issues are a list of Issue, not {issues!r:.40}",
+            remedy="Give those of a result: holdfast.sanitize(…).issues.",
+        ) from None
+    if not found:
+        return "No issues found"
+    return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
+
+
+def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "event") -> list[Issue]:
+    """An issue for each image or document that the provider could not fetch, and that is named."""
+    return [
+        Issue("unreachable", f"{unit} {seq}", f"{url[:200]} is only named: not for {dialect.name}")
+        for draft in drafts
+        for seq, block in zip(draft.seqs, draft.blocks, strict=True)
+        for url in dialect.unreached(block)
+    ]
+
+
+def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
+    """The line for a log: which session was recovered and what was changed."""
+    return f"Session {session_id} recovery: {format_issues(issues)}"
+
 
 NOWHERE = -1
 
 
-class Piece(msgspec.Struct, gc=False, eq=False):
+INCOMPLETE = ("mark", "drop", "keep")
+
+
+def check_incomplete(incomplete: str) -> str:
+    """The word itself. Raises UsageError if there is no such way to treat incomplete calls."""
+    if incomplete not in INCOMPLETE:
+        raise UsageError(f"incomplete={incomplete!r}: one of {', '.join(INCOMPLETE)}")
+    return incomplete
+
+
+class BlockPiece(msgspec.Struct, gc=False, eq=False):
     """One block that one event said."""
 
     role: str
@@ -37,11 +114,11 @@ class Piece(msgspec.Struct, gc=False, eq=False):
             issues.note("incomplete_block", issues.place(seq), detail, self.block)
 
 
-class Summary(Piece, gc=False, eq=False):
+class Summary(BlockPiece, gc=False, eq=False):
     """What stands for pieces that were taken out."""
 
 
-class CallPiece(Piece, gc=False, eq=False, kw_only=True):
+class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
     """A tool call and, once it came, its result. ``grouped``: the results that follow are its.
 
     It is ``announced`` by a block of an assistant's message, ``begun`` by an event of its own, or
@@ -57,6 +134,15 @@ class CallPiece(Piece, gc=False, eq=False, kw_only=True):
     grouped: bool = False
     stage: Stage = "begun"
 
+    def stand_in(self) -> Block:
+        """What is said in the place of a result that never came."""
+        return {
+            "type": "tool_result",
+            "tool_use_id": self.block["id"],
+            "content": stand_in(self.stage),
+            "is_error": True,
+        }
+
     def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
         if self.result is None:
             mark = "interrupted" if may_have_run(self.stage) else "not run"
@@ -67,7 +153,21 @@ class CallPiece(Piece, gc=False, eq=False, kw_only=True):
             issues.note("incomplete_tool_call", issues.place(seq), detail, content)
 
 
-class Mark(Piece, gc=False, eq=False, kw_only=True):
+class ServedCall:
+    """A server's call that is shown and whose result is not: its piece and event.
+
+    It is ``carried`` once results of other calls stand behind its message.
+    """
+
+    __slots__ = ("carried", "piece", "seq")
+
+    def __init__(self, piece: BlockPiece, seq: int) -> None:
+        self.piece = piece
+        self.seq = seq
+        self.carried = False
+
+
+class Mark(BlockPiece, gc=False, eq=False, kw_only=True):
     """The place where a result was recorded; the result itself is shown with its call."""
 
     call: CallPiece | None = None
@@ -84,7 +184,7 @@ class Mark(Piece, gc=False, eq=False, kw_only=True):
         issues.note(type, issues.place(seq), detail, self.block)
 
 
-class Stream(Piece, gc=False, eq=False, kw_only=True):
+class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
     """Streamed text that no final event covers yet: what an interrupted user saw."""
 
     index: int
@@ -237,9 +337,11 @@ class Drafts:
         whole = kept < len(starts) and starts[kept] == count
         first = kept if whole else kept - 1
         del self.flat[count:], self._seqs[count:], starts[kept:]
+        # Whoever grows a message along with these must begin anew.
         self.epoch += 1
         while self._summaries and self._summaries[-1] >= first:
             self._summaries.pop()
+        # What was cut off may have been the last block that is no text.
         if self._texts_from >= count:
             self._texts_from = self._find_texts()
         return first

@@ -15,9 +15,17 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._state import OpenedBy, PendingCall, Stage, State, Turning, may_have_run
+from holdfast.replay._state import (
+    OpenedBy,
+    PendingCall,
+    Stage,
+    State,
+    Turning,
+    add_usage,
+    may_have_run,
+    read_todos,
+)
 from holdfast.replay._upcast import Steps, check_format
-from holdfast.replay._usage import add_usage, read_todos
 
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]
@@ -179,6 +187,7 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
     names = frozenset(todo_tools)
 
     def tool_call(state: State, event: Event, data: Data) -> None:
+        # The writer's data only if it is well-formed: the recorded bytes decide what counts.
         call = tool = amends = None
         if data is not None:
             call, tool, amends = data.get("id"), data.get("tool"), data.get("amends")
@@ -201,6 +210,7 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
 
 def _tool_result(state: State, event: Event, data: Data) -> None:
     state.message_count += 1
+    # Nobody waits for it, so its id need not be looked for in what may be long.
     if not state.pending_calls and not state.deferred_calls:
         return
     call = None if data is None else data.get("toolCallId")

@@ -12,12 +12,11 @@ from holdfast.errors import InvalidData
 from holdfast.replay._blocks import Block, is_paused, is_soft, is_thought, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import ProviderAnswer, open_answer
-from holdfast.replay._dialects.neutral import bare_text
-from holdfast.replay._ids import fit_id, fit_name, is_named
+from holdfast.replay._dialects._form import bare_text
 from holdfast.replay._messages import admit, recognise
 from holdfast.replay._native import pack
 from holdfast.replay._rules import check_alone
-from holdfast.replay._text import is_blank, type_name
+from holdfast.replay._text import fit_id, fit_name, is_blank, is_named, type_name
 
 Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""
@@ -27,13 +26,16 @@ WORDLESS = "(no words)"
 
 _DEPTH_MAX = 60
 _REMEDY = "Leave it out, or record the words with s.user(…), s.assistant(…) or s.tool(…)."
+# What tools are given and give back: a None in there means something.
 _FREE = frozenset({"input", "args", "arguments", "response", "tools", "params"})
+# A message without marks of its own may be any of these: the first whose rules know all of it.
 _KIN = {
     "neutral": ("anthropic", "openai", "openai-responses", "mistral", "neutral"),
     "openai": ("openai", "mistral"),
 }
 _LISTS = {"gemini": "parts", "pydantic-ai": "parts"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}\Z")
+# Google's library writes bytes in the alphabet for addresses.
 _STANDARD = str.maketrans("-_", "+/")
 
 
@@ -66,6 +68,7 @@ def _tell_answer(answer: ProviderAnswer) -> Words:
     for saying in _joined(sayings):
         words += saying.words()
     spoken = [data for type, data in words if type == "assistant"]
+    # What an answer used must be counted, also where it says nothing.
     if answer.about and not spoken:
         words.append(("assistant", {"role": "assistant", "content": ""}))
         spoken = [words[-1][1]]
@@ -218,6 +221,7 @@ class _Saying(NamedTuple):
             return [("system", {"role": "system", "content": said, **self._native(said, same)})]
         if self.side == "tool":
             return [self._result(self.blocks[0])]
+        # What others read is in an order that all can take; the message itself is kept as it was.
         blocks = _ordered(self.blocks)
         said = blocks
         if not blocks or (len(blocks) == 1 and bare_text(blocks[0])):
@@ -244,6 +248,7 @@ class _Saying(NamedTuple):
 
 def _ordered(blocks: list[Block]) -> list[Block]:
     """The blocks as all can take them: calls last, and no thought at the end."""
+    # The sort keeps the order of equals.
     ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
     end = len(ordered)
     while end and is_thought(ordered[end - 1]):

@@ -1,21 +1,197 @@
-"""From a log to a list of messages with which an agent goes on."""
+"""From a log to a list of messages with which an agent goes on, as far as a window has room."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import length_hint
+from typing import Any
 
 from holdfast.model import Event
-from holdfast.replay._blocks import Block
-from holdfast.replay._conversation import Conversation
+from holdfast.replay._blocks import Block, dump_json
+from holdfast.replay._conversation import Conversation, View
 from holdfast.replay._dialects import Dialect, Message, dialect_of, holds_media
-from holdfast.replay._issues import Issue, recovery_line, unreached
-from holdfast.replay._native import NativeMessages, last_systems, write_draft
-from holdfast.replay._pieces import NOWHERE, MessageDraft
-from holdfast.replay._sanitize import sanitize
+from holdfast.replay._messages import sanitize
+from holdfast.replay._native import NativeMessages
+from holdfast.replay._pieces import NOWHERE, Drafts, Issue, MessageDraft, recovery_line, unreached
+from holdfast.replay._state import Tokens, add_usage, estimate_tokens
 from holdfast.replay._text import MANY, collector_paused
-from holdfast.replay._window import LeftOut, TokenCount, WindowDrafts, fit_window
+
+# A part of a conversation that fits into a model's window. The log is never cut.
+
+
+CountTokens = Callable[[str], int]
+
+_IMAGE_TOKENS = 1_600  # what providers charge for a picture of usual size
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What a window does not show: how much, and between which events."""
+
+    messages: int
+    calls: int
+    tokens: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """How long a conversation is, and how that is known.
+
+    ``source`` names every source used: "usage" (the provider's own figures, as recorded), "counter"
+    (the one passed in) or "estimate" (a token for every four bytes).
+    """
+
+    tokens: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDrafts:
+    """The drafts to show, their length, and what is left out; None if everything is shown."""
+
+    drafts: list[MessageDraft]
+    count: TokenCount
+    left_out: LeftOut | None
+
+
+def fit_window(
+    drafts: list[MessageDraft],
+    window_tokens: int,
+    usage: Mapping[int, dict[str, Any]],
+    count_tokens: CountTokens | None,
+) -> WindowDrafts:
+    """The newest part of a conversation that fits, after its first user turn or latest summary.
+
+    A call and its results are never parted. The first turn or summary is kept even if nothing else
+    fits.
+    """
+    gauge = _Gauge(usage, count_tokens)
+    costs = gauge.measure(drafts)
+    total = sum(costs)
+    if total <= window_tokens:
+        return WindowDrafts(drafts, TokenCount(total, gauge.source), None)
+    # The task is in the first turn or in the summary: without it the newest part means little.
+    head_index = max((i for i, draft in enumerate(drafts) if draft.summary), default=0)
+    head = _words_of(drafts[head_index])
+    head_cost = gauge.count(head)
+    start = _start(drafts, costs, head_index, window_tokens - head_cost)
+    shown = _join(head, drafts[start:])
+    count = TokenCount(head_cost + sum(costs[start:]), gauge.source)
+    return WindowDrafts(shown, count, _left_out(drafts, costs, head_index, start))
+
+
+def _start(drafts: list[MessageDraft], costs: list[int], head: int, room: int) -> int:
+    """The earliest draft from which on everything fits, and before which a cut is allowed."""
+    start = len(drafts)
+    for index in range(len(drafts) - 1, head, -1):
+        room -= costs[index]
+        if room < 0:
+            break
+        # Between a call and its results there can be no cut.
+        if not _answers(drafts[index]):
+            start = index
+    return start
+
+
+def _answers(draft: MessageDraft) -> bool:
+    """Whether a draft holds results, so that it cannot stand without the one before it."""
+    return bool(draft.blocks) and draft.blocks[0]["type"] == "tool_result"
+
+
+def _words_of(draft: MessageDraft) -> MessageDraft:
+    """A user's draft without the results in it."""
+    words = MessageDraft(draft.role)
+    for block, seq in zip(draft.blocks, draft.seqs, strict=True):
+        if block["type"] != "tool_result":
+            words.add(block, seq)
+    return words
+
+
+def _join(head: MessageDraft, rest: list[MessageDraft]) -> list[MessageDraft]:
+    """The head and the rest; two user turns in a row become one."""
+    if not rest or rest[0].role != head.role:
+        return [head, *rest]
+    both = MessageDraft(head.role)
+    for draft in (head, rest[0]):
+        for block, seq in zip(draft.blocks, draft.seqs, strict=True):
+            both.add(block, seq)
+    return [both, *rest[1:]]
+
+
+def _left_out(
+    drafts: list[MessageDraft], costs: list[int], head: int, start: int
+) -> LeftOut | None:
+    gone = [i for i in range(start) if i != head]
+    seqs = [seq for i in gone for seq in drafts[i].seqs if seq >= 0]
+    blocks = [block for i in gone for block in drafts[i].blocks]
+    if not gone:
+        return None
+    return LeftOut(
+        messages=len(gone),
+        calls=sum(1 for block in blocks if block["type"] == "tool_use"),
+        tokens=sum(costs[i] for i in gone),
+        first_seq=min(seqs, default=-1),
+        last_seq=max(seqs, default=-1),
+    )
+
+
+class _Gauge:
+    """Measures drafts by the best figure there is for each."""
+
+    def __init__(self, usage: Mapping[int, dict[str, Any]], count: CountTokens | None) -> None:
+        self._usage = usage
+        self._count = count
+        self._sources: set[str] = set()
+
+    @property
+    def source(self) -> str:
+        return "+".join(sorted(self._sources)) or "estimate"
+
+    def measure(self, drafts: list[MessageDraft]) -> list[int]:
+        """The tokens of each draft."""
+        return [self._recorded(draft) or self.count(draft) for draft in drafts]
+
+    def _recorded(self, draft: MessageDraft) -> int:
+        """What the provider said it wrote, if it said so."""
+        if draft.role != "assistant":
+            return 0
+        used: dict[str, Tokens] = {}
+        for seq in dict.fromkeys(draft.seqs):
+            add_usage(used, self._usage.get(seq, {}))
+        tokens = used[""].output_tokens
+        if tokens:
+            self._sources.add("usage")
+        return tokens
+
+    def count(self, draft: MessageDraft) -> int:
+        """The tokens of a draft's text, counted or estimated."""
+        self._sources.add("counter" if self._count else "estimate")
+        return sum(self._count_block(block) for block in draft.blocks)
+
+    def _count_block(self, block: Block) -> int:
+        kind = block["type"]
+        if kind in {"image", "document"}:
+            return _IMAGE_TOKENS
+        content = block.get("content")
+        if kind == "tool_result" and isinstance(content, list):
+            return sum(self._count_block(part) for part in content)
+        return (self._count or estimate_tokens)(_text_of(block))
+
+
+def _text_of(block: Block) -> str:
+    kind = block["type"]
+    if kind == "text":
+        return str(block["text"])
+    if kind == "thinking":
+        return str(block["thinking"])
+    if kind == "tool_result":
+        return str(block["content"])
+    if kind == "tool_use":
+        return f"{block['name']} {dump_json(block['input'])}"
+    return dump_json(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +248,7 @@ def recover(
             messages = _render(window.drafts, drafts.told, dialect)
             issues += unreached(window.drafts, dialect)
             issues += _complaints(window, window_tokens)
+        # The drafts are valid by their making; this proves it, by rules that share no code with it.
         if incomplete != "keep":
             checked = sanitize(messages, provider, incomplete)
             messages = checked.messages
@@ -106,32 +283,11 @@ def _complaints(window: WindowDrafts, window_tokens: int) -> list[Issue]:
     return [Issue("window_too_small", "list", detail)]
 
 
-class _Shown:
-    """The drafts in a window."""
-
-    def __init__(self, drafts: list[MessageDraft], told: NativeMessages) -> None:
-        self._drafts = drafts
-        self.told = told
-
-    def __len__(self) -> int:
-        return len(self._drafts)
-
-    def role(self, index: int) -> str:
-        return self._drafts[index].role
-
-    def blocks(self, index: int) -> list[Block]:
-        return self._drafts[index].blocks
-
-    def seqs(self, index: int) -> Sequence[int]:
-        return self._drafts[index].seqs
-
-
 def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:
     """The messages for these drafts."""
-    shown = _Shown(drafts, NativeMessages() if dialect.name == "neutral" else told)
-    messages: list[Message] = []
-    at = 0
-    for index in range(len(drafts)):
-        written, at = write_draft(dialect, shown, index, at)
-        messages += written
-    return messages + last_systems(dialect, shown, at)
+    page = Drafts()
+    page.told = told
+    for draft in drafts:
+        for block, seq in zip(draft.blocks, draft.seqs, strict=True):
+            page.add(draft.role, block, seq)
+    return View(dialect).hand_out(page)

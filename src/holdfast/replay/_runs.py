@@ -246,10 +246,8 @@ def _most_likely(runs: list[Run]) -> Run:
 # Which run an event belongs to.
 #
 # An event with a ``run`` says so itself. In plain logs it follows from the agents' names and from
-# the
-# order of starts, delegations and completions; those lines may stand a little out of order,
-# because
-# their writers did not wait for each other. The first agent started is the top-level one.
+# the order of starts, delegations and completions; those lines may stand a little out of order,
+# because their writers did not wait for each other. The first agent started is the top-level one.
 
 
 class Withdrawal:

@@ -20,10 +20,11 @@ from holdfast.replay._state import (
     PluginState,
     State,
     ToolState,
+    add_usage,
+    read_todos,
     stage_after,
 )
 from holdfast.replay._upcast import Steps, check_format
-from holdfast.replay._usage import add_usage, read_todos
 
 _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})
@@ -110,6 +111,7 @@ _decode_link = msgspec.json.Decoder(_Link).decode
 
 def _variable_set(state: State, event: Event, _data: Data) -> None:
     body = _decode_variable(event.raw)
+    # A copy: a Raw is a view that would keep the whole event in memory.
     state.encoded[body.name] = body.value.copy()
 
 
@@ -179,6 +181,7 @@ def _permission(state: State, event: Event, _data: Data) -> None:
         known.blocklist = body.blocklist
     if body.version is not None:
         known.version = body.version
+    # An event may replace the whole lists, decide about one tool, or both, in this order.
     if body.tool is not None:
         _decide(state, body.tool, body, event.timestamp)
     call, stage = state.pending_calls.get(body.call or ""), stage_after(body.decision)

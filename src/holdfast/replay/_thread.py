@@ -18,30 +18,25 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
-from holdfast.replay._ids import CallNames, fit_id, fit_name, is_named
-from holdfast.replay._issues import IssueList
 from holdfast.replay._native import Native
-from holdfast.replay._pieces import NOWHERE, CallPiece, Drafts, Mark, Piece, Stream, Summary
-from holdfast.replay._state import Stage, stand_in
+from holdfast.replay._pieces import (
+    NOWHERE,
+    BlockPiece,
+    CallPiece,
+    Drafts,
+    IssueList,
+    Mark,
+    ServedCall,
+    Stream,
+    Summary,
+)
+from holdfast.replay._state import Stage
+from holdfast.replay._text import CallNames, fit_id, fit_name, is_named
 
 OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""
 
 NONE = 1 << 62
-
-
-class _Waiting:
-    """A server's call that is shown and whose result is not: its piece and event.
-
-    It is ``carried`` once results of other calls stand behind its message.
-    """
-
-    __slots__ = ("carried", "piece", "seq")
-
-    def __init__(self, piece: Piece, seq: int) -> None:
-        self.piece = piece
-        self.seq = seq
-        self.carried = False
 
 
 class Thread:
@@ -57,25 +52,33 @@ class Thread:
         self.issues.unit = unit
         self.touched = 0
         self._incomplete = incomplete
-        self._pieces: list[Piece] = []
+        self._pieces: list[BlockPiece] = []
         # Of each piece its event, and of each rendered one how many blocks were there before it;
         # NOWHERE inside of a group.
         self._seqs = array("q")
         self._spots = array("q")
         self._drafts = Drafts()
+        # The first piece that is no longer shown as it should be; NONE if all are.
         self._dirty = NONE
+        # Calls of the message that is being rendered, whose results come when it ends.
         self._group: list[CallPiece] = []
-        self._soft: list[tuple[Piece, int]] = []
-        self._serving: dict[str, _Waiting] = {}
-        self._lost: set[Piece] = set()
+        # Blocks that cannot stand alone: they wait for one that can.
+        self._soft: list[tuple[BlockPiece, int]] = []
+        # Server's calls that are shown and have no result yet, and those that were shown in vain:
+        # they are left out when it is rendered again.
+        self._serving: dict[str, ServedCall] = {}
+        self._lost: set[BlockPiece] = set()
+        # From this piece on what is shown depends on what comes next.
         self._for_now = NONE
         self._names = CallNames()
         self._tools: dict[str, str] = {}
         self._waiting: dict[str, list[CallPiece]] = {}
+        # A second result for one of these keys is a repetition, not an early one.
         self._known: set[str] = set()
         # Of each id the call that was answered last, until the user speaks again.
         self._answered: dict[str, CallPiece] = {}
         self._user_seq = NOWHERE
+        # Results that were recorded before their calls: writers do not wait for each other.
         self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
 
@@ -83,8 +86,10 @@ class Thread:
 
     def say(self, seq: int, role: str, block: Block) -> None:
         """Words of one side: any block but a call or a result."""
-        seq = self._append(seq, Piece(role, block))
+        seq = self._append(seq, BlockPiece(role, block))
         if role == "user":
+            # From here on an id that comes again is a new call: some models number anew in each
+            # turn.
             self._user_seq = seq
             if self._answered:
                 self._answered = {}
@@ -186,7 +191,7 @@ class Thread:
             call.begun = True
             return
         # The message came after its call: the call moves there.
-        self._pieces[call.index] = Piece("assistant", own, gone=True)
+        self._pieces[call.index] = BlockPiece("assistant", own, gone=True)
         block["id"], block["name"] = own["id"], own["name"]
         call.block, call.index, call.announced = block, len(self._pieces), True
         self._append(seq, call)
@@ -243,6 +248,7 @@ class Thread:
     def _answer(self, call: CallPiece, mark: Mark, seq: int) -> None:
         own = call.block["id"]
         if mark.block["tool_use_id"] == own:
+            # Equal already: but now call and result share one text in memory.
             mark.block["tool_use_id"] = own
             call.result = mark.block
         else:
@@ -280,6 +286,7 @@ class Thread:
             last.add(seq, text)
             self._spoil(last.index)
             return
+        # Gone until it has words: a blank delta must not end a group.
         index = len(self._pieces)
         piece = Stream("assistant", {}, gone=True, index=index, kind=kind, parts=[])
         piece.add(seq, text)
@@ -296,6 +303,7 @@ class Thread:
                 self._spoil(stream.index)
             if not stream.gone:
                 kept.append(stream)
+                # It began before: those before it have ended before.
                 if self._seqs[stream.index] < seq:
                     break
         self._streams.extend(reversed(kept))
@@ -319,6 +327,7 @@ class Thread:
         call = mark.call
         if call is not None:
             call.result = None
+            # In front again: of calls with one id the oldest is answered first.
             self._waiting.setdefault(call.key or "", []).insert(0, call)
             self._spoil(call.index)
 
@@ -326,7 +335,7 @@ class Thread:
         """Put blocks of text where the event ``seq`` was taken out."""
         at = self._find(seq)
         role = self._pieces[at].role
-        pieces = [Piece(role, block) for block in blocks]
+        pieces = [BlockPiece(role, block) for block in blocks]
         self._splice(at, at, pieces, [seq] * len(pieces))
 
     def compact(self, first: int, last: int, summary: str) -> int:
@@ -347,7 +356,7 @@ class Thread:
         self._splice(low, high, pieces, [first, *(self._seqs[at] for at in kept)])
         return len(covered) - len(kept)
 
-    def _is_within(self, piece: Piece, first: int, last: int) -> bool:
+    def _is_within(self, piece: BlockPiece, first: int, last: int) -> bool:
         """Whether a summary of these events may stand for a piece of one of them."""
         if isinstance(piece, CallPiece):
             return piece.result is not None and first <= piece.result_seq <= last
@@ -355,9 +364,10 @@ class Thread:
             return first <= self._seqs[piece.call.index] <= last
         return True
 
-    def _append(self, seq: int, piece: Piece) -> int:
+    def _append(self, seq: int, piece: BlockPiece) -> int:
         """The next piece; its event, which is not before that of the one before it."""
         seqs = self._seqs
+        # Foreign logs may repeat numbers or go back; ``_find`` needs them in order.
         if seqs and seq < seqs[-1]:
             seq = seqs[-1]
         seqs.append(seq)
@@ -367,12 +377,13 @@ class Thread:
     def _find(self, seq: int) -> int:
         return bisect_left(self._seqs, seq)
 
-    def _splice(self, low: int, high: int, pieces: list[Piece], seqs: Sequence[int]) -> None:
+    def _splice(self, low: int, high: int, pieces: list[BlockPiece], seqs: Sequence[int]) -> None:
         """Replace a stretch of pieces. Rendering starts again from the group before it."""
         self._spoil(max(low - 1, 0))
         self._roll_back()
         self._pieces[low:high] = pieces
         self._seqs[low:high] = array("q", seqs)
+        # Everything behind has moved; only these two kinds know their place.
         for index in range(low, len(self._pieces)):
             piece = self._pieces[index]
             if isinstance(piece, (CallPiece, Stream)):
@@ -388,6 +399,7 @@ class Thread:
         """The messages as drafts, brought up to date. Not to be changed by the caller."""
         self._lost.clear()
         self._for_now = NONE
+        # Each round leaves out at least one more call, so there is a last one.
         while not self._is_rendered():
             pass
         self._dirty = self._for_now
@@ -417,8 +429,9 @@ class Thread:
             self._pause()
         return self._dirty == NONE
 
-    def _render(self, piece: Piece, seq: int) -> None:
+    def _render(self, piece: BlockPiece, seq: int) -> None:
         if isinstance(piece, CallPiece):
+            # A call that is dropped also ends no group: as if it had never been.
             if piece.result is not None or self._incomplete != "drop":
                 self._show_soft()
                 self._put(piece.role, self._called(piece.block), seq)
@@ -467,9 +480,8 @@ class Thread:
             group.sort(key=lambda call: (call.result is None, call.result_seq))
         for call in group:
             call.grouped = False
-            result = call.result or self._stand_in(call)
-            if result is not None:
-                self._put("user", result, call.result_seq)
+            if call.result is not None or self._incomplete != "keep":
+                self._put("user", call.result or call.stand_in(), call.result_seq)
 
     def _end(self, *, paused: bool = False) -> None:
         """Show what a message ends with: server's calls and results may, thinking may not.
@@ -509,29 +521,18 @@ class Thread:
             self._lost.add(waiting.piece)
             self._spoil(self._find(waiting.seq))
 
-    def _stand_in(self, call: CallPiece) -> Block | None:
-        if self._incomplete == "keep":
-            return None
-        identity = call.block["id"]
-        return {
-            "type": "tool_result",
-            "tool_use_id": identity,
-            "content": stand_in(call.stage),
-            "is_error": True,
-        }
-
     def _show_soft(self, *, last: bool = False) -> None:
         """Add the soft pieces that waited: a server's call and its result only as a pair.
 
         Thinking is left out where it would be ``last``.
         """
-        shown: list[tuple[Piece, int]] = []
+        shown: list[tuple[BlockPiece, int]] = []
         for piece, seq in self._soft:
             block = piece.block
             if block["type"] in SERVER_CALLS:
                 if piece in self._lost or block["id"] in self._serving:
                     continue
-                self._serving[block["id"]] = _Waiting(piece, seq)
+                self._serving[block["id"]] = ServedCall(piece, seq)
             elif "tool_use_id" in block and self._serving.pop(block["tool_use_id"], None) is None:
                 continue
             shown.append((piece, seq))
@@ -562,6 +563,7 @@ class Thread:
         if self._dirty == NONE:
             return
         index, self._dirty = self._dirty, NONE
+        # Inside of a group there is no place to start from: its results depend on all its calls.
         while self._spots[index] == NOWHERE:
             index -= 1
         self.touched = min(self.touched, self._drafts.cut(self._spots[index]))
@@ -578,6 +580,6 @@ class Thread:
         if drafts.flat and drafts.seqs(0)[0] == NOWHERE:
             issues.note("leading_assistant", "start", "a user turn was put before the assistant's")
         for index, piece in enumerate(self._pieces):
-            if not piece.gone and (type(piece) is not Piece or not piece.shown):
+            if not piece.gone and (type(piece) is not BlockPiece or not piece.shown):
                 piece.explain(self._seqs[index], issues, self._incomplete)
         return issues

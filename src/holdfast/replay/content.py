@@ -37,6 +37,7 @@ _MEDIA = {
 }
 _NAMES = ("title", "name", "filename", "caption", "alt", "description", "context", "text")
 _PLACES = ("url", "uri", "file_id", "file_data")
+# Deeper than that no reference to a payload is looked for.
 _DEPTH_MAX = 20
 
 
@@ -66,6 +67,7 @@ def as_json(value: Any, indent: int = 0) -> str:
     try:
         document = msgspec.json.encode(value)
         return (msgspec.json.format(document, indent=indent) if indent else document).decode()
+    # The standard library writes what the quick encoder refuses: huge integers, foreign objects.
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         import json
 
@@ -85,6 +87,7 @@ def joined(pieces: Sequence[Piece]) -> str:
 def as_pieces(value: Any) -> tuple[Piece, ...]:
     """Return content, a result or any other value as words and what stands among them."""
     if isinstance(value, str):
+        # What ends lines on one system would move the cursor on others.
         return (value.replace("\r\n", "\n") if "\r" in value else value,)
     if value is None:
         return ()
@@ -93,6 +96,7 @@ def as_pieces(value: Any) -> tuple[Piece, ...]:
     if isinstance(value, list) and value and all(_is_block(item) for item in value):
         return tuple(piece for item in value for piece in _block_pieces(item))
     if isinstance(value, dict):
+        # As tools of several frameworks wrap what they give back.
         if len(value) == 1 and isinstance(value.get("content"), str):
             return as_pieces(value["content"])
         if _is_block(value):
@@ -192,6 +196,7 @@ def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
     if said is not None:
         return (*([name] if name else []), *as_pieces(said))
     where = next((source[one] for one in _PLACES if isinstance(source.get(one), str)), "")
+    # The address is the picture itself, far too long to be shown.
     if where.startswith("data:"):
         head, _, data = where[5:].partition(",")
         source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}

@@ -267,6 +267,7 @@ class Transcript:
         self._made = made = []
         self._part = 0
         if event.seq > self._due:
+            # Numbers follow one another: what is missing between two was not readable.
             made.append(_missing(event.timestamp, self._due, event.seq - 1))
             self._streams.pause_all()
         self._due, self._time = max(self._due, event.seq + 1), event.timestamp
@@ -278,6 +279,7 @@ class Transcript:
                 made.append(_unreadable(event))
             else:
                 take(self, event, data)
+        # A delta by itself ends nothing, and there are thousands: nothing is to be looked at.
         if event.type == "delta":
             return self._released(made) if made else made
         if made:
@@ -301,6 +303,7 @@ class Transcript:
             self._count += 1  # decides between entries of one place in a log that is not sound
             heappush(held, (entry.seq, entry.part, self._count, entry))
         found = []
+        # Text that is still open may turn out to stand before them.
         while held and held[0][0] < limit:
             found.append(heappop(held)[-1])
         return found
@@ -329,6 +332,7 @@ class Transcript:
 
     def _cover(self, event: Event, data: Data) -> None:
         first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
+        # What was streamed before the message began, and is of its kind, was cut off.
         cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
         self._made += cut
 
@@ -382,9 +386,11 @@ class Transcript:
         name = tool if isinstance(tool, str) and tool else "?"
         own = id if isinstance(id, str) else None
         known = None if own is None else self._calls.get((event.run, own))
+        # A message announces a call and an event begins it: the second says no more than the first.
         if known is not None and (value in (None, {}) or as_json(value) == known.value):
             return
         if own is not None:
+            # Until its result comes a note on it may follow: ``open_from`` does not go past it.
             self._waiting.setdefault((event.run, own), event.seq)
             self._calls[event.run, own] = _Call(name, as_json(value))
             self._tools[own] = name
@@ -396,6 +402,7 @@ class Transcript:
         self._waiting.pop((event.run, own), None)
         self._not_run.pop((event.run, own), None)
         call = self._calls.pop((event.run, own), None)
+        # A second result still names its tool.
         name = self._tools.get(own, "") if call is None else call.tool
         kind = "failure" if answer.get("is_error") else "result"
         self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
@@ -440,6 +447,7 @@ class Transcript:
             self._note(event, data, "error", data.get("error"))
         elif event.type == "turn_end":
             reason = as_text(data.get("reason", "completed"))
+            # The error was told in its own place already.
             is_told = event.run in self._failed and reason == "failed"
             self._failed.discard(event.run)
             if reason not in _QUIET_ENDS and not is_told:

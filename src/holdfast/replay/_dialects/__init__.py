@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from holdfast.errors import UsageError
 from holdfast.replay._dialects._form import (
+    ANTHROPIC,
+    NEUTRAL,
     Dialect,
     Fragment,
     Growth,
@@ -14,11 +16,8 @@ from holdfast.replay._dialects._form import (
     holds_media,
 )
 from holdfast.replay._dialects.gemini import GEMINI
-from holdfast.replay._dialects.mistral import MISTRAL
-from holdfast.replay._dialects.neutral import ANTHROPIC, NEUTRAL
-from holdfast.replay._dialects.openai import OPENAI
+from holdfast.replay._dialects.openai import MISTRAL, OPENAI, RESPONSES
 from holdfast.replay._dialects.pydantic_ai import PYDANTIC_AI
-from holdfast.replay._dialects.responses import RESPONSES
 
 __all__ = [
     "DIALECTS",

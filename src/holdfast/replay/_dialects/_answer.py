@@ -23,6 +23,7 @@ def open_answer(value: Message) -> ProviderAnswer:
     of a stream.
     """
     _refuse_pieces(value)
+    # Marks that only whole answers have come first: a message may bear any other member.
     for mark, opened in _ANSWERS.items():
         if mark in value:
             return opened(value)
@@ -54,6 +55,7 @@ def _is_list(value: Any) -> bool:
 
 def _only(value: Message, name: str) -> Message:
     """The one item of a list. Raises InvalidData if there is none, or a choice."""
+    # To take one of several would lose the others without a word: the caller has to choose.
     items = value[name]
     if not _is_list(items) or len(items) != 1 or not isinstance(items[0], dict):
         count = len(items) if _is_list(items) else "no"

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.replay._blocks import Block, Note, read_block, text_block
+from holdfast.replay._blocks import (
+    Block,
+    Note,
+    call_block,
+    describe,
+    dump_json,
+    read_block,
+    result_block,
+    sign,
+    text_block,
+)
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
@@ -14,27 +24,25 @@ from holdfast.replay._dialects._form import (
     Pair,
     call_names,
     result_text,
+    short_name,
 )
-from holdfast.replay._ids import call_key, fit_name, name_key
-from holdfast.replay._media import describe
 from holdfast.replay._text import (
+    call_key,
     clean_json,
     clean_text,
-    is_base64,
     is_blank,
+    name_key,
     plain_text,
     type_name,
 )
-from holdfast.replay._values import dump_json, read_input, read_result
-
-__all__ = ["GEMINI", "read_gemini"]
 
 _ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user"}
 
 
 def _fit_name(name: str) -> str:
-    name = fit_name(name, 64)
-    return name if name[0].isalpha() or name[0] == "_" else fit_name(f"_{name}", 64)
+    # A digit or a dash may not come first.
+    name = short_name(name)
+    return name if name[0].isalpha() or name[0] == "_" else short_name(f"_{name}")
 
 
 def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
@@ -47,6 +55,7 @@ def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]
             parts.append(part)
         if block["type"] == "tool_result" and not isinstance(block["content"], str):
             media += [_media_part(b) for b in block["content"] if b["type"] != "text"]
+    # What a result shows follows all responses: they stand together, and hold texts only.
     results = sum(1 for block in blocks if block["type"] == "tool_result")
     parts[results:results] = media
     return [{"role": "user" if role == "user" else "model", "parts": parts}] if parts else []
@@ -57,6 +66,7 @@ def _part(block: Block, names: dict[str, str]) -> Message | None:
     if kind == "text":
         return _grow(block)
     if kind == "thinking":
+        # Without its signature a thought is of no use to the provider, and others' have none.
         signed = "thought_signature" in block
         return _sign({"text": block["thinking"], "thought": True}, block) if signed else None
     if kind == "tool_use":
@@ -84,6 +94,7 @@ def _media_part(block: Block) -> Message:
     if source["type"] == "text":
         return {"text": source["data"]}
     if source["type"] == "url":
+        # The provider wants a type, and an address does not tell it.
         kind = "application/pdf" if block["type"] == "document" else "image/png"
         return {"fileData": {"mimeType": kind, "fileUri": source["url"]}}
     return {"text": describe(block)}
@@ -135,38 +146,24 @@ def _read_text(part: Message, note: Note) -> Block | None:
 
 
 def _read_sign(block: Block, part: Message) -> Block:
-    signature = _get(part, "thoughtSignature", "thought_signature")
-    if isinstance(signature, str) and is_base64(signature):
-        block["thought_signature"] = signature
-    return block
+    is_camel = "thoughtSignature" in part
+    return sign(block, part, "thoughtSignature" if is_camel else "thought_signature")
 
 
 def _read_call(call: Message, note: Note) -> Block:
-    name = plain_text(call.get("name")) or ""
-    return {
-        "type": "tool_use",
-        "id": call_key(call.get("id")) or name_key(name),
-        "name": name,
-        "input": read_input(call.get("args"), note),
-    }
+    key = call_key(call.get("id")) or name_key(call.get("name"))
+    return call_block(key, call.get("name"), call.get("args"), note)
 
 
 def _read_response(answer: Message, note: Note) -> Block:
     """A result. Without ids, the calls of one name are answered in their order."""
     given = answer.get("response")
     failed = isinstance(given, dict) and given.keys() == {"error"}
+    # These are the names under which results are wrapped; other members belong to the result.
     if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
         (given,) = given.values()
-    content, says_failed = read_result(given, note)
-    name = plain_text(answer.get("name")) or ""
-    block: Block = {
-        "type": "tool_result",
-        "tool_use_id": call_key(answer.get("id")) or name_key(name),
-        "content": content,
-    }
-    if failed or says_failed:
-        block["is_error"] = True
-    return block
+    key = call_key(answer.get("id")) or name_key(answer.get("name"))
+    return result_block(key, given, note, failed=failed)
 
 
 def _read_media(part: Message, note: Note) -> Block | None:

@@ -1,10 +1,25 @@
-"""OpenAI's chat form: calls beside the content, results as messages of their own."""
+"""OpenAI's two forms, and Mistral's.
+
+Chat: calls beside the content, results as messages of their own. Mistral's is like it, with short
+ids and never words and calls in one message. Responses: a flat list of items.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
-from holdfast.replay._blocks import Block, Note, text_block
+from holdfast.replay._blocks import (
+    Block,
+    Note,
+    call_block,
+    describe,
+    dump_json,
+    read_block,
+    result_block,
+    text_block,
+)
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
@@ -12,56 +27,62 @@ from holdfast.replay._dialects._form import (
     Message,
     Pair,
     begin_message,
-    data_url,
+    read_message,
+    short_name,
     text_or_parts,
+    url_of,
 )
-from holdfast.replay._dialects.neutral import read_message
-from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, call_key, fit_name, name_key, short_id
-from holdfast.replay._media import describe
-from holdfast.replay._text import is_blank, plain_text, type_name
-from holdfast.replay._values import dump_json, read_input, read_result
+from holdfast.replay._text import (
+    call_key,
+    clean_json,
+    clean_text,
+    is_blank,
+    mistral_id,
+    name_key,
+    openai_id,
+    plain_text,
+    type_name,
+)
 
-__all__ = ["OPENAI", "read_chat", "results_first", "text_part", "write_calls", "write_user"]
-
-NAME_CHARS_MAX = 64
-
-
-def _fit_id(identity: str) -> str:
-    return short_id(identity, OPENAI_ID_CHARS_MAX)
-
-
-def _fit_name(name: str) -> str:
-    return fit_name(name, NAME_CHARS_MAX)
+NO_ANSWER = "(no answer)"
+"""What Mistral's assistant says between a result and what the user says next."""
 
 
-def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+class _Chat(NamedTuple):
+    """In what the chats of two providers differ."""
+
+    fit_id: Callable[[str], str]
+    takes_documents: bool
+    takes_both: bool
+    """Words and calls in one message, and a user's words right after a result."""
+
+
+_OPENAI = _Chat(openai_id, takes_documents=True, takes_both=True)
+_MISTRAL = _Chat(mistral_id, takes_documents=False, takes_both=False)
+
+
+def _write_chat(chat: _Chat, role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
     if role == "user":
-        return write_user(blocks, _fit_id, _media_part)
-    texts = [text_part(block) for block in blocks if block["type"] == "text"]
-    message: Message = {"role": "assistant", "content": text_or_parts(texts) if texts else None}
-    calls = write_calls(blocks, _fit_id, _fit_name)
+        messages = _write_user(chat, blocks)
+        return messages if chat.takes_both else _with_answer(messages)
+    texts = [_text_part(block) for block in blocks if block["type"] == "text"]
+    calls = [_write_call(chat, block) for block in blocks if block["type"] == "tool_use"]
+    said: list[Message] = []
+    if texts:
+        said.append({"role": "assistant", "content": text_or_parts(texts)})
     if calls:
-        message["tool_calls"] = calls
-    return [message] if texts or calls else []
+        if not (said and chat.takes_both):
+            said.append({"role": "assistant", "content": None})
+        said[-1]["tool_calls"] = calls
+    return said
 
 
-def write_calls(blocks: list[Block], fit_own_id: Any, fit_own_name: Any) -> list[Message]:
-    """The calls of an assistant's message."""
-    return [
-        {
-            "id": fit_own_id(block["id"]),
-            "type": "function",
-            "function": {
-                "name": fit_own_name(block["name"]),
-                "arguments": dump_json(block["input"]),
-            },
-        }
-        for block in blocks
-        if block["type"] == "tool_use"
-    ]
+def _write_call(chat: _Chat, block: Block) -> Message:
+    function = {"name": short_name(block["name"]), "arguments": dump_json(block["input"])}
+    return {"id": chat.fit_id(block["id"]), "type": "function", "function": function}
 
 
-def write_user(blocks: list[Block], fit_own_id: Any, media_part: Any) -> list[Message]:
+def _write_user(chat: _Chat, blocks: list[Block]) -> list[Message]:
     """Results as tool messages, then everything else as one user message.
 
     A tool message takes text only, so images and documents of a result go with the user's words.
@@ -70,11 +91,11 @@ def write_user(blocks: list[Block], fit_own_id: Any, media_part: Any) -> list[Me
     parts: list[Message] = []
     for block in blocks:
         if block["type"] != "tool_result":
-            parts.append(_part(block, media_part))
+            parts.append(_chat_part(chat, block))
             continue
         content = block["content"]
-        shown, apart = (content, []) if isinstance(content, str) else _sort(content, media_part)
-        identity = fit_own_id(block["tool_use_id"])
+        shown, apart = (content, []) if isinstance(content, str) else _sort(chat, content)
+        identity = chat.fit_id(block["tool_use_id"])
         messages.append({"role": "tool", "tool_call_id": identity, "content": shown})
         parts.extend(apart)
     if parts:
@@ -82,11 +103,11 @@ def write_user(blocks: list[Block], fit_own_id: Any, media_part: Any) -> list[Me
     return messages
 
 
-def _sort(content: list[Block], media_part: Any) -> tuple[str | list[Message], list[Message]]:
+def _sort(chat: _Chat, content: list[Block]) -> tuple[str | list[Message], list[Message]]:
     """A result's texts, and apart from them what a tool message cannot hold."""
     texts, apart = [], []
     for block in content:
-        part = _part(block, media_part)
+        part = _chat_part(chat, block)
         if part["type"] == "text":
             texts.append(part)
         else:
@@ -95,30 +116,44 @@ def _sort(content: list[Block], media_part: Any) -> tuple[str | list[Message], l
     return text_or_parts(texts), apart
 
 
-def text_part(block: Block) -> Message:
-    """A text as a part of a message."""
+def _text_part(block: Block) -> Message:
     return {"type": "text", "text": block["text"]}
 
 
-def _part(block: Block, media_part: Any) -> Message:
+def _chat_part(chat: _Chat, block: Block) -> Message:
     if block["type"] == "text":
-        return text_part(block)
-    part: Message = media_part(block) or {"type": "text", "text": describe(block)}
-    return part
-
-
-def _media_part(block: Block) -> Message | None:
+        return _text_part(block)
     source = block["source"]
-    kind = source["type"]
-    if kind == "text":
+    if source["type"] == "text":
         return {"type": "text", "text": source["data"]}
-    if block["type"] == "image" and kind in {"base64", "url"}:
-        url = data_url(source) if kind == "base64" else source["url"]
+    url = url_of(source)
+    if block["type"] == "image" and url is not None:
         return {"type": "image_url", "image_url": {"url": url}}
-    if block["type"] == "document" and kind == "base64":
+    if chat.takes_documents and block["type"] == "document" and source["type"] == "base64":
         name = block.get("title", "document.pdf")
-        return {"type": "file", "file": {"filename": name, "file_data": data_url(source)}}
-    return None
+        return {"type": "file", "file": {"filename": name, "file_data": url}}
+    return {"type": "text", "text": describe(block)}
+
+
+def _results_first(messages: list[Message]) -> list[Message]:
+    """The messages; those of tools come before what the user says."""
+    # Before anything else is said each call must be answered. The sort keeps the order of equals.
+    return sorted(messages, key=lambda message: message["role"] not in {"tool", "function"})
+
+
+def _with_answer(messages: list[Message]) -> list[Message]:
+    """Results first, and the user's words not right after one: some servers refuse that."""
+    ordered = _results_first([one for one in messages if one.get("content") != NO_ANSWER])
+    roles = [one["role"] for one in ordered]
+    if "tool" in roles and "user" in roles:
+        ordered.insert(roles.index("user"), {"role": "assistant", "content": NO_ANSWER})
+    return ordered
+
+
+def _read_mistral(message: Message, note: Note) -> list[Pair]:
+    if message.get("role") == "assistant" and message.get("content") == NO_ANSWER:
+        return []  # ours
+    return read_chat(message, note)
 
 
 def read_chat(message: Message, note: Note) -> list[Pair]:
@@ -151,15 +186,11 @@ def _read_sounds(message: Message) -> list[Block]:
 
 
 def _read_tool(message: Message, note: Note) -> Block:
-    content = message.get("content")
-    text, failed = read_result(content, note)
     key = call_key(message.get("tool_call_id"))
+    # The old form has no ids: a result answers the call of its name.
     if key is None and message["role"] == "function":
         key = name_key(message.get("name"))
-    block: Block = {"type": "tool_result", "tool_use_id": key, "content": text}
-    if failed:
-        block["is_error"] = True
-    return block
+    return result_block(key, message.get("content"), note)
 
 
 def _read_calls(message: Message, note: Note) -> list[Block]:
@@ -169,42 +200,187 @@ def _read_calls(message: Message, note: Note) -> list[Block]:
     found = [_read_call(call, note) for call in calls] if isinstance(calls, (list, tuple)) else []
     old = message.get("function_call")
     if isinstance(old, dict):
-        found.append(_call(name_key(old.get("name")), old, note))
+        key = name_key(old.get("name"))
+        found.append(call_block(key, old.get("name"), old.get("arguments"), note))
     return [block for block in found if block is not None]
 
 
 def _read_call(call: Any, note: Note) -> Block | None:
     function = call.get("function") if isinstance(call, dict) else None
     custom = call.get("custom") if isinstance(call, dict) else None
+    # Such a tool takes plain text: in an object, as the arguments of all others are.
     if isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
     if not isinstance(function, dict):
         note("invalid_structure", "a tool call without a function was dropped", call)
         return None
-    return _call(call_key(call.get("id")), function, note)
+    key = call_key(call.get("id"))
+    return call_block(key, function.get("name"), function.get("arguments"), note)
 
 
-def _call(key: str | None, function: Block, note: Note) -> Block:
-    return {
-        "type": "tool_use",
-        "id": key,
-        "name": plain_text(function.get("name")) or "",
-        "input": read_input(function.get("arguments"), note),
-    }
+# Responses: a flat list of items.
 
 
-def results_first(messages: list[Message]) -> list[Message]:
-    """The messages, those of tools before what the user says."""
-    return sorted(messages, key=lambda message: message["role"] not in {"tool", "function"})
+def _write_items(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+    items = [item for block in blocks if (item := _item(block, role)) is not None]
+    parts = [_item_part(b) for b in blocks if role == "user" and b["type"] != "tool_result"]
+    if parts:
+        lone = len(parts) == 1 and "text" in parts[0]
+        items.append({"role": role, "content": parts[0]["text"] if lone else parts})
+    return items
 
 
+def _item(block: Block, role: str) -> Message | None:
+    """The item for a block that is one by itself; None for a part of a message, or for nothing.
+
+    An assistant's texts are messages of their own: a list of them would need the provider's ids.
+    """
+    kind = block["type"]
+    if kind == "text" and role == "assistant":
+        return {"role": "assistant", "content": block["text"]}
+    if kind == "tool_use":
+        return {
+            "type": "function_call",
+            "call_id": block["id"],
+            "name": short_name(block["name"]),
+            "arguments": dump_json(block["input"]),
+        }
+    if kind == "tool_result":
+        content = block["content"]
+        if not isinstance(content, str):
+            content = [_item_part(part) for part in content]
+        return {"type": "function_call_output", "call_id": block["tool_use_id"], "output": content}
+    return block if kind == "reasoning" else None
+
+
+def _item_part(block: Block) -> Message:
+    if block["type"] == "text":
+        return {"type": "input_text", "text": block["text"]}
+    source = block["source"]
+    kind = source["type"]
+    if kind == "text":
+        return {"type": "input_text", "text": source["data"]}
+    url = url_of(source)
+    if block["type"] == "image":
+        where = {"file_id": source["file_id"]} if url is None else {"image_url": url}
+        return {"type": "input_image", "detail": "auto", **where}
+    if kind == "base64":
+        name = block.get("title", "document.pdf")
+        return {"type": "input_file", "filename": name, "file_data": url}
+    where = {"file_id": source["file_id"]} if url is None else {"file_url": url}
+    return {"type": "input_file", **where}
+
+
+def read_item(item: Message, note: Note) -> list[Pair]:
+    """What one item says."""
+    kind = item.get("type")
+    if kind == "function_call":
+        key = call_key(item.get("call_id"))
+        return [("assistant", call_block(key, item.get("name"), item.get("arguments"), note))]
+    if kind == "function_call_output":
+        return [("user", result_block(call_key(item.get("call_id")), item.get("output"), note))]
+    if kind == "reasoning":
+        block = read_block(item, note)
+        return [] if block is None else [("assistant", block)]
+    if kind is None or kind == "message":
+        return read_message(item, note)
+    if isinstance(kind, str) and kind in _TOOLS:
+        return [("assistant", _read_known_tool(item, note))]
+    if isinstance(kind, str) and kind.removesuffix("_output") in _TOOLS:
+        return [("user", _read_tool_output(item, note))]
+    if isinstance(kind, str) and kind in _SERVED:
+        note("invalid_structure", f"a {kind} was put into words", None)
+        return [(_SERVED[kind], text_block(_words(item)))] if _SERVED[kind] else []
+    note("invalid_structure", f"an item of type {plain_text(kind)!r} was dropped", item)
+    return []
+
+
+# Calls that the program answers, by the member that tells what to do.
+_TOOLS = {
+    "custom_tool_call": "input",
+    "computer_call": "actions",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "apply_patch_call": "operation",
+}
+# What the provider did by itself, and on whose side it stands; what is for it alone is on no side.
+_SERVED = {
+    "code_interpreter_call": "assistant",
+    "compaction": "assistant",
+    "file_search_call": "assistant",
+    "image_generation_call": "assistant",
+    "item_reference": "assistant",
+    "mcp_approval_request": "assistant",
+    "mcp_approval_response": "user",
+    "mcp_call": "assistant",
+    "mcp_list_tools": "assistant",
+    "program": "assistant",
+    "program_output": "assistant",
+    "tool_search_call": "assistant",
+    "tool_search_output": "assistant",
+    "web_search_call": "assistant",
+    "additional_tools": "",
+    "compaction_trigger": "",
+    "configuration_update": "",
+}
+ITEMS = frozenset(
+    {"message", "function_call", "function_call_output", "reasoning", *_SERVED, *_TOOLS}
+    | {f"{kind}_output" for kind in _TOOLS}
+)
+"""The types of items that are understood."""
+_TELLING = ("name", "query", "queries", "code", "revised_prompt", "approve", "reason", "output")
+
+
+def _read_known_tool(item: Message, note: Note) -> Block:
+    """A call of a tool that the provider knows by kind, or of one that takes plain text."""
+    kind = item["type"]
+    todo = item.get(_TOOLS[kind])
+    if todo is None:
+        todo = item.get("action")
+    given = {"input": todo} if isinstance(todo, (str, list)) else todo
+    name = plain_text(item.get("name")) or kind.removesuffix("_call")
+    return call_block(call_key(item.get("call_id")), name, given, note)
+
+
+def _read_tool_output(item: Message, note: Note) -> Block:
+    output = item.get("output")
+    # It has the members of an image, under another type.
+    if isinstance(output, dict) and output.get("type") == "computer_screenshot":
+        output = [output | {"type": "input_image"}]
+    key = call_key(item.get("call_id", item.get("id")))
+    return result_block(key, output, note, failed=item.get("status") == "failed")
+
+
+def _words(item: Message) -> str:
+    """What the provider did, in words for others."""
+    action = item.get("action")
+    told = item | action if isinstance(action, dict) else item
+    given = [told[name] for name in _TELLING if told.get(name) is not None]
+    said = "; ".join(one if isinstance(one, str) else dump_json(clean_json(one)) for one in given)
+    return clean_text(f"({item['type']}: {said})" if said else f"({item['type']})")
+
+
+_GROWTH = Growth(begin_message, _text_part)
 OPENAI = Dialect(
     "openai",
-    _write,
+    partial(_write_chat, _OPENAI),
     read_chat,
     has_system=True,
-    growth=Growth(begin_message, text_part),
-    order=results_first,
+    growth=_GROWTH,
+    order=_results_first,
     systems="anywhere",
     schemes=WEB,
+)
+MISTRAL = Dialect(
+    "mistral",
+    partial(_write_chat, _MISTRAL),
+    _read_mistral,
+    has_system=True,
+    growth=_GROWTH,
+    order=_with_answer,
+    systems="first",
+    schemes=WEB,
+)
+RESPONSES = Dialect(
+    "openai-responses", _write_items, read_item, has_system=True, systems="anywhere", schemes=WEB
 )

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.replay._blocks import Block, Note, read_content, text_block
-from holdfast.replay._dialects._form import WEB, Dialect, Fragment, Message, Pair, call_names
-from holdfast.replay._ids import call_key, fit_name
-from holdfast.replay._media import describe
-from holdfast.replay._text import plain_text, type_name
-from holdfast.replay._values import dump_json, read_input, read_result
-
-__all__ = ["PYDANTIC_AI", "read_pydantic_ai"]
-
-
-NAME_CHARS_MAX = 64  # the least that any of the models behind it takes
+from holdfast.replay._blocks import (
+    Block,
+    Note,
+    call_block,
+    describe,
+    dump_json,
+    read_content,
+    result_block,
+    text_block,
+)
+from holdfast.replay._dialects._form import (
+    WEB,
+    Dialect,
+    Fragment,
+    Message,
+    Pair,
+    call_names,
+    short_name,
+)
+from holdfast.replay._text import call_key, type_name
 
 
 def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
     if role == "assistant":
         parts = [part for block in blocks if (part := _response_part(block)) is not None]
+        # Thoughts alone are no response: the next request would follow nothing.
         says = any(part["part_kind"] != "thinking" for part in parts)
         return [{"kind": "response", "parts": parts}] if says else []
     names = call_names(before)
+    # Answers come before prompts, whatever the order in the draft.
     results = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
     prompt = [_user_content(block) for block in blocks if block["type"] != "tool_result"]
     if prompt:
@@ -38,7 +50,7 @@ def _response_part(block: Block) -> Message | None:
     if kind == "tool_use":
         return {
             "part_kind": "tool-call",
-            "tool_name": fit_name(block["name"], NAME_CHARS_MAX),
+            "tool_name": short_name(block["name"]),
             "args": block["input"],
             "tool_call_id": block["id"],
         }
@@ -46,6 +58,7 @@ def _response_part(block: Block) -> Message | None:
         return None
     part = {"part_kind": "thinking", "content": block["thinking"]}
     if "signature" in block:
+        # Only the provider that signed it may get a signature back; this kind is Anthropic's.
         part |= {"signature": block["signature"], "provider_name": "anthropic"}
     return part
 
@@ -54,7 +67,7 @@ def _return_part(block: Block, names: dict[str, str]) -> Message:
     content = block["content"]
     part: Message = {
         "part_kind": "tool-return",
-        "tool_name": fit_name(names.get(block["tool_use_id"], ""), NAME_CHARS_MAX),
+        "tool_name": short_name(names.get(block["tool_use_id"], "")),
         "content": content if isinstance(content, str) else [_user_content(b) for b in content],
         "tool_call_id": block["tool_use_id"],
     }
@@ -112,12 +125,8 @@ def _read_user_content(item: Any) -> Any:
     return item
 
 
-def _read_system(part: Message, note: Note) -> list[Pair]:
-    return [("system", block) for block in read_content(part.get("content"), note)]
-
-
-def _read_text(part: Message, note: Note) -> list[Pair]:
-    return [("assistant", block) for block in read_content(part.get("content"), note)]
+def _read_words(side: str) -> Callable[[Message, Note], list[Pair]]:
+    return lambda part, note: [(side, one) for one in read_content(part.get("content"), note)]
 
 
 def _read_thinking(part: Message, note: Note) -> list[Pair]:
@@ -130,28 +139,21 @@ def _read_thinking(part: Message, note: Note) -> list[Pair]:
 
 
 def _read_call(part: Message, note: Note) -> list[Pair]:
-    block = {
-        "type": "tool_use",
-        "id": call_key(part.get("tool_call_id")),
-        "name": plain_text(part.get("tool_name")) or "",
-        "input": read_input(part.get("args"), note),
-    }
-    return [("assistant", block)]
+    key = call_key(part.get("tool_call_id"))
+    return [("assistant", call_block(key, part.get("tool_name"), part.get("args"), note))]
 
 
 def _read_return(part: Message, note: Note) -> list[Pair]:
     given = part.get("content")
     if isinstance(given, (list, tuple)):
         given = [text_block(i) if isinstance(i, str) else _read_user_content(i) for i in given]
-    content, failed = read_result(given, note)
+    failed = part.get("outcome") not in {None, "success"} or "retry" in part["part_kind"]
     key = call_key(part.get("tool_call_id"))
-    block: Block = {"type": "tool_result", "tool_use_id": key, "content": content}
-    if failed or part.get("outcome") not in {None, "success"} or "retry" in part["part_kind"]:
-        block["is_error"] = True
-    return [("user", block)]
+    return [("user", result_block(key, given, note, failed=failed))]
 
 
 def _read_retry(part: Message, note: Note) -> list[Pair]:
+    # Without a tool it is what the framework tells the model, on the user's side.
     if part.get("tool_name") is None:
         content = part.get("content")
         text = content if isinstance(content, str) else dump_json(str(type_name(content)))
@@ -160,9 +162,9 @@ def _read_retry(part: Message, note: Note) -> list[Pair]:
 
 
 _READERS = {
-    "system-prompt": _read_system,
+    "system-prompt": _read_words("system"),
     "user-prompt": _read_prompt,
-    "text": _read_text,
+    "text": _read_words("assistant"),
     "thinking": _read_thinking,
     "tool-call": _read_call,
     "tool-return": _read_return,

@@ -10,9 +10,8 @@ from holdfast.errors import UsageError
 from holdfast.replay._rules._base import Rules
 from holdfast.replay._rules.anthropic import AnthropicRules, NeutralRules
 from holdfast.replay._rules.gemini import GeminiRules
-from holdfast.replay._rules.openai import MistralRules, OpenAIRules
+from holdfast.replay._rules.openai import MistralRules, OpenAIRules, ResponsesRules
 from holdfast.replay._rules.pydantic_ai import PydanticAIRules
-from holdfast.replay._rules.responses import ResponsesRules
 
 __all__ = ["Validation", "check_alone", "goes_on", "validate"]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 _DEPTH_MAX = 64
 _BITS_MAX = 12_000
+# Each time a shared part occurs it counts: a few lists could stand for any number of values.
 _REPEATS_MAX = 10_000
 
 
@@ -110,6 +111,7 @@ class Rules(ABC):
     """One check of one list. Subclasses say what a message may be and what may follow what."""
 
     id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+    # ``\Z``, not ``$``: that one also takes a newline at the end.
     name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
     continued = False
@@ -124,6 +126,7 @@ class Rules(ABC):
         """Those of the errors that say of a role, a part or a member that the provider has none."""
         self.index = 0
         self._open: dict[str, str] = {}
+        # Ids are unique in a whole list, though they pair only neighbours.
         self.seen: set[str] = set()
         self.begun = False
 

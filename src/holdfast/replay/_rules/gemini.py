@@ -9,6 +9,7 @@ from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json,
 
 __all__ = ["GeminiRules"]
 
+# The API takes members in either spelling.
 _NAMES = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -126,6 +127,7 @@ class GeminiRules(Rules):
         identity = call.get("id")
         if identity is not None:
             self.open_call(identity, call.get("name"))
+            # Here it only shows whether the id is new: ``_match`` pairs by id and name together.
             self._open.clear()
         args = call.get("args", {})
         self.need(type(args) is dict and is_json(args), "the arguments are no JSON object")
