@@ -12,7 +12,7 @@ import pytest
 from textual.drivers.headless_driver import HeadlessDriver
 
 import holdfast
-from holdfast.agent import PermissionRequest
+from holdfast.agent import PermissionRequest, Question
 from holdfast.apps.tui import _page_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.catalog import SessionFigures, Share, Stats, ToolFigures, TopicCount
@@ -344,7 +344,7 @@ async def test_dialogs_permissions_and_messages(sit, hf, trip, written):
                 await seat.pilot.pause()
                 await seat.press("escape")
             asked = PermissionRequest(few[2], {few[3]: text}, few[4], few[5], few[6])
-            app.ask_permission(asked, Future())
+            app.ask_permission(Question(few[0], asked, Future()))
             await seat.pilot.pause()
             await seat.press("escape")
             app.tell(f"wrote {text}")

@@ -48,7 +48,7 @@ def test_an_answer_is_over_when_its_end_is_told(error, told):
         if what in ("ended", "failed"):
             ended.set()
 
-    talks = AppTalks(lambda _: maker, lambda _: None, tell)
+    talks = AppTalks(lambda _: maker, tell)
     talks.say("a", "hi")
     assert ended.wait(120)
     talks.close()

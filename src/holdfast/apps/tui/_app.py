@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent import AgentMaker, PermissionRequest
+    from holdfast.agent import AgentMaker, PermissionRequest, Question, Scope
     from holdfast.library import Holdfast
 
 
@@ -196,6 +195,7 @@ _ANSWERS = (
     ("a", "Always", "always"),
     ("n", "No", "no"),
 )
+_SCOPES: dict[str | None, Scope] = {"once": "once", "session": "session", "always": "always"}
 _ARGUMENT_CHARS = 2_000
 _NAME_CHARS = 40
 _ACTIONS = {
@@ -253,7 +253,9 @@ class SessionsApp(KeyOrder):
         self.tracking = Tracking()
         self.fresh: set[str] = set()
         """Sessions that were begun here and in which nothing was said yet."""
-        self.talks = AppTalks(self._maker(place, model, agent), self._ask, self._heard)
+        self._agent_options = {"place": place, "model": model, "agent": agent}
+        self.talks = AppTalks(self._make_agents, self._heard)
+        self._asked: dict[str, Buttons] = {}
         self._first_id = session_id
         self._main: MainScreen | None = None
         for theme in (DARK, LIGHT):
@@ -333,56 +335,37 @@ class SessionsApp(KeyOrder):
         self.tracking.increment_message_count()
         self.talks.say(session_id, plain_text(text), new=session_id in self.fresh)
 
-    def _maker(
-        self, place: str | None, model: str | None, agent: str | None
-    ) -> Callable[[Callable[[PermissionRequest], Any]], AgentMaker]:
-        def make(permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
-            from holdfast.agent import AgentMaker
+    def _make_agents(self, permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
+        from holdfast.agent import AgentMaker
 
-            return AgentMaker(
-                self.library,
-                place,
-                model=model,
-                agent=agent,
-                permission=permission,
-                warn=self._warn,
-            )
-
-        return make
+        options: dict[str, Any] = {**self._agent_options, "warn": self._warn}
+        return AgentMaker(self.library, permission=permission, **options)
 
     def _warn(self, text: str) -> None:
         """Called in the thread of the answers."""
         if self._main is not None:
             hand_over(self._main, self.tell, text)
 
-    def _ask(self, request: PermissionRequest) -> Future[Any]:
-        answer: Future[Any] = Future()
-        if self._main is None or not is_there(self._main):
-            answer.set_result(False)
-        else:
-            self.call_later(self.ask_permission, request, answer)
-        return answer
-
-    def ask_permission(self, request: PermissionRequest, answer: Future[Any]) -> None:
+    def ask_permission(self, question: Question) -> None:
         """Ask whether a tool may be used; the answer that waits goes on with it."""
+        request = question.request
 
         def decided(found: str | None) -> None:
-            if not answer.done():
-                answer.set_result(found if found not in (None, "no") else False)
-
-        def close() -> None:
-            if dialog in self.screen_stack[-1:]:
-                dialog.dismiss(None)
+            self.talks.decide(request.session_id, question.id, _SCOPES.get(found))
 
         arguments = "\n".join(f"{name} = {value!r}" for name, value in request.args.items())
-        dialog = Buttons(
+        dialog = self._asked[question.id] = Buttons(
             f"May the agent use {request.tool}?",
             _ANSWERS,
             f"{self.short_name(request.session_id)}\n{arguments[:_ARGUMENT_CHARS]}",
         )
         self.push_screen(dialog, decided)
-        # An answer that was stopped asks no more.
-        answer.add_done_callback(lambda _: self.call_later(close))
+
+    def _settled(self, question: Question) -> None:
+        """It is answered, or an answer that was stopped asks no more."""
+        dialog = self._asked.pop(question.id, None)
+        if dialog is not None and dialog in self.screen_stack[-1:]:
+            dialog.dismiss(None)
 
     def short_name(self, session_id: str) -> str:
         """A session's title or id, harmless and short enough for a dialog."""
@@ -394,5 +377,11 @@ class SessionsApp(KeyOrder):
             self.call_later(self._pass_on, session_id, what, detail)
 
     def _pass_on(self, session_id: str, what: str, detail: Any) -> None:
-        if self._main is not None and is_there(self._main):
+        if self._main is None or not is_there(self._main):
+            return
+        if what == "question":
+            self.ask_permission(detail)
+        elif what == "settled":
+            self._settled(detail)
+        else:
             self._main.heard(session_id, what, detail)

@@ -6,16 +6,17 @@ One loop serves all of them, so that leaving a session for another never ends it
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import Host
 from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, AgentMaker, HostedTurn, PermissionRequest, RunResult
+    from holdfast.agent import Agent, AgentMaker, HostedTurn, PermissionRequest, RunResult, Scope
 
 _STOP_S = 10
 
@@ -23,19 +24,17 @@ _STOP_S = 10
 class AppTalks:
     """The agents of this app, by session. All methods may be called from the app's own loop.
 
-    ``make`` gives the maker of agents, ``ask`` a future for the decision on a tool, and ``tell`` is
-    called in the thread: with the session, what happened ("began", "piece", "ended", "failed") and
-    the text or error that belongs to it.
+    ``make`` gives the maker of agents, and ``tell`` is called in the thread: with the session, what
+    happened ("began", "piece", "question", "settled", "ended", "failed") and the text, question or
+    error that belongs to it.
     """
 
     def __init__(
         self,
         make: Callable[[Callable[[PermissionRequest], Any]], AgentMaker],
-        ask: Callable[[PermissionRequest], Future[Any]],
         tell: Callable[[str, str, Any], None],
     ) -> None:
         self._make = make
-        self._ask = ask
         self._tell = tell
         self._maker: AgentMaker | None = None
         self._host: Host[str, Agent] = Host(idle_ms=None)
@@ -66,6 +65,14 @@ class AppTalks:
             return False
         self._loop.call_soon_threadsafe(turn.cancel)
         return True
+
+    def decide(self, session_id: str, question_id: str, scope: Scope | None) -> None:
+        """Let a tool run for that long, or not at all; harmless once nobody waits for it."""
+        turn = self._host.turn(session_id)
+        if turn is not None and self._loop is not None:
+            allow = scope is not None
+            answer = partial(turn.answer, question_id, approved=allow, scope=scope or "once")
+            self._loop.call_soon_threadsafe(answer)
 
     def keep(self, session_id: str | None) -> None:
         """This session is looked at; others are given back as soon as they rest."""
@@ -121,6 +128,10 @@ class AppTalks:
                     self._tell(session_id, "ended", "stopped; what was said is kept")
                 case _:
                     self._tell(session_id, name, value)
+                    if name == "question":
+                        # An answer that is stopped takes its questions back.
+                        settled = partial(self._tell, session_id, "settled", value)
+                        value.answer.add_done_callback(lambda _, tell=settled: tell())
         self._tidy()
 
     async def _answer(
@@ -146,7 +157,9 @@ class AppTalks:
             return self._maker
 
     async def _permit(self, request: PermissionRequest) -> Any:
-        return await asyncio.wrap_future(self._ask(request))
+        turn = self._host.turn(request.session_id)
+        # Not under the id of the call, which a model may give twice.
+        return turn is not None and await turn.ask(request, id=secrets.token_hex(8))
 
     def _tidy(self) -> None:
         for session_id in self._host.held():
