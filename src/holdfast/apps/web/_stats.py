@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.apps.render.charts import over_time
 from holdfast.apps.render.words import price, short
 from holdfast.apps.web._page import Site, page, site_of
 
@@ -29,35 +29,15 @@ RANGES = {
 }
 _CELL = 13
 _STEPS = 4
-_CHART_WIDE, _PLOT_LEFT, _PLOT_WIDE, _PLOT_HIGH = 560, 50, 504, 150
-_BAR_MAX = 26.0
-_GRID_LINES = 4
-_DATES_MAX = 5
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 - easier to read
 
 
-class Bar(NamedTuple):
-    """One period of a chart: where it stands, how high it is, how much of that is dark."""
-
-    x: float
-    width: float
-    high: float
-    dark: float
-    told: str
-
-
 class Chart(NamedTuple):
-    """Bars over time with the lines and words around them, in the units of the drawing."""
+    """A picture with its heading; with ``has_parts`` a part of each column is dark."""
 
-    id: str
     title: str
-    about: str
-    bars: list[Bar]
-    grid: list[tuple[float, str]]
-    dates: list[tuple[float, str]]
-    has_parts: bool
-    base: int = _PLOT_HIGH
-    width: int = _CHART_WIDE
+    picture: Markup
+    has_parts: bool = False
 
 
 class Cell(NamedTuple):
@@ -129,7 +109,7 @@ def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
 
 
 def charts_of(stats: Stats) -> list[Chart]:
-    """Tokens and cost of each period, as bars."""
+    """Tokens and cost of each period, as columns."""
     starts = [one.start for one in stats.periods]
     given = [
         one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in stats.periods
@@ -138,57 +118,14 @@ def charts_of(stats: Stats) -> list[Chart]:
     both = [sum(pair) for pair in zip(given, output, strict=True)]
     costs = [one.cost or 0.0 for one in stats.periods]
     told = [f"{short(into)} in, {short(out)} out" for into, out in zip(given, output, strict=True)]
-    prices = [price(cost) for cost in costs]
-    return [
-        _chart(
-            "tokens", "Tokens", starts, both,
-            parts=output, told=told, say=lambda value: short(round(value)),
-        ),
-        _chart(
-            "cost", "Cost in US dollars", starts, costs,
-            told=prices, say=lambda value: f"${value:g}",
-        ),
-    ]  # fmt: skip
-
-
-def _chart(
-    id: str,
-    title: str,
-    starts: Sequence[str],
-    values: Sequence[float],
-    *,
-    told: Sequence[str],
-    say: Callable[[float], str],
-    parts: Sequence[float] = (),
-) -> Chart:
-    """A bar for each value; ``parts`` are what is dark in them."""
-    top = max(values, default=0) or 1
-    step = _round_step(top / _GRID_LINES)
-    top = step * math.ceil(top / step)
-    scale = _PLOT_HIGH / top
-    pace = _PLOT_WIDE / max(len(values), 1)
-    wide = min(pace * 0.7, _BAR_MAX)
-    bars = []
-    for number, value in enumerate(values):
-        high = max(value * scale, 1.0 if value else 0.0)
-        dark = parts[number] * scale if parts else 0.0
-        x = _PLOT_LEFT + number * pace + (pace - wide) / 2
-        bars.append(Bar(x, wide, high, dark, f"{starts[number]}: {told[number]}"))
-    grid = [
-        (_PLOT_HIGH - line * step * scale, say(line * step))
-        for line in range(round(top / step) + 1)
-    ]
-    every = max(1, -(-len(starts) // _DATES_MAX))
-    dates = [
-        (_PLOT_LEFT + (number + 0.5) * pace, starts[number])
-        for number in range(0, len(starts), every)
-    ]
-    most = max(range(len(values)), key=values.__getitem__, default=0)
-    about = f"{starts[0]} to {starts[-1]}; most on {starts[most]}: {told[most]}" if starts else ""
-    return Chart(id, title, about, bars, grid, dates, bool(parts))
-
-
-def _round_step(least: float) -> float:
-    """The first of 1, 2, 5, 10, 20, … that is not less."""
-    ten = 10.0 ** math.floor(math.log10(least))
-    return next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= least * 0.999)
+    tokens = over_time(
+        "tokens", "Tokens", starts, both,
+        told=told, say=lambda value: short(round(value)), parts=output,
+    )  # fmt: skip
+    dollars = "Cost in US dollars"
+    cost = over_time(
+        "cost", dollars, starts, costs,
+        told=[price(cost) for cost in costs], say=lambda value: f"${value:g}",
+    )  # fmt: skip
+    # Only words of ours are in them, and all are escaped.
+    return [Chart("Tokens", Markup(tokens), has_parts=True), Chart(dollars, Markup(cost))]  # noqa: S704 - see above

@@ -1,0 +1,202 @@
+"""Charts as SVG: the web app's over time, and the docs' on logarithmic scales. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+__all__ = ["BAD", "GOOD", "OTHER", "Bar", "bars", "curves", "over_time"]
+
+GOOD, BAD, OTHER = "#2a7f62", "#c4472c", "#8a93a6"
+_INK, _GRID = "#4a5160", "#d7dbe2"
+_COLOURS = (GOOD, "#2f6db5", BAD, "#8a5fb0", "#b58a1f", "#5f6b7a", "#1f9aa8", "#a84f7a")
+_WIDTH = 860
+_LEFT, _RIGHT, _TOP, _ROW = 380, 90, 44, 20
+_LEAST = 1e-4  # what is nothing has no logarithm
+_PLOT = (70, 44, 560, 280)
+
+
+def _element(name: str, *inside: str, **given: object) -> str:
+    """An element; ``font_size`` becomes ``font-size``, and a fraction has one digit."""
+    pairs = (
+        (key.rstrip("_").replace("_", "-"), f"{value:.1f}" if isinstance(value, float) else value)
+        for key, value in given.items()
+    )
+    attributes = "".join(f' {key}="{escape(str(value))}"' for key, value in pairs)
+    return f"<{name}{attributes}>{''.join(inside)}</{name}>" if inside else f"<{name}{attributes}/>"
+
+
+def _text(x: float, y: float, said: str, *, anchor: str = "start", fill: str = _INK) -> str:
+    place = {"x": x, "y": y, "font_size": 12, "text_anchor": anchor, "fill": fill}
+    return _element("text", escape(said), **place)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str = _GRID) -> str:
+    return _element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour, stroke_width=1)
+
+
+# Pictures of their own, with colours that can be read on a light and on a dark page.
+
+
+class Bar(NamedTuple):
+    """One bar: what it stands for, how long, what is written at its end, and its colour."""
+
+    label: str
+    value: float
+    said: str
+    colour: str
+
+
+def bars(title: str, rows: Sequence[Bar], at: float | None = None) -> str:
+    """Horizontal bars on a logarithmic scale, with a line at ``at``."""
+    values = [max(row.value, _LEAST) for row in rows]
+    across, marks = _scale([*values, at] if at else values, _LEFT, _WIDTH - _RIGHT, space=0.05)
+    height = _TOP + _ROW * len(rows) + 24
+    parts = []
+    for mark in marks:
+        parts.append(_line(across(mark), _TOP - 6, across(mark), height - 20))
+        parts.append(_text(across(mark), height - 6, f"{mark:g}", anchor="middle"))
+    for number, (row, value) in enumerate(zip(rows, values, strict=True)):
+        y, end = _TOP + _ROW * number, max(across(value), _LEFT + 1.0)
+        size = {"width": end - _LEFT, "height": _ROW - 7}
+        parts.append(_text(_LEFT - 8, y + 12, row.label, anchor="end"))
+        parts.append(_element("rect", x=_LEFT, y=y + 2, **size, fill=row.colour))
+        parts.append(_text(end + 6, y + 12, row.said))
+    if at is not None:
+        parts.append(_line(across(at), _TOP - 6, across(at), height - 20, _INK))
+    return _picture(height, title, parts)
+
+
+def curves(
+    title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_said: str, y_said: str
+) -> str:
+    """Curves on two logarithmic scales, each with its name at its end."""
+    left, top, width, height = _PLOT
+    right, bottom = left + width, top + height
+    across, x_marks = _scale([x for points in series.values() for x, _ in points], left, right)
+    down, y_marks = _scale([y for points in series.values() for _, y in points], bottom, top)
+    parts = []
+    for mark in x_marks:
+        parts.append(_line(across(mark), top, across(mark), bottom))
+        parts.append(_text(across(mark), bottom + 18, f"{mark:,.0f}", anchor="middle"))
+    for mark in y_marks:
+        parts.append(_line(left, down(mark), right, down(mark)))
+        parts.append(_text(left - 8, down(mark) + 4, f"{mark:g}", anchor="end"))
+    parts.append(_text(right, bottom + 36, x_said, anchor="end"))
+    parts.append(_text(left - 56, top - 10, y_said))
+    for number, (name, points) in enumerate(series.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
+        look = {"fill": "none", "stroke": colour, "stroke_width": 2}
+        parts.append(_element("polyline", points=path, **look))
+        end_x, end_y = points[-1]
+        parts.append(_text(across(end_x) + 8, down(end_y) + 4, name, fill=colour))
+    return _picture(bottom + 48, title, parts)
+
+
+def _scale(
+    values: Sequence[float], start: float, end: float, *, space: float = 0.0
+) -> tuple[Callable[[float], float], list[float]]:
+    """Where a value stands between two places, and the powers of ten around all of them."""
+    low = math.floor(math.log10(min(values)) - space)
+    high = max(math.ceil(math.log10(max(values)) + space), low + 1)
+
+    def place(value: float) -> float:
+        return start + (math.log10(value) - low) / (high - low) * (end - start)
+
+    return place, [10.0**power for power in range(low, high + 1)]
+
+
+def _picture(height: int, title: str, parts: Sequence[str]) -> str:
+    size = {"width": _WIDTH, "height": height}
+    ground = _element("rect", **size, rx=6, fill="#ffffff")
+    look = {"font_size": 15, "fill": _INK, "font_weight": 600}
+    shown = [
+        _element("title", escape(title)),
+        ground,
+        _element("text", escape(title), x=12, y=24, **look),
+    ]
+    return (
+        _element(
+            "svg",
+            "\n".join(["", *shown, *parts, ""]),
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {_WIDTH} {height}",
+            role="img",
+            font_family="system-ui, sans-serif",
+        )
+        + "\n"
+    )
+
+
+# A part of a page, whose style sheet has the colours.
+
+
+_TIME_WIDTH, _TIME_LEFT, _TIME_HEIGHT = 560, 50, 150
+_BAR_MAX = 26.0
+_GRID_LINES = 4
+_DATES_MAX = 5
+
+
+def over_time(
+    id: str,
+    title: str,
+    starts: Sequence[str],
+    values: Sequence[float],
+    *,
+    told: Sequence[str],
+    say: Callable[[float], str],
+    parts: Sequence[float] = (),
+) -> str:
+    """A column for each period, and what is ``told`` of it; ``parts`` are what is dark in them."""
+    base = _TIME_HEIGHT
+    top = max(values, default=0) or 1
+    step = _round_step(top / _GRID_LINES)
+    top = step * math.ceil(top / step)
+    scale = base / top
+    pace = (_TIME_WIDTH - _TIME_LEFT - 6) / max(len(values), 1)
+    wide = min(pace * 0.7, _BAR_MAX)
+    drawn = []
+    for count in range(round(top / step) + 1):
+        y = base - count * step * scale
+        drawn.append(_element("line", x1=_TIME_LEFT, x2=_TIME_WIDTH, y1=y, y2=y))
+        said = escape(say(count * step))
+        drawn.append(_element("text", said, class_="value", x=_TIME_LEFT - 6, y=y + 4))
+    for number, value in enumerate(values):
+        x = _TIME_LEFT + number * pace + (pace - wide) / 2
+        heights = {"whole": max(value * scale, 1.0 if value else 0.0)}
+        if parts and parts[number]:
+            heights["dark"] = parts[number] * scale
+        columns = [
+            _element("rect", class_=name, x=x, y=base - high, width=wide, height=high, rx=2)
+            for name, high in heights.items()
+        ]
+        words = escape(f"{starts[number]}: {told[number]}")
+        drawn.append(_element("g", _element("title", words), *columns))
+    every = max(1, -(-len(starts) // _DATES_MAX))
+    for number in range(0, len(starts), every):
+        x = _TIME_LEFT + (number + 0.5) * pace
+        drawn.append(_element("text", escape(starts[number]), class_="date", x=x, y=base + 18))
+    most = max(range(len(values)), key=values.__getitem__, default=0)
+    about = f"{starts[0]} to {starts[-1]}; most on {starts[most]}: {told[most]}" if starts else ""
+    return _element(
+        "svg",
+        _element("title", escape(f"{title} over time"), id=f"chart-{id}-title"),
+        _element(
+            "desc", f"{escape(about)}. The table below has the figures.", id=f"chart-{id}-about"
+        ),
+        *drawn,
+        class_="chart",
+        id=f"chart-{id}",
+        viewBox=f"0 -10 {_TIME_WIDTH} {base + 34}",
+        role="img",
+        aria_labelledby=f"chart-{id}-title chart-{id}-about",
+    )
+
+
+def _round_step(least: float) -> float:
+    """The first of 1, 2, 5, 10, 20, … that is not less."""
+    ten = 10.0 ** math.floor(math.log10(least))
+    return next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= least * 0.999)
