@@ -61,8 +61,8 @@ class Pages:
 
 
 async def _measured(hf: Any, calls: int) -> dict[str, tuple[float, float]]:
+    from holdfast.apps.web._actions import Talks
     from holdfast.apps.web._page import Site
-    from holdfast.apps.web._talks import Talks
     from holdfast.apps.web.app import make_app
 
     site = Site(hf=hf, where="a place", talks=Talks(hf, _no_kit))

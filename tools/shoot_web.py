@@ -22,8 +22,8 @@ from demo_store import make_demo
 
 import holdfast
 from holdfast.apps.gate.server import listen
+from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._page import Site
-from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
 
 CHROMIUM = "/usr/bin/chromium"
@@ -110,7 +110,7 @@ def served(
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}", site
         finally:
-            app.streams.end()
+            site.streams.end()
             server.should_exit = True
             thread.join(20)
 

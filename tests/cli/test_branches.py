@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.cli import cli
-from holdfast.apps.render.tree import forest
+from holdfast.apps.render.words import forest
 from holdfast.model import SessionMetadata
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))

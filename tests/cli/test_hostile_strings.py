@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._completion import SHELLS
-from holdfast.apps.render.ink import SGR, STYLES
+from holdfast.apps.render.page import SGR, STYLES
 from holdfast.testing.model_server import Say, ScriptedModel
 
 COUNT = 5_000

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.apps.render.ink import STYLES, Colour, fit
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import STYLES, Colour, Column, Span, fit
 from holdfast.security import neutralise_line
 
 TEXT = st.text(st.sampled_from("ab  …é漢🎉\u0301\x1b\n") | st.characters(), max_size=30)

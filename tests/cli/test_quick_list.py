@@ -25,7 +25,7 @@ from holdfast import catalog
 from holdfast.apps.cli import _quick_list, cli, main
 from holdfast.apps.cli import _quick_list as _list_json
 from holdfast.apps.cli._list_table import session_cells
-from holdfast.apps.render.ink import cells, is_narrow
+from holdfast.apps.render.page import cells, is_narrow
 from holdfast.catalog import _newest
 from holdfast.catalog.sqlite.index import SqliteIndex
 from holdfast.catalog.sqlite.rows import stored

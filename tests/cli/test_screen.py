@@ -15,8 +15,7 @@ from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._recovery import print_recovery
 from holdfast.apps.cli._screen import Screen
-from holdfast.apps.render.ink import STYLES
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import STYLES, Column, Span
 from holdfast.replay import Recovery, sanitize
 
 

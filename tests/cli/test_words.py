@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.cli._options import When
-from holdfast.apps.render.ink import Plain, fit
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import Column, Plain, Span, fit
 from holdfast.apps.render.words import ago, clock, counted, day_time, short, size
 
 NOW = 1_800_000_000_000

@@ -21,7 +21,7 @@ from holdfast.model import Event, Limits
 from holdfast.storage import FileStore
 from holdfast.storage.sqlite.connection import connect
 from holdfast.testing import FaultyDisk, SimDisk
-from holdfast.testing._effects import Acknowledged, Image
+from holdfast.testing._crash_states import Acknowledged, Image
 
 LIMITS = Limits(blob_bytes_min=200)
 ROOT = "/home/store"

@@ -116,8 +116,8 @@ class Shelf:
             pytest.importorskip("starlette", reason="starlette is not installed")
             from starlette.testclient import TestClient
 
+            from holdfast.apps.web._actions import Talks
             from holdfast.apps.web._page import Site
-            from holdfast.apps.web._talks import Talks
             from holdfast.apps.web.app import make_app
 
             site = Site(hf=self.hf, where="a place", talks=Talks(self.hf, lambda: None))

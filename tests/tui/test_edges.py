@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.apps.render.transcript import family
 from holdfast.apps.tui._entry_lines import EntryLook, block_of
-from holdfast.apps.tui._page_screen import family
 from holdfast.apps.tui._session_table import state_of
 from holdfast.errors import NotFound
 from holdfast.model import SessionMetadata
@@ -39,7 +39,7 @@ async def test_a_list_that_fails_is_told(sit, hf, fill, monkeypatch):
 async def test_pages_that_fail_are_told(sit, hf, trip, monkeypatch):
     """Comparison, time travel and statistics say what is wrong in their title."""
     hf.fork(trip, title="Porto")
-    for name in ("compare", "state", "stats", "lineage"):
+    for name in ("compare", "state", "stats", "info"):
         monkeypatch.setattr(hf, name, fails)
     async with sit(size=(100, 24)) as seat:
         await seat.sees("Porto")
@@ -105,7 +105,7 @@ def test_a_relative_that_cannot_be_read(hf, trip, monkeypatch):
     child = hf.fork(trip, 4)
     info = hf.info
     monkeypatch.setattr(hf, "info", lambda one: fails() if one == child else info(one))
-    assert [row.state for row in family(hf, trip)] == ["ok", "unreadable"]
+    assert [row.session_id for row in family(hf, trip, 9)[0]] == [trip, child]
 
 
 def test_a_very_long_text_is_cut():

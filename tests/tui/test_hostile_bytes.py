@@ -285,7 +285,7 @@ async def test_branches(sit, hf, trip, written, monkeypatch):
         SessionMetadata(session_id=trip if not number else text, title=text, updated_at=-number)
         for number, text in enumerate(strings())
     ]
-    monkeypatch.setattr(_page_screen, "family", lambda *_: rows)
+    monkeypatch.setattr(_page_screen, "family", lambda *_: (rows, False))
     async with sit(size=SIZE) as seat:
         await seat.sees("Trip to Lisbon")
         await seat.press("b")

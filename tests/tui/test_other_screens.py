@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.tui._page_screen import family
+from holdfast.apps.render.transcript import family
 from holdfast.apps.tui._time_screen import TimeScreen
 
 
@@ -63,7 +63,7 @@ def test_a_family_whose_forebears_are_gone(hf, trip):
     """A fork of a deleted session stands by itself."""
     child = hf.fork(trip, 4)
     hf.delete(trip)
-    assert [row.session_id for row in family(hf, child)] == [child]
+    assert [row.session_id for row in family(hf, child, 9)[0]] == [child]
 
 
 async def test_analytics(sit, trip, fill):

@@ -7,7 +7,7 @@ from textual.app import App
 from textual.widgets import Input
 
 from holdfast.apps.tui._app import DARK
-from holdfast.apps.tui._conversation_pane import ConversationPane
+from holdfast.apps.tui._conversation import ConversationPane
 from holdfast.apps.tui._list_pane import ListPane
 from holdfast.apps.tui._sessions import SessionPages
 from holdfast.errors import NotFound

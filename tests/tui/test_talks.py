@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.apps.tui._talks import AppTalks
+from holdfast.apps.tui._app import AppTalks
 
 
 class Stream:

@@ -18,8 +18,8 @@ pytest.importorskip("jinja2", reason="jinja2 is not installed")
 from starlette.testclient import TestClient
 
 import holdfast
+from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._page import Site
-from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
 
 TOOLS = Path(__file__).parents[2] / "tools"

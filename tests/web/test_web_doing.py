@@ -10,8 +10,8 @@ import re
 import pytest
 
 from holdfast import errors
+from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._session import FORMATS
-from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
 
 ORIGIN = "http://127.0.0.1:8000"

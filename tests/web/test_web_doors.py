@@ -7,7 +7,7 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from holdfast.apps.web._access import Door, Note
+from holdfast.apps.web._page import Door, Note
 from holdfast.apps.web.app import make_app
 
 PAGES = ("/", "/activity", "/compare", "/trash", "/store", "/new", "/s/trip-planner",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.apps.web._markdown import as_html
+from holdfast.apps.web._page import as_html
 from holdfast.model import is_id
 
 RUN = "parent.__hit=1;alert(1)"

@@ -14,10 +14,8 @@ from holdfast.apps.render.words import price
 from holdfast.apps.web import _session
 from holdfast.apps.web._conversation import read_tail, read_window
 from holdfast.apps.web._list import PageRequest
-from holdfast.apps.web._markdown import as_html
-from holdfast.apps.web._page import session_url
-from holdfast.apps.web._session import read_family
-from holdfast.apps.web._states import differences, facts
+from holdfast.apps.web._page import as_html, session_url
+from holdfast.apps.web._session import differences, facts, read_family
 from holdfast.apps.web._stats import calendar_of, charts_of
 from holdfast.catalog import Period, Stats
 

@@ -59,7 +59,7 @@ def page(visit, library, model):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", model.openai_url)
         patch.setenv("OPENAI_API_KEY", "none")
-        patch.setattr("holdfast.apps.web._talks._REST_MS", 100)
+        patch.setattr("holdfast.apps.web._actions._REST_MS", 100)
         kit = partial(Kit.configured, None, model="openai:scripted", agent="helper")
         with visit(library, kit) as (page, _):
             yield page

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 
 from holdfast._lazy import lazy
 from holdfast.observe._events import LEVELS, JsonFormatter, LogObserver, TextFormatter, log_to
-from holdfast.observe._figures import CONTENT_TYPE, METRICS, Figures, Metric, Sink
-from holdfast.observe._observer import Metrics, Watching, code_of
-from holdfast.observe._store_figures import add_health, dashboard, store_figures
+from holdfast.observe._figures import (
+    CONTENT_TYPE,
+    METRICS,
+    Figures,
+    Metric,
+    Metrics,
+    Sink,
+    Watching,
+    add_health,
+    code_of,
+    dashboard,
+    store_figures,
+)
 
 if TYPE_CHECKING:
     from holdfast.observe._otel import OtelObserver, observe, trace_session

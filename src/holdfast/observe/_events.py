@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, Notice
-from holdfast.observe._observer import code_of
+from holdfast.observe._figures import code_of
 from holdfast.session import Finished, Observer
 from holdfast.storage import add_to_file
 
@@ -38,8 +38,10 @@ def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver |
     handler = _FileHandler(place) if isinstance(place, str) else logging.StreamHandler(place)
     handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
     logger = logging.getLogger("holdfast.sessions")
+    # Not one more: to begin twice in a process must not write each line twice.
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
+    # Or a program that logs to the same place would have it twice.
     logger.propagate = False
     return LogObserver(logger)
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple, Protocol
+
+from holdfast.errors import HoldfastError, Locked, NotFound, UsageError
+from holdfast.library import Holdfast
+from holdfast.model import FORMAT_VERSION, STATUSES, VERSION, Event, Notice
+from holdfast.session import Finished, Observer, Observers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the text."""
@@ -39,6 +47,7 @@ class Figures:
         self._lock = threading.Lock()
         self._values: dict[str, dict[Labels, float]] = {}
         self._distributions: dict[str, dict[Labels, _Distribution]] = {}
+        # From the beginning with 0: Prometheus sees a first failure only as a change.
         for metric in METRICS.values():
             if metric.kind == "histogram" and not metric.labels:
                 self._distribution(metric, ())
@@ -63,6 +72,7 @@ class Figures:
         metric = METRICS[name]
         with self._lock:
             found = self._distribution(metric, labels)
+            # Each value in one bucket here; the text adds them up, as Prometheus wants it.
             found.counts[bisect_left(metric.buckets, value)] += 1
             found.sum += value
 
@@ -225,3 +235,184 @@ METRICS: dict[str, Metric] = {
     )
 }
 """All of them, by the name that Prometheus has for it."""
+
+
+# From what sessions do to figures.
+
+
+_UNKNOWN = "other"
+
+
+class Watching(Observer):
+    """Gives a sink what is worth counting."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def end(self, begun: Any, done: Finished) -> None:
+        """An operation has ended."""
+        sink, error = self._sink, done.error
+        if done.idle:
+            return
+        if error is not None:
+            sink.add("holdfast_errors_total", 1, done.operation, code_of(error))
+        else:
+            sink.observe(f"holdfast_{done.operation}_seconds", done.seconds)
+        if done.events:
+            sink.add("holdfast_events_total", done.events)
+        if done.size_bytes:
+            sink.add("holdfast_bytes_total", done.size_bytes)
+        if done.operation == "load":
+            self._count_restore(done)
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """Something happened to a session."""
+        if isinstance(item, Event):
+            if item.type == "interrupted":
+                self._sink.add("holdfast_recovery_issues_total", 1, "interrupted")
+            return
+        sink, kind = self._sink, item.kind
+        sink.add("holdfast_notices_total", 1, kind)
+        if kind == "snapshot_created":
+            sink.add("holdfast_snapshots_total", 1, "ok")
+            sink.observe("holdfast_snapshot_size_bytes", item.detail["size_bytes"])
+        elif kind == "snapshot_failed":
+            sink.add("holdfast_snapshots_total", 1, "failed")
+        elif kind == "torn_tail":
+            sink.add("holdfast_recovery_issues_total", 1, "torn_tail")
+        elif kind == "recovered":
+            for type, count in item.detail["issues"].items():
+                sink.add("holdfast_recovery_issues_total", count, type)
+
+    def _count_restore(self, done: Finished) -> None:
+        """What was asked for wrongly is no restore that failed."""
+        error = done.error
+        if error is None and done.restored:
+            self._sink.add("holdfast_restores_total", 1, "ok")
+            self._sink.observe("holdfast_restore_seconds", done.seconds)
+        elif isinstance(error, Locked):
+            self._sink.add("holdfast_restores_total", 1, "locked")
+        elif error is not None and not isinstance(error, NotFound | UsageError):
+            self._sink.add("holdfast_restores_total", 1, "failed")
+
+
+class Metrics(Watching):
+    """An observer that counts in memory, and shows it to Prometheus.
+
+    ``hf.observe(metrics)`` begins; ``metrics.text()`` is what a scrape gets. It may watch several
+    stores.
+    """
+
+    def __init__(self) -> None:
+        self.figures = Figures()
+        self._watched: tuple[Observers, ...] = ()
+        super().__init__(self.figures)
+
+    def join(self, observers: Observers) -> None:
+        """One more store is watched."""
+        self._watched = (*self._watched, observers)
+
+    @property
+    def active(self) -> int:
+        """How many sessions this process has open in the stores that are watched."""
+        return sum(observers.active for observers in self._watched)
+
+    def text(self) -> str:
+        """Everything so far, in the text format of Prometheus."""
+        self.figures.set("holdfast_sessions_active", self.active)
+        return self.figures.text()
+
+
+def code_of(error: BaseException) -> str:
+    """The stable code of an error; never its words, which may name a session."""
+    return error.code if isinstance(error, HoldfastError) else _UNKNOWN
+
+
+# What a store is like, as figures: for Prometheus, and for whoever looks after it.
+
+
+_STATES = ("ok", "damaged", "sealed", "too_new", "unreadable")
+_PAGE = 1000
+
+
+def store_figures(hf: Holdfast) -> Figures:
+    """A look at a whole store: every session is listed once. Never raises about its content.
+
+    A store that cannot be used is told as ``holdfast_up 0``, and nothing else.
+    """
+    figures = Figures()
+    if add_health(figures, [hf]):
+        _add_sessions(figures, hf)
+    return figures
+
+
+def add_health(figures: Figures, libraries: list[Holdfast]) -> bool:
+    """What costs little to know of stores, summed; whether all can be used."""
+    figures.set("holdfast_info", 1, VERSION, str(FORMAT_VERSION))
+    try:
+        # All or nothing: a sum of some of the stores would look like sessions that were lost.
+        health = [_health(library) for library in libraries]
+    except HoldfastError:
+        figures.set("holdfast_up", 0)
+        return False
+    figures.set("holdfast_up", 1)
+    for place, name in enumerate(("sessions", "index_lag_sessions", "index_lag_bytes")):
+        figures.set(f"holdfast_{name}", sum(found[place] for found in health))
+    free = [found for library in libraries if (found := disk_free(library)) is not None]
+    if free:
+        figures.set("holdfast_disk_free_bytes", min(free))
+    return True
+
+
+def disk_free(hf: Holdfast) -> int | None:
+    """The bytes that are left where a store of files is; None for any other."""
+    path = getattr(hf.store, "path", None)
+    if path is None:
+        return None
+    # A store that nobody has written to yet has no folder; its disk is that of the one above.
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def _health(hf: Holdfast) -> tuple[int, int, int]:
+    hf.store.check()
+    health = hf.catalog_health()
+    return health.sessions, health.lag_sessions, health.lag_bytes
+
+
+def _add_sessions(figures: Figures, hf: Holdfast) -> None:
+    states = Counter(dict.fromkeys(_STATES, 0))
+    statuses: Counter[str] = Counter(dict.fromkeys(STATUSES, 0))
+    size = is_open = archived = newest = 0
+    page = hf.list(_PAGE)
+    while True:
+        for row in page:
+            states[row.state] += 1
+            statuses[row.status] += 1
+            size += row.size_bytes
+            is_open += row.open
+            archived += row.archived
+            newest = max(newest, row.updated_at)
+        if page.next is None:
+            break
+        page = hf.list(_PAGE, after=page.next)
+    for state, count in states.items():
+        figures.set("holdfast_sessions_by_state", count, state)
+    for status, count in statuses.items():
+        figures.set("holdfast_sessions_by_status", count, status)
+    figures.set("holdfast_stored_bytes", size)
+    figures.set("holdfast_sessions_open", is_open)
+    figures.set("holdfast_sessions_archived", archived)
+    figures.set("holdfast_trash_sessions", sum(1 for _ in hf.store.entries("trash/")))
+    if newest:
+        figures.set("holdfast_last_activity_seconds", newest / 1000)
+
+
+# The dashboard for Grafana that comes along.
+
+
+def dashboard() -> str:
+    """The dashboard as JSON, to be imported into Grafana; it asks for a Prometheus data source."""
+    return files("holdfast.observe").joinpath("grafana-dashboard.json").read_text("utf-8")

@@ -17,9 +17,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, Trac
 
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice
-from holdfast.observe._figures import METRICS, Figures
-from holdfast.observe._observer import Watching, code_of
-from holdfast.observe._store_figures import add_health
+from holdfast.observe._figures import METRICS, Figures, Watching, add_health, code_of
 from holdfast.session import Finished, Observers
 
 _SCOPE = "holdfast"
@@ -298,6 +296,7 @@ class Spans:
     def _on_agent_start(self, session_id: str, event: Event) -> None:
         key = (session_id, event.run or "", "run")
         agent = _text(event.data.get("agent"))
+        # The turn began before its agent had a name.
         if key in self._open:
             self._open[key].update_name(f"invoke_agent {agent}")
             self._open[key].set_attribute(_AGENT, agent)
@@ -317,6 +316,7 @@ class Spans:
         reason = _text(event.data.get("reason")) or "completed"
         bad = reason if reason in ("failed", "cancelled") else None
         self._finish((session_id, event.run or "", "run"), event, bad)
+        # What comes after the turn is not an answer to it.
         self._asked.pop((session_id, event.run or ""), None)
 
     def _on_agent_error(self, session_id: str, event: Event) -> None:
@@ -341,6 +341,7 @@ class Spans:
 
     def _on_assistant(self, session_id: str, event: Event) -> None:
         asked = self._asked.pop((session_id, event.run or ""), None)
+        # Nobody asked the model since: a call that belongs to the answer before.
         if asked is None:
             return
         data = event.data

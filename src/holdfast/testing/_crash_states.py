@@ -10,22 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
-
-from holdfast.testing._effects import (
-    Acknowledged,
-    Cut,
-    DataChange,
-    Effect,
-    EntryChange,
-    Image,
-    Sync,
-    SyncDirectory,
-    Write,
-)
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from holdfast.testing._sim_disk import SimDisk
+
 
 ROOT = 1
 _SUBSET_BITS_MAX = 6
@@ -126,15 +115,18 @@ class _Medium:
     def _forget_what_led_to(self, made: EntryChange) -> None:
         """What was moved away for good is not there any more, whatever is synced later."""
         if made.removed is not None and made.added is not None:
+            # Or the old name could come back beside the new one, which no rename leaves.
             before = (*made.removed, made.added[2])
             self.changes = [change for change in self.changes if change.added != before]
 
     def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
         """The names that a crash may leave: the unsafe changes up to any one, or any of them."""
+        # Two to the power of their number: beyond a few, only those in order.
         if subsets and len(self.changes) <= _SUBSET_BITS_MAX:
             for mask in range(1 << len(self.changes)):
                 yield self._with(c for bit, c in enumerate(self.changes) if mask >> bit & 1)
             return
+        # In order, as a journal of a file system has them; the whole first, then less and less.
         for count in range(len(self.changes), -1, -1):
             yield self._with(self.changes[:count])
 
@@ -191,6 +183,7 @@ def power_states(
         if isinstance(effect, Acknowledged):
             if not effect.survives_power_loss:
                 continue
+            # The same files mean more now: from here on what was told has to be in them.
             told.append(effect.what)
             seen.clear()
         acknowledged = tuple(told)
@@ -252,6 +245,7 @@ def _take_at_once(medium: _Medium, effect: Effect) -> None:
 def _states_at(
     medium: _Medium, written: int | None, step: int, *, subsets: bool, holes: bool
 ) -> Iterator[tuple[Paths, tuple[int, int] | None]]:
+    # Whole or as it was: that is what the caller asked for.
     if written in medium.settled:
         step = len(medium.volatile(written))
     for entries in medium.entry_choices(subsets=subsets):
@@ -261,6 +255,7 @@ def _states_at(
             base = _replaced(base, names, inode, medium.volatile(inode))
         settled = {written, *medium.settled}
         unsafe = [inode for inode in medium.unsafe if inode in names and inode not in settled]
+        # The other files that were not synced, each in its telling states, in all combinations.
         others = list(_with_unsafe_files(base, names, medium, unsafe, holes=holes))
         for paths in others:
             yield paths, None
@@ -321,11 +316,13 @@ def _every_cut(
     """The file with its last change cut at each byte, and with zeros up to its new size."""
     *earlier, last = medium.unsafe[inode]
     content = medium.contents.get(inode, b"")
+    # First as it was when it was last synced.
     yield content, None
     for change in earlier:
         content = change.on(content)
     whole = last.on(content)
     yield content, None
+    # Some file systems write the new size before the bytes.
     yield content.ljust(len(whole), b"\0"), None
     if isinstance(last, Write):
         length = len(last.data)
@@ -365,3 +362,81 @@ def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
     for path in names.get(inode, ()):
         found[path] = (inode, content)
     return found
+
+
+# What a call did to a disk, as far as a crash may undo it.
+
+
+class Write(NamedTuple):
+    """Bytes written into a file."""
+
+    inode: int
+    offset: int
+    data: bytes
+
+    def on(self, content: bytes, size: int | None = None) -> bytes:
+        """The content after the write, or after only the first ``size`` bytes of it."""
+        data = self.data if size is None else self.data[:size]
+        if not data:
+            return content
+        if self.offset == len(content):
+            return content + data
+        before = content[: self.offset].ljust(self.offset, b"\0")
+        return before + data + content[self.offset + len(data) :]
+
+
+class Cut(NamedTuple):
+    """A file set to another size."""
+
+    inode: int
+    size: int
+
+    def on(self, content: bytes, size: int | None = None) -> bytes:
+        """The content after the cut."""
+        return content[: self.size].ljust(self.size, b"\0")
+
+
+class Sync(NamedTuple):
+    """A file's bytes are on the medium."""
+
+    inode: int
+
+
+class SyncDirectory(NamedTuple):
+    """A directory's entries are on the medium."""
+
+    inode: int
+
+
+class EntryChange(NamedTuple):
+    """Names taken away and given, all at once: a creation, a link, a rename, an unlink."""
+
+    removed: tuple[int, str] | None
+    added: tuple[int, str, int] | None
+    is_directory: bool = False
+
+    @property
+    def directory(self) -> int:
+        """The directory whose sync makes it last; of a rename, the one that has the new name."""
+        if self.added is not None:
+            return self.added[0]
+        assert self.removed is not None
+        return self.removed[0]
+
+
+class Acknowledged(NamedTuple):
+    """Not a call: here the program under test told someone that something is safe."""
+
+    what: Any
+    survives_power_loss: bool
+
+
+DataChange = Write | Cut
+Effect = Write | Cut | Sync | SyncDirectory | EntryChange | Acknowledged
+
+
+class Image(NamedTuple):
+    """All that is on a disk: the entries of each directory and the bytes of each file, by inode."""
+
+    entries: dict[int, dict[str, int]]
+    contents: dict[int, bytes]

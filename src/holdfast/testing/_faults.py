@@ -88,6 +88,7 @@ def _guarded(call: str) -> Any:
     return guarded
 
 
+# By name and not one by one: a call that a disk gets later can fail from the first day.
 for _call in DISK_CALLS:
     setattr(FaultyDisk, _call, _guarded(_call))
 
@@ -173,12 +174,14 @@ class DeferredLog(MemoryLog):
         return b"".join(data for data, *_ in self._queue)
 
     def _bytes(self, start: int, stop: int) -> bytes:
+        # A reader on the same object sees what it appended, stored or not.
         stored = super().size()
         queued = self.unsaved()[max(0, start - stored) : max(0, stop - stored)]
         return super()._bytes(start, min(stop, stored)) + queued
 
     def _send(self) -> None:
         if self._failed is not None:
+            # The same error again, without the frames of everybody who met it before.
             raise self._failed.with_traceback(None)
         while self._queue:
             if not self._deferred.take_one():

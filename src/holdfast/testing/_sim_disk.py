@@ -14,17 +14,8 @@ from typing import Any
 from holdfast.storage import Disk, Node
 from holdfast.testing._crash_states import (
     ROOT,
-    CrashState,
-    _Medium,
-    _names,
-    _replaced,
-    _tree,
-    end_states,
-    kill_states,
-    power_states,
-)
-from holdfast.testing._effects import (
     Acknowledged,
+    CrashState,
     Cut,
     Effect,
     EntryChange,
@@ -32,6 +23,13 @@ from holdfast.testing._effects import (
     Sync,
     SyncDirectory,
     Write,
+    _Medium,
+    _names,
+    _replaced,
+    _tree,
+    end_states,
+    kill_states,
+    power_states,
 )
 
 _DESCRIPTOR_MIN = 100_000  # far from any real one, so that a mix-up is an error
@@ -106,6 +104,7 @@ class SimDisk(Disk):
         """End the process that has files open here: its descriptors and locks go, nothing else."""
         self._open.clear()
         self._locks.clear()
+        # Numbers below it belong to the dead: they may still be closed, and do nothing.
         self._killed = next(self._descriptors)
 
     @property
@@ -226,6 +225,7 @@ class SimDisk(Disk):
         self.calls.append(("truncate", size))
         inode = self._inode(descriptor)
         content = self._contents[inode]
+        # It changes nothing, so there is nothing that a crash could undo.
         if size == len(content):
             return
         del content[size:]
@@ -261,6 +261,7 @@ class SimDisk(Disk):
         directory, inode = self._find(name, parent)
         target = self._inode(to_parent)
         replaced = self._entries[target].get(to)
+        # As POSIX has it: only an empty directory gives way to another.
         if replaced is not None and self._entries.get(replaced):
             raise _error(errno.ENOTEMPTY, to)
         is_directory = inode not in self._contents
@@ -272,6 +273,7 @@ class SimDisk(Disk):
         """The file's lock, which belongs to the descriptor."""
         self.calls.append(("lock", descriptor))
         holder = self._locks.setdefault(self._inode(descriptor), descriptor)
+        # One thread plays all processes here, so to wait would be to hang.
         if holder != descriptor and wait:
             raise _error(errno.EDEADLK, "the lock is held, and nobody will give it back")
         return holder == descriptor

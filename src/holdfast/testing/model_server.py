@@ -11,18 +11,19 @@ what a provider would do, without a network and without cost.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from holdfast.replay import validate
-from holdfast.testing._wires import WIRES, Wire
 
 __all__ = ["AskForTool", "Fail", "Request", "Say", "ScriptedModel", "Step", "Together"]
 
@@ -130,6 +131,7 @@ class ScriptedModel:
     def next_step(self, request: Request) -> Step:
         """What to answer; a script that has come to its end says so."""
         with self._lock:
+            # Also a refused one is kept, so that a test can tell what was wrong.
             self.requests.append(request)
             if request.refused and self._strict:
                 return Fail(400, "; ".join(request.refused))
@@ -182,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
+        # The end of a stream is the end of the connection, as its length is not known.
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
@@ -221,3 +224,337 @@ def _parts(step: Say | AskForTool | Together) -> tuple[str, list[AskForTool], fl
     if isinstance(step, AskForTool):
         return "", [step], 0.0, None
     return step.text, list(step.calls), step.pause_s, None
+
+
+# How each provider's requests are read and its answers written, whole and streamed.
+
+
+_numbers = itertools.count(1)
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}{next(_numbers):08d}"
+
+
+def _tokens(value: Any) -> int:
+    """A stand-in for a count: one token for every four bytes of JSON."""
+    return len(msgspec.json.encode(value)) // 4 + 1
+
+
+def _sse(value: dict[str, Any], event: str | None = None) -> bytes:
+    head = b"event: %b\n" % event.encode() if event else b""
+    return head + b"data: %b\n\n" % msgspec.json.encode(value)
+
+
+def _words(text: str) -> list[str]:
+    return [piece for piece in text.replace(" ", " \0").split("\0") if piece]
+
+
+class Wire(ABC):
+    """One provider's way to ask and to answer."""
+
+    provider: ClassVar[str]
+    path: ClassVar[str]
+    conversation: ClassVar[str] = "messages"
+    """The member of a request that has it; a system prompt may be apart."""
+
+    def serves(self, path: str) -> bool:
+        """Whether a request to this path is for this provider."""
+        return path.partition("?")[0].endswith(self.path)
+
+    def is_streamed(self, path: str, body: dict[str, Any]) -> bool:
+        """Whether the client wants the answer piece by piece."""
+        return bool(body.get("stream"))
+
+    def messages(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The conversation in the request."""
+        return list(body.get(self.conversation) or [])
+
+    @abstractmethod
+    def answer(
+        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
+    ) -> dict[str, Any]:
+        """The whole answer."""
+
+    @abstractmethod
+    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+        """The answer in pieces."""
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """The body of an error."""
+        return {"error": {"message": message, "type": _error_type(status), "code": status}}
+
+
+def _error_type(status: int) -> str:
+    return "invalid_request_error" if 400 <= status < 500 else "api_error"
+
+
+class Anthropic(Wire):
+    """``POST /v1/messages``."""
+
+    provider = "anthropic"
+    path = "/v1/messages"
+
+    def answer(
+        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
+    ) -> dict[str, Any]:
+        """A message of blocks."""
+        content: list[dict[str, Any]] = []
+        if thinking:
+            content.append({"type": "thinking", "thinking": thinking, "signature": "c2lnbmVk"})
+        if text:
+            content.append({"type": "text", "text": text})
+        for call in calls:
+            call_id = call.id or _new_id("toolu_")
+            content.append(
+                {"type": "tool_use", "id": call_id, "name": call.tool, "input": call.input}
+            )
+        return {
+            "id": _new_id("msg_"),
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model", "scripted"),
+            "content": content,
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": _tokens(body), "output_tokens": _tokens(content)},
+        }
+
+    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+        """Start, blocks in pieces, end."""
+        start = answer | {"content": [], "stop_reason": None}
+        yield _sse({"type": "message_start", "message": start}, "message_start")
+        for index, block in enumerate(answer["content"]):
+            for event in _anthropic_block(block):
+                yield _sse(event | {"index": index}, event["type"])
+        delta = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+        usage = {"output_tokens": answer["usage"]["output_tokens"]}
+        yield _sse({"type": "message_delta", "delta": delta, "usage": usage}, "message_delta")
+        yield _sse({"type": "message_stop"}, "message_stop")
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """An error envelope."""
+        kind = "overloaded_error" if status == 529 else _error_type(status)
+        return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def _anthropic_block(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events of one block."""
+    kind = block["type"]
+    empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}}
+    shell = block | empty.get(kind, {"input": {}})
+    yield {"type": "content_block_start", "content_block": shell}
+    deltas: list[dict[str, Any]]
+    if kind == "text":
+        deltas = [{"type": "text_delta", "text": piece} for piece in _words(block["text"])]
+    elif kind == "thinking":
+        deltas = [
+            {"type": "thinking_delta", "thinking": block["thinking"]},
+            {"type": "signature_delta", "signature": block["signature"]},
+        ]
+    else:
+        text = msgspec.json.encode(block["input"]).decode()
+        deltas = [{"type": "input_json_delta", "partial_json": text}]
+    for delta in deltas:
+        yield {"type": "content_block_delta", "delta": delta}
+    yield {"type": "content_block_stop"}
+
+
+class OpenAIChat(Wire):
+    """``POST /v1/chat/completions``."""
+
+    provider = "openai"
+    path = "/chat/completions"
+
+    def answer(
+        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
+    ) -> dict[str, Any]:
+        """One choice."""
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if calls:
+            message["tool_calls"] = [_function(call) for call in calls]
+        used = {"prompt_tokens": _tokens(body), "completion_tokens": _tokens(message)}
+        return {
+            "id": _new_id("chatcmpl-"),
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": body.get("model", "scripted"),
+            "choices": [
+                {
+                    "index": 0,
+                    "message": message,
+                    "finish_reason": "tool_calls" if calls else "stop",
+                }
+            ],
+            "usage": used | {"total_tokens": sum(used.values())},
+        }
+
+    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+        """Chunks with deltas, usage, the end."""
+        choice = answer["choices"][0]
+        message = choice["message"]
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        deltas += [{"content": piece} for piece in _words(message["content"] or "")]
+        for index, call in enumerate(message.get("tool_calls", [])):
+            deltas.append({"tool_calls": [call | {"index": index}]})
+        head = {key: answer[key] for key in ("id", "created", "model")}
+        head["object"] = "chat.completion.chunk"
+        for delta in deltas:
+            part = {"index": 0, "delta": delta, "finish_reason": None}
+            yield _sse(head | {"choices": [part]})
+        last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+        yield _sse(head | {"choices": [last]})
+        yield _sse(head | {"choices": [], "usage": answer["usage"]})
+        yield b"data: [DONE]\n\n"
+
+
+def _function(call: AskForTool) -> dict[str, Any]:
+    arguments = msgspec.json.encode(call.input).decode()
+    function = {"name": call.tool, "arguments": arguments}
+    return {"id": call.id or _new_id("call_"), "type": "function", "function": function}
+
+
+class OpenAIResponses(Wire):
+    """``POST /v1/responses``."""
+
+    provider = "openai-responses"
+    path = "/responses"
+
+    def messages(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """A plain text is one user message."""
+        given = body.get("input") or []
+        return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+    def answer(
+        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
+    ) -> dict[str, Any]:
+        """A response with output items."""
+        output: list[dict[str, Any]] = []
+        if text:
+            output.append(_output_message(text))
+        output += [_output_call(call) for call in calls]
+        used = {"input_tokens": _tokens(body), "output_tokens": _tokens(output)}
+        details = {
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+        return {
+            "id": _new_id("resp_"),
+            "object": "response",
+            "created_at": 1_700_000_000,
+            "status": "completed",
+            "model": body.get("model", "scripted"),
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": used | details | {"total_tokens": sum(used.values())},
+        }
+
+    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+        """Created, items in pieces, completed."""
+        number = itertools.count()
+
+        def event(type: str, **members: Any) -> bytes:
+            return _sse({"type": type, "sequence_number": next(number), **members}, type)
+
+        begun = answer | {"output": [], "status": "in_progress", "usage": None}
+        yield event("response.created", response=begun)
+        for index, item in enumerate(answer["output"]):
+            place = {"output_index": index}
+            yield event("response.output_item.added", item=_begun(item), **place)
+            at = place | {"item_id": item["id"]}
+            if item["type"] == "message":
+                part = item["content"][0]
+                at |= {"content_index": 0}
+                yield event("response.content_part.added", part=part | {"text": ""}, **at)
+                for piece in _words(part["text"]):
+                    yield event("response.output_text.delta", delta=piece, logprobs=[], **at)
+                yield event("response.output_text.done", text=part["text"], logprobs=[], **at)
+                yield event("response.content_part.done", part=part, **at)
+            else:
+                arguments = item["arguments"]
+                yield event("response.function_call_arguments.delta", delta=arguments, **at)
+                yield event("response.function_call_arguments.done", arguments=arguments, **at)
+            yield event("response.output_item.done", item=item, **place)
+        yield event("response.completed", response=answer)
+
+
+def _output_message(text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {
+        "type": "message",
+        "id": _new_id("msg_"),
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+
+
+def _output_call(call: AskForTool) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "id": _new_id("fc_"),
+        "call_id": call.id or _new_id("call_"),
+        "name": call.tool,
+        "arguments": msgspec.json.encode(call.input).decode(),
+        "status": "completed",
+    }
+
+
+def _begun(item: dict[str, Any]) -> dict[str, Any]:
+    if item["type"] == "message":
+        return item | {"content": [], "status": "in_progress"}
+    return item | {"arguments": "", "status": "in_progress"}
+
+
+class Gemini(Wire):
+    """``POST /v1beta/models/<name>:generateContent`` and ``:streamGenerateContent``."""
+
+    provider = "gemini"
+    path = "enerateContent"
+    conversation = "contents"
+
+    def is_streamed(self, path: str, body: dict[str, Any]) -> bool:
+        """By the method's name."""
+        return ":streamGenerateContent" in path
+
+    def answer(
+        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
+    ) -> dict[str, Any]:
+        """One candidate."""
+        parts: list[dict[str, Any]] = [{"text": text}] if text else []
+        for call in calls:
+            function = {"name": call.tool, "args": call.input, "id": call.id or _new_id("call_")}
+            parts.append({"functionCall": function})
+        used = {"promptTokenCount": _tokens(body), "candidatesTokenCount": _tokens(parts)}
+        content = {"role": "model", "parts": parts}
+        return {
+            "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": used | {"totalTokenCount": sum(used.values())},
+            "modelVersion": "scripted",
+            "responseId": _new_id("resp-"),
+        }
+
+    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+        """Candidates with a part each; the last one has the end."""
+        candidate = answer["candidates"][0]
+        pieces: list[dict[str, Any]] = []
+        for part in candidate["content"]["parts"]:
+            pieces += (
+                [{"text": word} for word in _words(part["text"])] if "text" in part else [part]
+            )
+        for index, piece in enumerate(pieces):
+            content = {"role": "model", "parts": [piece]}
+            partial = {"content": content, "index": 0}
+            if index == len(pieces) - 1:
+                partial["finishReason"] = "STOP"
+            yield _sse(answer | {"candidates": [partial]})
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """An error envelope."""
+        kind = "INVALID_ARGUMENT" if status == 400 else "UNAVAILABLE"
+        return {"error": {"code": status, "message": message, "status": kind}}
+
+
+WIRES: tuple[Wire, ...] = (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())

@@ -193,6 +193,7 @@ def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]
     def build(draw: DrawFn) -> list[tuple[str, dict[str, Any]]]:
         ids = [f"{prefix}-{index}" for index in range(draw(st.integers(1, 3)))]
         calls = [("tool_call", draw(event_data("tool_call")) | {"id": id}) for id in ids]
+        # Tools run at once, and end in any order.
         order = draw(st.permutations(ids))
         results = [
             ("tool_result", draw(event_data("tool_result")) | {"toolCallId": id}) for id in order

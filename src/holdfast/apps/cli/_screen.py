@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.apps.cli._flow import Flow
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.apps.cli._progress import Meter
-    from holdfast.apps.render.ink import Ink
+    from holdfast.apps.render.page import Ink
 
 _PAGE_COLUMNS = 120
 COLOURS = ("auto", "always", "never")
@@ -149,7 +149,7 @@ class Screen(Canvas):
     def _ready(self) -> Ink:
         self._clear_meters()
         if self._chosen is None:
-            from holdfast.apps.render.ink import Colour, Plain
+            from holdfast.apps.render.page import Colour, Plain
 
             colour = wants_colour(self.colour, is_terminal=self.is_terminal)
             self._chosen = (Colour if self.is_terminal else Plain)(self._stream, colour=colour)

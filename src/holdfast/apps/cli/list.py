@@ -27,8 +27,7 @@ from holdfast.apps.cli._options import (
 from holdfast.apps.cli._quick_list import LIMIT
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.render.page import Column, Span
-from holdfast.apps.render.tree import forest
-from holdfast.apps.render.words import ago, counted, size
+from holdfast.apps.render.words import ago, counted, forest, size
 from holdfast.model import STATUSES, SessionMetadata
 from holdfast.session import now_ms
 

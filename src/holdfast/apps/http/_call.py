@@ -111,6 +111,7 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
             token = await service.admit(request)
             _check_scope(token, endpoint)
         response = await _work(service, endpoint, request, token)
+    # Anything else is a mistake of ours: it is logged, and answered without its words.
     except (HoldfastError, Refused) as error:
         response = problem(error)
     seconds = time.monotonic() - began
@@ -146,6 +147,7 @@ def _check_scope(token: Token, endpoint: Endpoint) -> None:
 async def _work(
     service: Service, endpoint: Endpoint, request: Request, token: Token | None
 ) -> Response:
+    # Read before a space or a session is opened: a slow or wrong client holds neither.
     query = _read_query(endpoint, request)
     body = await _read_body(endpoint, request)
     async with contextlib.AsyncExitStack() as stack:
@@ -157,12 +159,14 @@ async def _work(
             call.session = await stack.enter_async_context(
                 service.spaces.session(call.space, call.id)
             )
+        # The server itself may be the writer that would keep it from being moved.
         if endpoint.alone:
             await service.spaces.let_go(call.space, call.id)
         if iscoroutinefunction(endpoint.do):
             found = await endpoint.do(call)
         else:
             found = await service.threads.run(endpoint.do, call)
+        # What is answered is promised, so it is on the medium first; no thread waits for that.
         if call.session is not None:
             await call.session.aflush()
     if isinstance(found, Response):
@@ -189,6 +193,7 @@ def _read_query(endpoint: Endpoint, request: Request) -> Any:
     for name, value in request.query_params.multi_items():
         if name in lists:
             found.setdefault(name, []).append(value)
+        # Of two values one would count and the other be passed over.
         elif name in found:
             raise Refused(400, "usage", f"the parameter {name[:40]} is given twice")
         else:
@@ -294,6 +299,7 @@ def audit_answer(
 
 def audit(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:
     """One thing that was done, or refused."""
+    # A program that embeds the service may not want them, and then no line is made.
     if not LOGGER.isEnabledFor(logging.INFO):
         return
     id = request.path_params.get("id") or more.pop("session", None)

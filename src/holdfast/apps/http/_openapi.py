@@ -38,6 +38,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """The whole description as JSON values."""
     types = _types(endpoints)
+    # All at once, so that a type that several operations share is described once.
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     schema_of = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}

@@ -92,6 +92,7 @@ def read_events(call: Call) -> EventPage:
     """Events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
     types = asked.type or None
+    # One more than is told, which says where the next page begins.
     found = call.hf.events(id, asked.start, types=types, limit=asked.limit + 1)
     documents = call.hf.store.documents(f"sessions/{id}")
     told: list[EventRecord] = []
@@ -100,6 +101,7 @@ def read_events(call: Call) -> EventPage:
         if len(told) == asked.limit or size > _PAGE_BYTES_MAX:
             return EventPage(events=told, next=event.seq)
         told.append(EventRecord.of(event))
+        # Payloads that were kept beside the log count too; the line itself may be short.
         size += len(event.raw) if event.data is None else _size(event.data)
     return EventPage(events=told)
 
@@ -249,6 +251,7 @@ def merge(call: Call) -> SessionMade:
 
 def import_bytes(call: Call) -> ImportedIds:
     """The sessions in a file of another tool, or in a bundle. Raises what kept all of them out."""
+    # A file may hold many sessions: those that could be read are kept, and the others are named.
     report = call.hf.import_all([call.body], call.query.format)
     if report.errors and not report.ids:
         raise report.errors[0]
@@ -301,6 +304,7 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
     before = session.seq
     recorded = session.extend(events)
     for wish, event in zip(wishes, recorded, strict=True):
+        # Its key was on record already, so this is what it stood for then.
         if event.seq <= before:
             _check_same(wish, event)
     return recorded
@@ -327,6 +331,7 @@ def _derived(call: Call, wanted: str | None) -> str | None:
     """The id of what is to be made: the one asked for, or always the same for a key."""
     if wanted is not None or call.key is None:
         return wanted
+    # The same key on another path is another wish. 48 bits are the time of an id, 80 its chance.
     about = f"{call.request.method}\0{call.request.url.path}\0{call.key}"
     digest = hashlib.sha256(about.encode()).digest()
     return make_id(int.from_bytes(digest[:6]) & (2**48 - 1), digest[6:16])

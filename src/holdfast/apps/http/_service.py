@@ -62,8 +62,10 @@ class Service:
         """Who is asking. Raises Refused (401, 429)."""
         given = _given_token(connection)
         find = self.tokens.find
+        # Nearly always known; only once in a while is the store asked, and never on the event loop.
         token = find(given) if self.tokens.is_fresh else await self.threads.run(find, given)
         if token is None:
+            # Guesses are counted by address, since a wrong token belongs to nobody.
             wait = self._failures.take(address_of(connection.scope))
             if connection.scope["type"] == "websocket":
                 audit("input_refused", connection, None, status=429 if wait else 401)
@@ -103,6 +105,7 @@ class Service:
             yield
         finally:
             self._streams[space] -= 1
+            # Or names of spaces that nobody follows any more would pile up.
             if not self._streams[space]:
                 del self._streams[space]
 
@@ -133,6 +136,7 @@ class Service:
             self._stop = asyncio.ensure_future(self._put_off())
 
     async def _put_off(self) -> None:
+        # In this order: clients that listen hear how their turn ended before the stream does.
         await self.spaces.host.put_off()
         self.stopping.set()
 

@@ -100,6 +100,7 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
         service.check_streams(token.space)
         id = await _session_id(service, socket, token)
     except (HoldfastError, Refused) as error:
+        # Before the handshake a refusal is plain HTTP, which a client can read.
         await socket.send_denial_response(problem(error))
         return
     offered = socket.scope.get("subprotocols", ())
@@ -180,6 +181,7 @@ class _Input:
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
+                # A connection lives longer than many a token.
                 if not await self._service.is_still_good(self._token):
                     await self._say_why(is_stopping=False)
                     return
@@ -205,6 +207,7 @@ class _Input:
         if said.type == "subscribe":
             await self._subscribe(said.components)
             return
+        # Everything but to subscribe puts something on record.
         self._check_may_write()
         if said.type in {"user_input", "input"}:
             await self._user_input(said.input if said.input is not None else said.data)
@@ -293,6 +296,7 @@ class _Input:
     async def _send(self, event: str, payload: msgspec.Struct) -> None:
         assert isinstance(payload, EVENTS[event]), f"{event} is not in the description"
         text = as_json({"event": event, "payload": payload}).decode()
+        # Several tasks of one connection send; frames of two messages must not mix.
         async with self._sending:
             await self._socket.send_text(text)
 
@@ -301,6 +305,7 @@ def _understood(text: str) -> Input | None:
     """A message of a known shape, plain text as what a user says; None for an empty one."""
     if not text.strip():
         return None
+    # People type into a plain WebSocket; what is no object is what they say.
     if not text.lstrip().startswith("{"):
         return Input(input=text)
     try:

@@ -52,9 +52,11 @@ class Spaces:
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Holdfast]:
         """The library of a space; not closed while the block lasts."""
+        # Before it is opened: whoever tidies up meanwhile must not close it under us.
         self._users[name] = self._users.get(name, 0) + 1
         try:
             if name not in self._open:
+                # A client that leaves must not leave a library half open for the next one.
                 await uncancelled(self._make(name))
             self._open.move_to_end(name)
             yield self._open[name]
@@ -98,6 +100,7 @@ class Spaces:
         extra = len(self._open) - self._spaces_max
         if extra <= 0:
             return []
+        # A session that rests keeps its space: closing the library would close it too.
         kept = {space for space, _ in self.host.held()}
         idle = [name for name in self._open if name not in self._users and name not in kept]
         return [self._open.pop(name) for name in idle[:extra]]
@@ -131,6 +134,7 @@ class BoundedThreads:
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """What ``work`` gives. Raises what it raises, and Refused (503) when too many wait."""
+        # Refused at once and not queued: the client can tell, and try another server.
         if self._waiting >= self._waiting_max:
             raise Refused(503, "busy", "the server has too much to do", "Try again later.")
         self._waiting += 1

@@ -104,6 +104,7 @@ class Following:
             try:
                 heard = loop.time()
                 while not service.stopping.is_set() and await service.is_still_good(self._token):
+                    # The bell only says that it is worth a look; another process rings nobody here.
                     found = await service.threads.run(self._look, hf)
                     if found is None:
                         return
@@ -137,6 +138,7 @@ class Following:
             return None
         if self._follower is None:
             found = list(hf.events(self._id, self._next, limit=_PAGE))
+            # At the end of what there was. From here on a follower reads only what is added.
             if len(found) < _PAGE:
                 last = found[-1].seq + 1 if found else self._next
                 self._follower = hf.follow(self._id, last)

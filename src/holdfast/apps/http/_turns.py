@@ -78,6 +78,7 @@ class RunningTurns:
         turns = self._host.turns
         of_space = sum(turn.key[0] == space for turn in turns)
         is_full = len(turns) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
+        # One space must not take all turns of a server that others pay for as well.
         if is_full or not self._host.takes_turns:
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
         return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
@@ -115,6 +116,7 @@ class RunningTurns:
             self._spaces.use(space) as hf,
             self._spaces.session(space, id, partial(_open, kit)) as session,
         ):
+            # A client that heard no answer asks again with its key, and must not pay twice.
             if key is not None:
                 wish, recorded = await self._threads.run(_take_key, session, wish, key)
                 if recorded is not None:
@@ -192,6 +194,7 @@ def _take_key(
     said = [event for event in session.events(begun) if event.type in {"user", "assistant"}]
     if not said:
         return wish, None  # it ended before a word was said
+    # It was cut: going on with it needs no prompt, which is on record.
     if session.live_state.unfinished or said[-1].type == "user":
         return TurnRequest(prompt=None), None
     output = said[-1].data.get("content")

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 from starlette.websockets import WebSocket
 
 from holdfast.agent import Kit
@@ -55,6 +54,7 @@ def http_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
+    # A path with a slash too many is none of ours, and told as such.
     app.router.redirect_slashes = False
     return guarded(app, hosts=hosts, origins=origins, body_bytes_max=_body_bytes_max)
 
@@ -64,9 +64,11 @@ def _routes(service: Service) -> list[BaseRoute]:
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     routes: list[BaseRoute] = [
+        # Every method comes to us, so that the refusal of one is a problem like all others.
         Route(path, _dispatcher(service, methods), methods=[*_ANY])
         for path, methods in by_path.items()
     ]
+    # Once: it is the same for everybody for as long as the process lives.
     description = msgspec.json.encode(describe(ENDPOINTS))
 
     async def tell_description(_: Request) -> Response:
@@ -151,30 +153,9 @@ def serve(
         watch(hf, level="info")
         TokenBook(hf.store)  # told before anybody is let in
         names = (*LOOPBACK, host, *hosts)
-        app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
-        run(app, host=host, port=port, ready=ready, stopping=app.stop)
-
-
-class _Late:
-    """The application, made on the event loop that it runs on."""
-
-    def __init__(self, make: Callable[[], Service], **options: Any) -> None:
-        self._make = make
-        self._options = options
-        self._service: Service | None = None
-        self._app: Any = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, as ASGI has it."""
-        if self._app is None:
-            self._service = self._make()
-            self._app = http_app(self._service, **self._options)
-        await self._app(scope, receive, send)
-
-    def stop(self) -> None:
-        """Put off what would go on for long."""
-        if self._service is not None:
-            self._service.begin_stop()
+        service = Service(hf, kit, rate=rate, root=root)
+        app = http_app(service, hosts=names, origins=origins)
+        run(app, host=host, port=port, ready=ready, stopping=service.begin_stop)
 
 
 def _say_audit() -> None:

@@ -153,6 +153,7 @@ def over_time(
     """A column for each period, and what is ``told`` of it; ``parts`` are what is dark in them."""
     base = _TIME_HEIGHT
     top = max(values, default=0) or 1
+    # Lines at round values, and the highest of them not below the highest column.
     step = _round_step(top / _GRID_LINES)
     top = step * math.ceil(top / step)
     scale = base / top

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.apps.render.ink import cells
-from holdfast.apps.render.page import Canvas, Column, Piece, Span
+from holdfast.apps.render.page import Canvas, Column, Piece, Span, cells
 from holdfast.apps.render.words import counted
 from holdfast.replay import as_text
 from holdfast.security import neutralise
@@ -225,6 +224,7 @@ def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
         lines += _wrapped(paragraph, width) if paragraph.strip() else []
         if lines_max is not None and len(lines) > lines_max:
             last = lines[lines_max - 1]
+            # Room for the sign that says that something is missing.
             while cells(last) > width - 2:
                 last = last[:-1]
             return [*lines[: lines_max - 1], f"{last.rstrip()} …"]

@@ -56,5 +56,6 @@ def strangers_hint(library: Holdfast) -> tuple[str, str]:
 
 def import_command(path: str) -> str:
     """The command, into another store than the folder itself where that is what is set."""
+    # To import a folder into itself would mix two systems' files.
     is_set = os.path.realpath(str(configuration().get("store"))) == os.path.realpath(path)
     return f"holdfast import {quote(path)}" + (" --store .holdfast" if is_set else "")

@@ -5,18 +5,23 @@ Here text is neutralised, so nothing that a session holds can leave its cell.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import namedtuple
+from functools import cached_property
 
 from holdfast.security import neutralise, neutralise_line
 
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import TextIO
 
-    from holdfast.apps.render.ink import Ink
+    from rich.console import Console
 
-__all__ = ["Canvas", "Column", "Piece", "Span"]
+
+__all__ = ["Canvas", "Colour", "Column", "Ink", "Piece", "Plain", "Span", "cells"]
 
 _INDENT_SPACES = 2
 
@@ -89,3 +94,277 @@ def _clean(piece: Piece) -> Span:
     if isinstance(piece, Span):
         return Span(neutralise_line(piece.text), piece.style)
     return Span(neutralise_line(piece))
+
+
+# How clean text is laid out: for the width of a terminal, as plain lines anywhere else.
+#
+# What comes here was neutralised by the screen. Rich breaks paragraphs and long lines on a
+# terminal,
+# and is loaded only for them, since it takes longer to load than most commands to run.
+
+
+_GAP = 2  # spaces between columns
+_NOTHING = "-"
+_FLEXIBLE_MIN = 18
+_FLEXIBLE_FLOOR = 6
+_USUAL_WIDTH = 80
+
+# A style's name says what it is for; only here does it become a look.
+STYLES = {
+    "": "",
+    "faint": "dim",
+    "strong": "bold",
+    "name": "cyan",
+    "good": "green",
+    "warning": "yellow",
+    "bad": "bold red",
+    "user": "bold green",
+    "assistant": "bold blue",
+    "tool": "magenta",
+    "thinking": "italic dim",
+    "found": "bold reverse",
+}
+
+
+# The same for where rich is not loaded; a test compares the two.
+SGR = {
+    "faint": "2",
+    "strong": "1",
+    "name": "36",
+    "good": "32",
+    "warning": "33",
+    "bad": "1;31",
+    "user": "1;32",
+    "assistant": "1;34",
+    "tool": "35",
+    "thinking": "2;3",
+    "found": "1;7",
+}
+
+
+class Ink(ABC):
+    """Writes clean text onto a stream."""
+
+    @abstractmethod
+    def line(self, spans: list[Span], hang: int) -> None:
+        """One line, or several of which all but the first are indented by ``hang``."""
+
+    @abstractmethod
+    def text(self, span: Span, indent: int) -> None:
+        """Some lines, all indented."""
+
+    @abstractmethod
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """A heading and rows, aligned."""
+
+
+class Plain(Ink):
+    """For pipes and files: nothing cut, every column in every row, colours only if asked for."""
+
+    def __init__(self, stream: TextIO, *, colour: bool = False) -> None:
+        self._stream = stream
+        self._colour = colour
+
+    def line(self, spans: list[Span], hang: int) -> None:
+        """The text alone, on one line however long."""
+        self._stream.write(_painted_line(spans, colour=self._colour))
+
+    def text(self, span: Span, indent: int) -> None:
+        """Each line with its indentation; none of them is broken."""
+        for line in span.text.split("\n"):
+            shown = _painted(span._replace(text=line.rstrip()), colour=self._colour)
+            self._stream.write((" " * indent + shown if shown else "") + "\n")
+
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """Columns as wide as their widest cell; an empty cell is a dash."""
+        table = [[_heading(column) for column in columns]]
+        table += [[span if span.text else span._replace(text=_NOTHING) for span in r] for r in rows]
+        widths = [max(cells(s.text) for s in column) for column in zip(*table, strict=True)]
+        for row in table:
+            self._stream.write(self._row(columns, widths, row) + "\n")
+
+    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> str:
+        parts = []
+        for column, width, span in zip(columns, widths, row, strict=True):
+            space = " " * (width - cells(span.text))
+            painted = _painted(span, colour=self._colour)
+            parts.append(space + painted if column.right else painted + space)
+        return (" " * _GAP).join(parts).rstrip()
+
+
+def _painted(span: Span, *, colour: bool) -> str:
+    if not colour or not span.style or not span.text:
+        return span.text
+    return f"\x1b[{SGR[span.style]}m{span.text}\x1b[0m"
+
+
+def _painted_line(spans: list[Span], *, colour: bool) -> str:
+    return "".join(_painted(span, colour=colour) for span in _without_end(spans)) + "\n"
+
+
+def _without_end(spans: list[Span]) -> list[Span]:
+    """The spans without the spaces that the line ends with."""
+    kept = list(spans)
+    while kept:
+        last = kept.pop()
+        text = last.text.rstrip()
+        if text:
+            return [*kept, last._replace(text=text)]
+    return []
+
+
+class Colour(Ink):
+    """For a terminal: colours, wrapped at its width, tables that fit."""
+
+    def __init__(self, stream: TextIO, *, colour: bool = True) -> None:
+        self._stream = stream
+        self._colour = colour
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(
+            file=self._stream,
+            force_terminal=True,
+            # The sixteen colours that every terminal has, in the shades that its user chose.
+            color_system="standard" if self._colour else None,
+            no_color=not self._colour,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    @property
+    def _width(self) -> int:
+        """The width by rich's rules: what the user says, else any standard stream's terminal."""
+        columns = os.environ.get("COLUMNS", "")
+        # Then rich has rules of its own, and is asked.
+        if os.environ.get("TERM", "").lower() == "unknown":
+            return self._console.width
+        if columns.isdigit():
+            return int(columns)
+        for descriptor in range(3):
+            try:
+                return os.get_terminal_size(descriptor).columns or _USUAL_WIDTH
+            except OSError:
+                continue
+        return _USUAL_WIDTH
+
+    def line(self, spans: list[Span], hang: int) -> None:
+        """Words are kept whole where a line is broken."""
+        width = max(self._width - hang, _FLEXIBLE_MIN)
+        if sum(cells(span.text) for span in spans) <= width:
+            self._write(spans)
+            return
+        from rich.text import Text
+
+        text = Text()
+        for span in spans:
+            text.append(span.text, STYLES[span.style])
+        lines = text.wrap(self._console, width, overflow="fold")
+        for number, line in enumerate(lines):
+            line.rstrip()
+            self._console.print(
+                Text(" " * hang if number else "").append_text(line), soft_wrap=True
+            )
+
+    def text(self, span: Span, indent: int) -> None:
+        """The indentation holds on broken lines too."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        text = Text(span.text, STYLES[span.style], overflow="fold")
+        self._console.print(Padding(text, (0, 0, 0, indent)))
+
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """No wider than the terminal, as far as there is something to cut."""
+        kept, widths = fit(columns, rows, self._width)
+        self._row([columns[index] for index in kept], widths, [_heading(columns[i]) for i in kept])
+        for row in rows:
+            self._row([columns[index] for index in kept], widths, [row[index] for index in kept])
+
+    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> None:
+        line: list[Span] = []
+        for column, width, span in zip(columns, widths, row, strict=True):
+            cell = span._replace(text=_cut(span.text, width))
+            space = Span(" " * (width - cells(cell.text)))
+            gap = [Span(" " * _GAP)] if any(before.text for before in line) else []
+            line += [*gap, space, cell] if column.right else [*gap, cell, space]
+        self._write(line)
+
+    def _write(self, spans: list[Span]) -> None:
+        # Lines of ours and of rich take turns, so none may wait in a buffer.
+        self._stream.write(_painted_line(spans, colour=self._colour))
+        self._stream.flush()
+
+
+def _cut(text: str, width: int) -> str:
+    """A text that takes no more columns, with an ellipsis for what is missing."""
+    if cells(text) <= width:
+        return text
+    if is_narrow(text):
+        return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + "…"
+
+
+def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:
+    """The columns to show, by number, and their widths: in all at most ``width`` if that can be.
+
+    Optional columns go if they are empty, those that can be spared go where there is no room for
+    a readable flexible one, the last first; what is missing then is taken from the flexible ones.
+    """
+    natural = [max([len(c.name), *(cells(r[i].text) for r in rows)]) for i, c in enumerate(columns)]
+    kept = [
+        index
+        for index, column in enumerate(columns)
+        if not column.optional or any(row[index].text for row in rows)
+    ]
+    # One by one from the right: what stands there is what can best be done without.
+    while (lack := _lack(columns, natural, kept, width)) > 0:
+        spared = [index for index in kept if columns[index].spared]
+        if not spared:
+            break
+        kept.remove(spared[-1])
+    widths = natural.copy()
+    # What a short column does not need is for the long ones, so the shortest is served first.
+    waiting = sorted((i for i in kept if columns[i].flexible), key=lambda index: natural[index])
+    spare = sum(min(natural[index], columns[index].least) for index in waiting) - lack
+    for position, index in enumerate(waiting):
+        share = spare // (len(waiting) - position)
+        widths[index] = min(natural[index], max(share, _FLEXIBLE_FLOOR))
+        spare -= widths[index]
+    return kept, [widths[index] for index in kept]
+
+
+def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int) -> int:
+    """How much is missing to give every column what it needs to be readable."""
+    needed = (
+        min(natural[index], columns[index].least) if columns[index].flexible else natural[index]
+        for index in kept
+    )
+    return sum(needed) + _GAP * (len(kept) - 1) - width
+
+
+def _heading(column: Column) -> Span:
+    return Span(neutralise_line(column.name), "faint")
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes, without what cannot be seen of it."""
+    if text.isascii() or is_narrow(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def is_narrow(text: str) -> bool:
+    """Whether each character takes one column, as far as that is known without a table of widths.
+
+    Those below the first that adds itself to another one do, and dashes, quotes and the ellipsis.
+    """
+    return all(char < "\u0300" or "\u2010" <= char <= "\u2027" for char in set(text))

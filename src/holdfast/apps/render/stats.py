@@ -359,6 +359,7 @@ _MONTH_CHARS = 3
 
 def bar(value: float, most: float, width: int) -> str:
     """A bar of at most ``width`` characters; anything above nothing is seen."""
+    # Nothing is no bar, and everything else is one of at least an eighth of a character.
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(width * 8 * min(value / most, 1)))

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.model import Event
+from holdfast.model import Event, SessionMetadata, is_id
 from holdfast.replay import Entry, as_json
 from holdfast.session import resolve_blobs, unreadable_from
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-__all__ = ["body", "folded", "heading", "is_long_winded", "lost_from", "with_blobs"]
+__all__ = ["body", "family", "folded", "heading", "is_long_winded", "lost_from", "with_blobs"]
 
 _FOLD_LINES = 5
 _FOLD_CHARS = 500
@@ -71,6 +71,38 @@ def lost_from(hf: Holdfast, id: str) -> int | None:
     """Return where a damaged end of a session's log begins; None if it is not damaged there."""
     key = f"sessions/{id}"
     return unreadable_from(hf.store.log(key), hf.store.documents(key))
+
+
+def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], bool]:
+    """Every session that comes from the same first one as ``id``, and whether some are left out.
+
+    Raises NotFound.
+    """
+    first = _first(hf, id)
+    found = {first.session_id: first}
+    waiting = [first.session_id]
+    while waiting and len(found) < most:
+        # The near relatives first, so that those are shown where there is no room for all.
+        for row in hf.list(most, parent=waiting.pop(0)):
+            if row.session_id not in found:
+                found[row.session_id] = row
+                waiting.append(row.session_id)
+    rows = list(found.values())[:most]
+    if all(row.session_id != id for row in rows):
+        rows[-1] = found.get(id) or hf.info(id)  # whoever looks at it, sees it
+    return rows, bool(waiting) or len(found) > most
+
+
+def _first(hf: Holdfast, id: str) -> SessionMetadata:
+    """The oldest of the line that is still there; hostile data may claim a circle."""
+    row, met = hf.info(id), {id}
+    while row.parent is not None and is_id(row.parent) and row.parent not in met:
+        met.add(row.parent)
+        try:
+            row = hf.info(row.parent)
+        except HoldfastError:
+            break
+    return row
 
 
 def _arguments(value: Any) -> str:

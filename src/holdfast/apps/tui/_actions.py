@@ -12,8 +12,8 @@ from textual.worker import get_current_worker
 
 from holdfast.apps.render.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick, Prompt
+from holdfast.apps.tui._widgets import SLOW_S, hand_over
 from holdfast.apps.tui._window import find_seq
-from holdfast.apps.tui._workers import SLOW_S, hand_over
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.replay import as_text
 
@@ -77,6 +77,7 @@ class SessionActions:
 
     def _act(self, act: Callable[[], ActionResult]) -> None:
         try:
+            # Undo means the key before it, so what was asked for first is done first.
             with self._one_by_one:
                 came: ActionResult | Exception = act()
                 if isinstance(came, ActionResult) and came.undo is not None:
@@ -128,6 +129,7 @@ class SessionActions:
         hand_over(self._screen, self._screen.read, session_id)
 
         def undo() -> str:
+            # Someone talked on it since; to delete that would undo more than was done.
             if library.info(session_id).message_count != before:
                 raise UsageError(f"{session_id} went on since", remedy="d deletes it all the same.")
             self._let_go(session_id)
@@ -184,6 +186,7 @@ class SessionActions:
             gone = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
             before = set(self._library.info(id).tags)
             tags = self._tagged(id, wanted, gone)
+            # Undone is what changed, not what was asked for: a tag that was there before stays.
             added, taken = set(tags) - before, before - set(tags)
             if not added and not taken:
                 return ActionResult(_told_tags(tags))
@@ -339,6 +342,7 @@ class SessionActions:
         answer: Future[str | None] = Future()
         worker = get_current_worker()
         hand_over(self._screen, self._ask, dialog, answer)
+        # Looked at now and then: a dialog that is left with the app answers nobody.
         while not wait([answer], _LOOK_S).done:
             if worker.is_cancelled:  # the app is being left
                 return None

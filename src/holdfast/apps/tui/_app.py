@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.terminal_theme import TerminalTheme
@@ -16,18 +19,27 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.theme import Theme
 
+from holdfast.agent import Host
 from holdfast.apps.render.failures import told
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._sessions import SessionPages, Start
-from holdfast.apps.tui._talks import AppTalks
-from holdfast.apps.tui._workers import hand_over, is_there
+from holdfast.apps.tui._widgets import hand_over, is_there
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent import AgentMaker, PermissionRequest, Question, Scope
+    from holdfast.agent import (
+        Agent,
+        AgentMaker,
+        HostedTurn,
+        PermissionRequest,
+        Question,
+        RunResult,
+        Scope,
+    )
     from holdfast.library import Holdfast
 
 
@@ -71,36 +83,29 @@ class Tracking:
 # Words and signs say the same everywhere, so nothing depends on a colour alone.
 
 
-DARK = Theme(
-    name="holdfast-dark",
-    primary="#56b4e9",
-    secondary="#009e73",
-    accent="#e69f00",
-    warning="#f0e442",
-    error="#d55e00",
-    success="#56b4e9",
-    foreground="#e6e6e6",
-    background="#15181c",
-    surface="#1c2026",
-    panel="#262c34",
-    dark=True,
-    variables={"faint": "#a3adb8", "block-cursor-foreground": "#0c1116"},
-)
-LIGHT = Theme(
-    name="holdfast-light",
-    primary="#0072b2",
-    secondary="#00664a",
-    accent="#7d4a00",
-    warning="#7a6a00",
-    error="#b34700",
-    success="#0072b2",
-    foreground="#1a1a1a",
-    background="#fafafa",
-    surface="#f0f1f3",
-    panel="#e2e5ea",
-    dark=False,
-    variables={"faint": "#545d69", "block-cursor-foreground": "#ffffff"},
-)
+# Of each the dark theme's, then the light one's.
+_COLOURS = {
+    "primary": ("#56b4e9", "#0072b2"),
+    "secondary": ("#009e73", "#00664a"),
+    "accent": ("#e69f00", "#7d4a00"),
+    "warning": ("#f0e442", "#7a6a00"),
+    "error": ("#d55e00", "#b34700"),
+    "success": ("#56b4e9", "#0072b2"),
+    "foreground": ("#e6e6e6", "#1a1a1a"),
+    "background": ("#15181c", "#fafafa"),
+    "surface": ("#1c2026", "#f0f1f3"),
+    "panel": ("#262c34", "#e2e5ea"),
+}
+_VARIABLES = {"faint": ("#a3adb8", "#545d69"), "block-cursor-foreground": ("#0c1116", "#ffffff")}
+
+
+def _theme(name: str, side: int) -> Theme:
+    colours: dict[str, Any] = {part: pair[side] for part, pair in _COLOURS.items()}
+    variables = {part: pair[side] for part, pair in _VARIABLES.items()}
+    return Theme(name=name, dark=not side, variables=variables, **colours)
+
+
+DARK, LIGHT = _theme("holdfast-dark", 0), _theme("holdfast-light", 1)
 
 
 def _ansi(ground: str, letters: str, *colours: str) -> TerminalTheme:
@@ -198,29 +203,6 @@ _ANSWERS = (
 _SCOPES: dict[str | None, Scope] = {"once": "once", "session": "session", "always": "always"}
 _ARGUMENT_CHARS = 2_000
 _NAME_CHARS = 40
-_ACTIONS = {
-    "Filter the list": "filter",
-    "Sort by the next column": "sort",
-    "Search everything": "search",
-    "Talk on this session": "talk",
-    "New session": "new",
-    "Stop the answer": "stop",
-    "Rename": "rename",
-    "Tags": "tag",
-    "Pin or unpin": "pin",
-    "Fork": "fork",
-    "Export": "export",
-    "Archive or take out of the archive": "archive",
-    "Compare side by side": "compare",
-    "Merge": "merge",
-    "Time travel": "time",
-    "Branches": "tree",
-    "Analytics": "analytics",
-    "Jump to an event, turn or time": "jump",
-    "Delete": "delete",
-    "Undo what was done last": "undo",
-    "Keys": "help",
-}
 
 
 class SessionsApp(KeyOrder):
@@ -301,9 +283,9 @@ class SessionsApp(KeyOrder):
         """Every action by its name."""
         main = self._main
         if main is not None and screen is main:
-            for title, name in _ACTIONS.items():
-                does, binding, action = main.command(name)
-                yield SystemCommand(title, f"{does} ({self.get_key_display(binding)})", action)
+            for binding, does, action in main.commands():
+                key = self.get_key_display(binding)
+                yield SystemCommand(binding.tooltip, f"{does} ({key})", action)
         yield SystemCommand("Light or dark", "The other theme. (^t)", self.action_theme)
         yield SystemCommand("Quit", "Leave the app. (q)", self.exit)
 
@@ -361,8 +343,9 @@ class SessionsApp(KeyOrder):
         )
         self.push_screen(dialog, decided)
 
-    def _settled(self, question: Question) -> None:
+    def _take_back(self, question: Question) -> None:
         """It is answered, or an answer that was stopped asks no more."""
+        # Only the dialog on top can be closed; one below it is asked in vain, which is harmless.
         dialog = self._asked.pop(question.id, None)
         if dialog is not None and dialog in self.screen_stack[-1:]:
             dialog.dismiss(None)
@@ -373,6 +356,7 @@ class SessionsApp(KeyOrder):
 
     def _heard(self, session_id: str, what: str, detail: Any) -> None:
         """Called in the thread of the answers; what it leads to happens on the app's loop."""
+        # Pieces are on record as they come, and the conversation follows the record.
         if self.is_running and what != "piece":
             self.call_later(self._pass_on, session_id, what, detail)
 
@@ -382,6 +366,177 @@ class SessionsApp(KeyOrder):
         if what == "question":
             self.ask_permission(detail)
         elif what == "settled":
-            self._settled(detail)
+            self._take_back(detail)
         else:
             self._main.heard(session_id, what, detail)
+
+
+# Talking on sessions: every answer runs in one thread beside the app, and goes on by itself.
+#
+# One loop serves all of them, so that leaving a session for another never ends its answer.
+
+
+_STOP_S = 10
+
+
+class AppTalks:
+    """The agents of this app, by session. All methods may be called from the app's own loop.
+
+    ``make`` gives the maker of agents, and ``tell`` is called in the thread: with the session, what
+    happened ("began", "piece", "question", "settled", "ended", "failed") and the text, question or
+    error that belongs to it.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[PermissionRequest], Any]], AgentMaker],
+        tell: Callable[[str, str, Any], None],
+    ) -> None:
+        self._make = make
+        self._tell = tell
+        self._maker: AgentMaker | None = None
+        self._host: Host[str, Agent] = Host(idle_ms=None)
+        self._telling: set[asyncio.Task[None]] = set()
+        self._making = asyncio.Lock()
+        self._kept: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The model that answers; empty before it was first needed."""
+        return "" if self._maker is None else self._maker.choice.name
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether an answer of that session is under way."""
+        return self._host.turn(session_id) is not None
+
+    def say(self, session_id: str, text: str | None, *, new: bool = False) -> None:
+        """Give a message to the agent of a session, or let it go on; what comes is told."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._start, session_id, text, new)
+
+    def stop(self, session_id: str) -> bool:
+        """End an answer; what was said is kept. False if there is none."""
+        turn = self._host.turn(session_id)
+        if turn is None or self._loop is None:
+            return False
+        self._loop.call_soon_threadsafe(turn.cancel)
+        return True
+
+    def decide(self, session_id: str, question_id: str, scope: Scope | None) -> None:
+        """Let a tool run for that long, or not at all; harmless once nobody waits for it."""
+        turn = self._host.turn(session_id)
+        if turn is not None and self._loop is not None:
+            allow = scope is not None
+            answer = partial(turn.answer, question_id, approved=allow, scope=scope or "once")
+            self._loop.call_soon_threadsafe(answer)
+
+    def keep(self, session_id: str | None) -> None:
+        """This session is looked at; others are given back as soon as they rest."""
+        self._kept = session_id
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._tidy)
+
+    def release(self, session_id: str) -> None:
+        """Give a session that rests back, and wait for it. Blocking."""
+        self._close(session_id)
+
+    def close(self) -> None:
+        """Stop every answer, give every session back, and end the thread. Blocking."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        # None first: nothing more is handed to a loop that is about to end.
+        self._loop = None
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result(_STOP_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_STOP_S)
+        loop.close()
+
+    # -- in the thread -----------------------------------------------------------------------
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        # Only who talks has the thread; reading alone starts as quickly as without an agent.
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="holdfast-talks", daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+    def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
+        try:
+            turn = self._host.begin(
+                session_id, lambda turn: self._answer(turn, session_id, text, new=new)
+            )
+        except UsageError:
+            self._tell(session_id, "failed", "an answer is under way; stop it first")
+            return
+        task = asyncio.get_running_loop().create_task(self._pass_on(session_id, turn))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _pass_on(self, session_id: str, turn: HostedTurn) -> None:
+        async for name, value in turn.listen():
+            match name:
+                case "done":
+                    waits = value.suspended is not None
+                    self._tell(session_id, "ended", "waits for someone" if waits else "")
+                case "cancelled":
+                    self._tell(session_id, "ended", "stopped; what was said is kept")
+                case _:
+                    self._tell(session_id, name, value)
+                    if name == "question":
+                        # An answer that is stopped takes its questions back.
+                        settled = partial(self._tell, session_id, "settled", value)
+                        value.answer.add_done_callback(lambda _, tell=settled: tell())
+        self._tidy()
+
+    async def _answer(
+        self, turn: HostedTurn, session_id: str, text: str | None, *, new: bool
+    ) -> RunResult:
+        maker = await self._ready_maker()
+
+        def make() -> Agent:
+            return maker.make(maker.agent_for(session_id), session_id, load=not new)
+
+        async with self._host.ause(session_id, make) as agent:
+            turn.tell("began", agent)
+            return await turn.stream(agent.run_stream(text))
+
+    async def _ready_maker(self) -> AgentMaker:
+        """The maker, with its model loaded once; its connections live in this loop."""
+        # Two messages at once, in two sessions, would load the model twice.
+        async with self._making:
+            if self._maker is None:
+                maker = await asyncio.to_thread(self._make, self._permit)
+                model = await asyncio.to_thread(lambda: maker.model)
+                await model.__aenter__()
+                self._maker = maker
+            return self._maker
+
+    async def _permit(self, request: PermissionRequest) -> Any:
+        turn = self._host.turn(request.session_id)
+        # Not under the id of the call, which a model may give twice.
+        return turn is not None and await turn.ask(request, id=secrets.token_hex(8))
+
+    def _tidy(self) -> None:
+        for session_id in self._host.held():
+            if session_id != self._kept and not self.is_running(session_id):
+                self._close(session_id)
+
+    def _close(self, session_id: str) -> None:
+        """Give back what rests."""
+        try:
+            self._host.let_go(session_id)
+        except HoldfastError as error:
+            self._tell(session_id, "failed", error)
+
+    async def _end(self) -> None:
+        await self._host.aclose()
+        await asyncio.gather(*self._telling)
+        if self._maker is not None:
+            # In the loop in which it was entered, where its connections live.
+            await self._maker.model.__aexit__(None, None, None)

@@ -5,28 +5,35 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
-from textual import events, work
+from textual import events, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.message import Message
 from textual.strip import Strip
-from textual.worker import get_current_worker
+from textual.widgets import Input, Static
 
-from holdfast.apps.render.words import day_time
+from holdfast.apps.render.words import ago, day_time
 from holdfast.apps.tui._entry_lines import EntryBlock, EntryLook, block_of, is_foldable
-from holdfast.apps.tui._widgets import LineView
+from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._session_table import state_of
+from holdfast.apps.tui._widgets import SLOW_S, LineView, TextLine, ask_beside, hand_over
 from holdfast.apps.tui._window import PAGE, LogChunk, PageReader, chunk_of
-from holdfast.apps.tui._workers import SLOW_S, hand_over
 from holdfast.errors import HoldfastError
+from holdfast.model import SessionMetadata
 from holdfast.replay import Entry
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
+    from holdfast.apps.history import InputHistory
     from holdfast.library import Holdfast
     from holdfast.model import Event
+
 
 _POLL_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
@@ -127,28 +134,23 @@ class ConversationView(LineView):
             self._waits_for, self._note = reader, "reading …"
             self.measure(1)
 
-    @work(thread=True, exclusive=True, group="read")
     def _open(self, reader: PageReader, at: int | None) -> None:
-        worker = get_current_worker()
-        try:
+        def ask() -> tuple[LogChunk | None, list[EntryBlock], bool]:
             chunk = reader.last() if at is None else reader.around(at)
             newest = reader.newest_seq() if at is not None and chunk is not None else None
-        except HoldfastError as error:
-            hand_over(self, self._fail, reader, error)
-            return
-        at_end = newest is None or (chunk is not None and chunk.stop > newest)
-        blocks = self._drawn(chunk)
-        if not worker.is_cancelled:
-            hand_over(self, self._opened_chunk, reader, chunk, blocks, at_end, at)
+            at_end = newest is None or (chunk is not None and chunk.stop > newest)
+            return chunk, self._drawn(chunk), at_end
+
+        then, failed = partial(self._opened_chunk, reader, at), partial(self._fail, reader)
+        ask_beside(self, ask, then, failed, group="read")
 
     def _opened_chunk(
         self,
         reader: PageReader,
-        chunk: LogChunk | None,
-        blocks: list[EntryBlock],
-        at_end: bool,  # noqa: FBT001 - a callback
         at: int | None,
+        found: tuple[LogChunk | None, list[EntryBlock], bool],
     ) -> None:
+        chunk, blocks, at_end = found
         if reader is not self._reader:
             return
         self._take([] if chunk is None else [(chunk, blocks)], at_end=at_end)
@@ -191,24 +193,23 @@ class ConversationView(LineView):
             self._busy = True
             self._fetch(self._reader, self._chunks[-1].stop, earlier=False)
 
-    @work(thread=True, group="fetch")
     def _fetch(self, reader: PageReader, seq: int, *, earlier: bool) -> None:
-        try:
+        def ask() -> tuple[LogChunk | None, list[EntryBlock]]:
             chunk = reader.before(seq) if earlier else reader.after(seq)
-        except HoldfastError as error:
-            hand_over(self, self._fail, reader, error)
-            return
-        blocks = self._drawn(chunk)
-        hand_over(self, self._fetched, reader, chunk, blocks, earlier)
+            return chunk, self._drawn(chunk)
+
+        then, failed = partial(self._fetched, reader, earlier), partial(self._fail, reader)
+        ask_beside(self, ask, then, failed, group="fetch", exclusive=False)
 
     def _fetched(
         self,
         reader: PageReader,
-        chunk: LogChunk | None,
-        blocks: list[EntryBlock],
         earlier: bool,  # noqa: FBT001 - a callback
+        found: tuple[LogChunk | None, list[EntryBlock]],
     ) -> None:
+        chunk, blocks = found
         self._busy = False
+        # Another session was opened while this part was read, or is being opened now.
         if reader is not self._reader or self._waits_for is not None:
             return
         if chunk is None:
@@ -225,9 +226,11 @@ class ConversationView(LineView):
         added = sum(len(block.lines) for block in blocks)
         self._chosen += len(blocks) if self._chosen >= 0 else 0
         self._lay()
+        # What is read stays where it is; the lines above it have become more.
         self.scroll_to(y=self.scroll_offset.y + added, animate=False, immediate=True)
 
     def _poll(self) -> None:
+        # While a part is fetched the chunks may change under what was read, so one thing at a time.
         is_waiting = self._waits_for is not None or self._busy or not self.is_attached
         if self._reader is None or not self._at_end or is_waiting:
             return
@@ -237,6 +240,7 @@ class ConversationView(LineView):
     @work(thread=True, group="poll")
     def _look_for_new(self, reader: PageReader, tail: LogChunk | None) -> None:
         try:
+            # A look that fails says nothing: the next comes soon, and what is shown is still right.
             new = reader.new(0 if tail is None else tail.stop)
         except HoldfastError:
             new = []
@@ -251,6 +255,7 @@ class ConversationView(LineView):
         look, found = self._look(), []
         for entry in chunk.entries:
             who, block = chunk.who(entry), known.get((entry.seq, entry.part))
+            # An answer that is streamed changes its last block only; to lay out all would be slow.
             is_same = block is not None and (block.entry, block.who) == (entry, who)
             found.append(block if block and is_same else self._block(entry, who, look))
         return found
@@ -307,6 +312,7 @@ class ConversationView(LineView):
         """Choose the next entry or the one before."""
         if not self._flat:
             return
+        # Nothing is chosen yet: the first step chooses what is at the top of the screen.
         if self._chosen < 0:
             self._chosen = max(bisect_right(self._tops, self.scroll_offset.y) - 1, 0)
         else:
@@ -385,6 +391,7 @@ class ConversationView(LineView):
     def _redraw(self, then: Callable[[], None] = lambda: None) -> None:
         """Draw every block anew, many of them beside the app; ``then`` something."""
         chunks = list(self._chunks)
+        # Markdown and code take milliseconds a block, and the next key must not wait for them.
         if len(self._flat) > _DRAWN_AT_ONCE:
             self._draw_beside(chunks, then)
         else:
@@ -418,6 +425,7 @@ class ConversationView(LineView):
 
     def _break_anew(self) -> None:
         look = self._look()
+        # A resize comes several times for one change, and most of them change nothing.
         if all(block.look == look for block in self._flat):
             return
         sticks, top = self._sticks, self._top_seq()
@@ -448,8 +456,123 @@ def _grown(last: LogChunk | None, new: list[Event]) -> list[LogChunk]:
     if last is None:
         found = chunk_of(new, 0)
         return [] if found is None else [found]
+    # A chunk is read anew as a whole when it grows, so a long one is not added to for ever.
     if len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
         more = chunk_of(new, last.stop)
         return [last] if more is None else [last, more]
     found = chunk_of([*last.events, *new], last.first)
     return [] if found is None else [found]
+
+
+# The conversation side of the main screen: whose it is, what was said, and the line to talk in.
+
+
+class ConversationPane(Vertical):
+    """One session at a time. A line that is sent goes on to the screen, as Input.Submitted."""
+
+    DEFAULT_CSS = """
+    ConversationPane #heading {
+        height: 1; padding: 0 1; text-style: bold; background: $boost;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    ConversationPane #say { display: none; height: 3; border: round $accent; }
+    ConversationPane #say.-shown { display: block; }
+    """
+
+    def __init__(self, library: Holdfast, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._library = library
+
+    def compose(self) -> ComposeResult:
+        """The heading above, the line to talk in below."""
+        yield Static("", id="heading")
+        yield ConversationView(self._library, id="conversation")
+        yield SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
+
+    @property
+    def view(self) -> ConversationView:
+        """What was said."""
+        return self.query_one(ConversationView)
+
+    @property
+    def is_line_open(self) -> bool:
+        """Whether the line to talk in is shown."""
+        return self.query_one(SayLine).has_class("-shown")
+
+    def open_line(self) -> None:
+        """Show the line to talk in, and type there."""
+        self.query_one(SayLine).add_class("-shown").focus()
+
+    def close_line(self) -> None:
+        """Hide the line to talk in."""
+        self.query_one(SayLine).remove_class("-shown")
+
+    def read(self, session_id: str, at: int | None = None) -> None:
+        """Show a session at its end or around an event, and scroll there."""
+        if self.view.session_id != session_id:
+            self.view.read(session_id, at)
+        elif at is not None:
+            self.view.go_to(at)
+        self.view.focus()
+
+    def tell_heading(self, row: SessionMetadata | None) -> None:
+        """Say whose conversation it is; an id alone where no more is known of it."""
+        text = self.view.session_id or ""
+        if text and row is not None:
+            parts = [row.title or "(no title)", text, ago(row.updated_at, now_ms()), state_of(row)]
+            text = "  ·  ".join(part for part in parts if part)
+        self.query_one("#heading", Static).update(content(text.replace("\n", " ")))
+
+    @on(Input.Submitted, "#say")
+    def _sent(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.query_one(SayLine).keep(event.value)
+            event.input.clear()
+            self.view.action_ending()  # the answer is to be seen, wherever one was reading
+
+
+class SayLine(TextLine):
+    """Shares its history with ``holdfast chat``; a line that begins with a blank is not kept."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "recall(-1)", "Earlier", show=False),
+        Binding("down", "recall(1)", "Later", show=False),
+    ]
+
+    def __init__(self, *, placeholder: str, id: str) -> None:
+        super().__init__(placeholder=placeholder, id=id)
+        self._lines: list[str] = []
+        self._at = 0
+        self._history: InputHistory | None = None
+
+    def on_focus(self) -> None:
+        """Fetch what was typed before, when it may first be asked for."""
+        if self._history is None:
+            self._load()
+
+    @work(thread=True)
+    def _load(self) -> None:
+        from holdfast.apps.history import InputHistory
+
+        self._history = InputHistory()
+        self._lines = self._history.lines()
+        self._at = len(self._lines)
+
+    def keep(self, line: str) -> None:
+        """Remember a line that was sent."""
+        if not line.startswith(" "):
+            self._lines.append(line)
+            self._write(line)
+        self._at = len(self._lines)
+
+    @work(thread=True)
+    def _write(self, line: str) -> None:
+        if self._history is not None:
+            self._history.add(line)
+
+    def action_recall(self, by: int) -> None:
+        """The line before or after; beyond the last, an empty one."""
+        self._at = min(max(self._at + by, 0), len(self._lines))
+        at_end = self._at == len(self._lines)
+        self.value = "" if at_end else self._lines[self._at]
+        self.cursor_position = len(self.value)

@@ -108,6 +108,7 @@ class Buttons(_Dialog):
 
     def on_key(self, event: events.Key) -> None:
         """A key that stands for an answer, and for nothing else."""
+        # Keys rise up to here from whatever has the focus.
         if event.key in self._answers:
             event.stop()
             event.prevent_default()

@@ -39,26 +39,17 @@ class EntryBlock(NamedTuple):
     lines: list[Strip]
 
 
-STYLES = {
-    "user": "bold #56b4e9",
-    "assistant": "bold #e69f00",
-    "system": "bold #cc79a7",
-    "thinking": "italic #999999",
-    "call": "#009e73",
-    "result": "#009e73",
-    "failure": "bold #d55e00",
-    "note": "italic #999999",
-}
-"""Told apart with any sight of colours; a word or a sign always says the same."""
-_LIGHT = {
-    "user": "bold #0072b2",
-    "assistant": "bold #7d4a00",
-    "system": "bold #a03070",
-    "thinking": "italic #666666",
-    "call": "#00664a",
-    "result": "#00664a",
-    "failure": "bold #b34700",
-    "note": "italic #666666",
+# On a dark and on a light ground. Told apart with any sight of colours; a word or a sign always
+# says the same.
+_STYLES = {
+    "user": ("bold #56b4e9", "bold #0072b2"),
+    "assistant": ("bold #e69f00", "bold #7d4a00"),
+    "system": ("bold #cc79a7", "bold #a03070"),
+    "thinking": ("italic #999999", "italic #666666"),
+    "call": ("#009e73", "#00664a"),
+    "result": ("#009e73", "#00664a"),
+    "failure": ("bold #d55e00", "bold #b34700"),
+    "note": ("italic #999999", "italic #666666"),
 }
 
 
@@ -71,7 +62,7 @@ def block_of(
     entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: bool = False
 ) -> EntryBlock:
     """The lines of an entry; ``found`` marks the one that was looked for."""
-    style = (STYLES if look.dark else _LIGHT).get(entry.kind, "")
+    style = _STYLES.get(entry.kind, ("", ""))[0 if look.dark else 1]
     shown = is_open or not is_foldable(entry)
     lines = [*lay_out(_heading(entry, who, style, look, shown=shown, found=found), look.width)]
     if shown and body(entry).strip():
@@ -127,10 +118,12 @@ def _markdown(text: str, theme: str) -> RenderableType:
     from rich.markdown import Markdown  # takes longer to load than the list to show
 
     parser = MarkdownIt().enable(["strikethrough", "table"])
+    # Each of these would hide words of the text from who reads it.
     parser.disable(["html_block", "html_inline", "reference"])
     shown = Markdown("", code_theme=theme, hyperlinks=False)
     shown.parsed = []
     for token in parser.parse(text):
+        # Rich shows a name only by its colours; one that it does not know would be lost.
         if token.type == "fence" and not _is_language(token.info):
             named = parser.parse("name")
             for child in named[1].children or ():

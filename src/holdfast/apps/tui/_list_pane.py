@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -22,8 +22,7 @@ from holdfast.apps.tui._sessions import (
     parse,
     renewed,
 )
-from holdfast.apps.tui._widgets import TextLine
-from holdfast.apps.tui._workers import SLOW_S, hand_over
+from holdfast.apps.tui._widgets import SLOW_S, TextLine, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 
@@ -109,7 +108,13 @@ class ListPane(Vertical):
             self._count()
             return
         self.set_timer(SLOW_S, self._tell_slow)
-        self._load(self._asked)
+        asked = self._asked
+
+        def put(found: tuple[list[SessionMetadata], Any]) -> None:
+            self._put(asked, *found)
+            self._count()
+
+        ask_beside(self, lambda: self._pages.first(asked), put, self._fail, group="list")
 
     def _tell_slow(self) -> None:
         """A slow store: say that it is asked, where there is nothing to see yet."""
@@ -117,23 +122,15 @@ class ListPane(Vertical):
             self.sessions.nothing = self._nothing()
             self.sessions.refresh()
 
-    @work(thread=True, exclusive=True, group="list")
-    def _load(self, asked: ListRequest) -> None:
-        try:
-            rows, after = self._pages.first(asked)
-            hand_over(self, self._put, asked, rows, after)
-            hand_over(self, self._tell_total, self._pages.total())
-        except HoldfastError as error:
-            hand_over(self, self.post_message, self.AskFailed(error))
-
-    @work(thread=True, group="count")
     def _count(self) -> None:
-        try:
-            hand_over(self, self._tell_total, self._pages.total())
-        except HoldfastError as error:
-            hand_over(self, self.post_message, self.AskFailed(error))
+        ask_beside(self, self._pages.total, self._tell_total, self._fail, group="count")
+
+    def _fail(self, error: HoldfastError) -> None:
+        self._fetching = self._wants_all = False
+        self.post_message(self.AskFailed(error))
 
     def _put(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
+        # An answer to what was typed before; another one is on its way.
         if asked != self._asked:
             return
         self._next, self._is_whole, self._fetching = after, after is None, False
@@ -150,17 +147,15 @@ class ListPane(Vertical):
     def _fetch_more(self) -> None:
         if self._next is not None and not self._fetching:
             self._fetching = True
-            self._fetch(self._asked, self._next)
-
-    @work(thread=True, group="more")
-    def _fetch(self, asked: ListRequest, after: Any) -> None:
-        try:
-            rows, after = self._pages.following(asked, after)
-        except HoldfastError as error:
-            self._fetching = self._wants_all = False
-            hand_over(self, self.post_message, self.AskFailed(error))
-            return
-        hand_over(self, self._add, asked, rows, after)
+            asked, after = self._asked, self._next
+            ask_beside(
+                self,
+                lambda: self._pages.following(asked, after),
+                lambda found: self._add(asked, *found),
+                self._fail,
+                group="more",
+                exclusive=False,
+            )
 
     def _add(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
         self._fetching = False
@@ -182,31 +177,36 @@ class ListPane(Vertical):
     def renew(self) -> None:
         """See what other processes changed; only the newest page is asked for."""
         if self._asked.is_newest_first:
-            self._look_again(self._asked)
+            self._look_again()
 
-    @work(thread=True, exclusive=True, group="renew")
-    def _look_again(self, asked: ListRequest) -> None:
-        try:
-            rows, after = self._pages.first(asked)
-            total = self._pages.total()
-        except HoldfastError:
-            return  # the next time may go better; the list stays as it was
-        hand_over(self, self._tell_total, total)
-        hand_over(self, self._renewed, asked, rows, after)
+    def _look_again(self) -> None:
+        asked = self._asked
+        ask_beside(
+            self,
+            lambda: (*self._pages.first(asked), self._pages.total()),
+            lambda found: self._renewed(asked, *found),
+            lambda _: None,  # the next time may go better; the list stays as it was
+            group="renew",
+        )
 
-    def _renewed(self, asked: ListRequest, head: list[SessionMetadata], after: Any) -> None:
+    def _renewed(
+        self, asked: ListRequest, head: list[SessionMetadata], after: Any, total: int
+    ) -> None:
+        self._tell_total(total)
         rows = self.sessions.rows
         if asked != self._asked or rows[: len(head)] == head:
             return
         self.sessions.put(renewed(rows, head, more=after is not None))
+        # With more rows the next page begins behind those, wherever the first one ends.
         if len(self.sessions.rows) <= FIRST_PAGE:
             self._next = after
         self._know(head)
 
     def look_again(self) -> None:
         """Something was changed here: look again now."""
+        # In another order what changed may stand anywhere, so the list begins anew.
         if self._asked.is_newest_first:
-            self._look_again(self._asked)
+            self._look_again()
         else:
             self.begin()
 
@@ -250,6 +250,7 @@ class ListPane(Vertical):
     def _typed(self) -> None:
         if self._delay is not None:
             self._delay.stop()
+        # Not with each letter: the store is asked when the fingers rest.
         self._delay = self.set_timer(_TYPING_S, self._narrow)
 
     def _narrow(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,14 +18,12 @@ from textual.worker import get_current_worker
 
 from holdfast.apps.render.words import counted, short
 from holdfast.apps.tui._actions import SessionActions
-from holdfast.apps.tui._conversation import ConversationView
-from holdfast.apps.tui._conversation_pane import ConversationPane, SayLine
+from holdfast.apps.tui._conversation import ConversationPane, ConversationView, SayLine
 from holdfast.apps.tui._list_pane import ListPane
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._session_table import SessionTable
 from holdfast.apps.tui._sessions import SessionPages
-from holdfast.apps.tui._widgets import KeyBar
-from holdfast.apps.tui._workers import hand_over
+from holdfast.apps.tui._widgets import KeyBar, hand_over
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
@@ -85,28 +83,28 @@ class MainScreen(Screen[None]):
     MainScreen.-wide #right { width: 11fr; display: block; border-left: vkey $panel-lighten-2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("f", "search", "Search"),
-        Binding("c", "talk", "Talk"),
-        Binding("n", "new", "New"),
-        Binding("s", "sort", "Sort"),
-        Binding("d", "act('delete')", "Delete"),
-        Binding("u", "undo", "Undo", show=False),
-        Binding("r", "act('rename')", "Rename", show=False),
-        Binding("t", "act('tag')", "Tags", show=False),
-        Binding("p", "act('pin')", "Pin", show=False),
-        Binding("F", "act('fork')", "Fork", show=False),
-        Binding("x", "act('export')", "Export", show=False),
-        Binding("z", "act('archive')", "Archive", show=False),
-        Binding("equals_sign", "compare", "Compare", show=False),
-        Binding("m", "merge", "Merge", show=False),
-        Binding("v", "time", "Time", show=False),
-        Binding("b", "tree", "Branches", show=False),
-        Binding("a", "analytics", "Analytics", show=False),
-        Binding("colon", "jump", "Jump", show=False),
-        Binding("ctrl+x", "stop", "Stop", priority=True),
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="Filter the list"),
+        Binding("f", "search", "Search", tooltip="Search everything"),
+        Binding("c", "talk", "Talk", tooltip="Talk on this session"),
+        Binding("n", "new", "New", tooltip="New session"),
+        Binding("s", "sort", "Sort", tooltip="Sort by the next column"),
+        Binding("d", "act('delete')", "Delete", tooltip="Delete"),
+        Binding("u", "undo", "Undo", tooltip="Undo what was done last"),
+        Binding("r", "act('rename')", "Rename", tooltip="Rename"),
+        Binding("t", "act('tag')", "Tags", tooltip="Tags"),
+        Binding("p", "act('pin')", "Pin", tooltip="Pin or unpin"),
+        Binding("F", "act('fork')", "Fork", tooltip="Fork"),
+        Binding("x", "act('export')", "Export", tooltip="Export"),
+        Binding("z", "act('archive')", "Archive", tooltip="Archive or take out of the archive"),
+        Binding("equals_sign", "compare", "Compare", tooltip="Compare side by side"),
+        Binding("m", "merge", "Merge", tooltip="Merge"),
+        Binding("v", "time", "Time", tooltip="Time travel"),
+        Binding("b", "tree", "Branches", tooltip="Branches"),
+        Binding("a", "analytics", "Analytics", tooltip="Analytics"),
+        Binding("colon", "jump", "Jump", tooltip="Jump to an event, turn or time"),
+        Binding("ctrl+x", "stop", "Stop", priority=True, tooltip="Stop the answer"),
         Binding("escape", "back", "Back"),
-        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("question_mark", "help", "Help", key_display="?", tooltip="Keys"),
         Binding("q", "app.quit", "Quit"),
     ]
 
@@ -188,13 +186,14 @@ class MainScreen(Screen[None]):
         is_typing = isinstance(self.focused, Input)
         return not (is_typing and name in ("filter", "search", "sort", "delete", "help"))
 
-    def command(self, name: str) -> tuple[str, Binding, Callable[[], None]]:
-        """What an action does in a few words, its key, and how it is done."""
-        action = getattr(self, f"action_{name}", None) or partial(self.action_act, name)
-        does = getattr(self.actions, name) if isinstance(action, partial) else action
-        keys = (one for one in self.BINDINGS if isinstance(one, Binding))
-        binding = next(one for one in keys if one.action in (name, f"act('{name}')"))
-        return (does.__doc__ or "").partition("\n")[0], binding, action
+    def commands(self) -> Iterator[tuple[Binding, str, Callable[[], None]]]:
+        """The keys that the palette has a name for, what each does, and how it is done."""
+        for binding in self.BINDINGS:
+            if isinstance(binding, Binding) and binding.tooltip:
+                name = binding.action.removeprefix("act('").removesuffix("')")
+                action = getattr(self, f"action_{name}", None) or partial(self.action_act, name)
+                does = getattr(self.actions, name) if isinstance(action, partial) else action
+                yield binding, (does.__doc__ or "").partition("\n")[0], action
 
     @property
     def named_keys(self) -> dict[str, str]:
@@ -287,7 +286,7 @@ class MainScreen(Screen[None]):
 
     def action_help(self) -> None:
         """What every key does."""
-        from holdfast.apps.tui._help_screen import HelpScreen
+        from holdfast.apps.tui._page_screen import HelpScreen
 
         self.app.push_screen(HelpScreen())
 

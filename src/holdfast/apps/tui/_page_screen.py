@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widgets import Static
-from textual.worker import get_current_worker
 
-from holdfast.apps.render.ink import STYLES, Colour
-from holdfast.apps.render.page import Canvas, Span
-from holdfast.apps.render.tree import forest
-from holdfast.apps.render.words import ago, counted
+from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
+from holdfast.apps.render.transcript import family
+from holdfast.apps.render.words import ago, counted, forest
 from holdfast.apps.tui._safe import content, lay_out, styled
-from holdfast.apps.tui._widgets import KeyBar, LineView
-from holdfast.apps.tui._workers import hand_over
+from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
-from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
@@ -81,18 +79,8 @@ class PageScreen(Screen[T]):
 
     def draw(self) -> None:
         """Make the page anew."""
-        self._draw(max(self.size.width - _MARGIN, 20))
-
-    @work(thread=True, exclusive=True, group="page")
-    def _draw(self, width: int) -> None:
-        worker = get_current_worker()
-        try:
-            lines = self.make(width)
-        except HoldfastError as error:
-            hand_over(self, self._failed, error)
-            return
-        if not worker.is_cancelled:
-            hand_over(self, self._show, lines)
+        width = max(self.size.width - _MARGIN, 20)
+        ask_beside(self, lambda: self.make(width), self._show, self._failed, group="page")
 
     def _show(self, lines: list[Strip]) -> None:
         self.page.loading = False
@@ -114,8 +102,6 @@ class PageScreen(Screen[T]):
 
     def action_help(self) -> None:
         """What every key does."""
-        from holdfast.apps.tui._help_screen import HelpScreen
-
         self.app.push_screen(HelpScreen())
 
 
@@ -161,6 +147,7 @@ class _Ink(Colour):
 
     def __init__(self, width: int) -> None:
         super().__init__(io.StringIO())
+        # Tables are laid out by rich itself; what it would print is taken from it instead.
         self._console = console = _Collector(width)
         self.pieces = console.pieces
 
@@ -276,7 +263,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
 
     def make(self, width: int) -> list[Strip]:
         """One line for each session of the family."""
-        rows = family(self.library, self._session_id)
+        rows, _ = family(self.library, self._session_id, _SHOWN_MAX)
         ordered = list(forest(rows))
         ids = [row.session_id for _, row in ordered]
         if ids != self._ids:
@@ -320,21 +307,95 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
             self.dismiss((self._ids[self._cursor], None))
 
 
-def family(library: Holdfast, session_id: str) -> list[SessionMetadata]:
-    """The session, its forebears, and all that came from the oldest of them. Blocking."""
-    lineage = library.lineage(session_id)
-    known = [one.session_id for one in lineage.parents if one.exists]
-    waiting = [known[-1] if known else session_id]
-    found: dict[str, SessionMetadata] = {}
-    while waiting and len(found) < _SHOWN_MAX:
-        id = waiting.pop()
-        if id in found:
-            continue
-        try:
-            found[id] = library.info(id)
-        except HoldfastError:
-            found[id] = SessionMetadata(session_id=id, state="unreadable")
-        waiting += [row.session_id for row in library.list(_SHOWN_MAX, parent=id)]
-    if session_id not in found:
-        found[session_id] = library.info(session_id)
-    return list(found.values())
+# What every key does.
+
+
+_KEY_COLUMNS = 25
+_KEYS = {
+    "Everywhere": {
+        "?": "this page",
+        "Ctrl+P": "the command palette: every action by its name",
+        "Ctrl+T": "light or dark",
+        "Esc": "back; out of a conversation, to the list",
+        "q": "leave; answers that still run are stopped, and kept",
+    },
+    "The list": {
+        "↑ ↓ PgUp PgDn Home End": "move; End goes to the oldest of all",
+        "Enter": "read the session",
+        "/": "filter as you type: words, tag:x status:waiting agent:x model:x",
+        "s": "sort by another column",
+        "Space": "mark, for a comparison or a merge",
+        "f": "search what was said, in every session",
+        "c  n": "talk on this session, begin a new one",
+        "a": "analytics",
+    },
+    "A session": {
+        "r  t  p": "rename, tag, pin",
+        "F  x  z": "fork, export, archive or take out of the archive",
+        "d": "delete into the trash",
+        "u": "undo: title, tags, pin, archive, delete; a fork or a merge goes into the trash",
+        "=  m": "compare side by side, merge (the marked one and this one)",
+        "v  b": "time travel with snapshots, the tree of branches",
+    },
+    "A conversation": {
+        "↑ ↓ PgUp PgDn Home End": "scroll; what is further back is read as you come to it",
+        "]  [": "the next entry, the one before",
+        "Enter, Space, click": "unfold a tool call, a result or thinking",
+        "o": "unfold or fold all of them",
+        ":": "jump to an event (120), a turn (t7) or a time (14:30, 2026-05-01)",
+        "c": "talk; Enter sends",
+        "Ctrl+X": "stop the answer; what was said is kept",
+    },
+    "Marks": {
+        "●": "a writer has it open, here or elsewhere",
+        "▶": "an answer of this app is under way",
+        "↺": "restored: it was taken up again here",
+        "✓": "marked",
+    },
+}
+
+
+class HelpScreen(ModalScreen[None]):
+    """A page of keys over whatever is shown."""
+
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen > LineView {
+        width: 92; max-width: 96%; height: 90%; border: round $accent;
+        background: $surface; padding: 0 2;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "Back"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """One page that scrolls."""
+        page = LineView()
+        page.border_title = "Keys"
+        page.border_subtitle = "Esc closes"
+        yield page
+
+    def on_mount(self) -> None:
+        """Draw it, and again when the width is known."""
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        page = self.query_one(LineView)
+        width = page.scrollable_content_region.width
+        page.show(lay_out(Group(*_sections()), width))
+        page.focus()
+
+
+def _sections() -> Iterator[RenderableType]:
+    for title, keys in _KEYS.items():
+        yield Text("")
+        yield Text(title, "bold underline")
+        table = Table.grid(Column(width=_KEY_COLUMNS), Column(), padding=(0, 1))
+        for key, does in keys.items():
+            table.add_row(Text(f"  {key}", "bold"), Text(does))
+        yield table

@@ -72,6 +72,7 @@ def _harmless(segments: Iterable[Segment], width: int) -> Strip:
         for segment in segments
         if not segment.control and segment.text
     ]
+    # A character that became visible may be wider than the one that was laid out.
     strip = Strip(kept)
     return strip.crop(0, width) if strip.cell_length > width else strip
 

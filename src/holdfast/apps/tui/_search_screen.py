@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.text import Text
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input, Static
-from textual.worker import get_current_worker
 
 from holdfast.apps.render.words import ago, counted
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
-from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine
-from holdfast.apps.tui._workers import hand_over
-from holdfast.errors import HoldfastError
+from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine, ask_beside
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
@@ -132,23 +129,21 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         self._delay = self.set_timer(_TYPING_S, lambda: self._ask(event.value))
 
     def _ask(self, query: str) -> None:
-        if query.strip():
-            self.query_one("#found", Static).update(content("searching …"))
-            self._search(query)
-        else:
+        if not query.strip():
             self._show([], "")
-
-    @work(thread=True, exclusive=True, group="search")
-    def _search(self, query: str) -> None:
-        worker = get_current_worker()
-        try:
-            hits = self._library.search(query, limit=_HITS_MAX)
-        except HoldfastError as error:
-            hand_over(self, self._show, [], str(error))
             return
-        if not worker.is_cancelled:
-            told = counted(len(hits), "hit") + (" and more" if len(hits) == _HITS_MAX else "")
-            hand_over(self, self._show, hits, told)
+        self.query_one("#found", Static).update(content("searching …"))
+        ask_beside(
+            self,
+            lambda: self._library.search(query, limit=_HITS_MAX),
+            self._found,
+            lambda error: self._show([], str(error)),
+            group="search",
+        )
+
+    def _found(self, hits: list[Hit]) -> None:
+        more = " and more" if len(hits) == _HITS_MAX else ""
+        self._show(hits, counted(len(hits), "hit") + more)
 
     def _show(self, hits: list[Hit], told: str) -> None:
         self._is_asking = False

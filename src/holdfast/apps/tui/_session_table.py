@@ -182,6 +182,7 @@ class SessionTable(LineView):
         return True
 
     def _find(self, session_id: str) -> int | None:
+        # Nearly always it is the row under the cursor, and there may be a million others.
         near = self.rows[self.cursor : self.cursor + 1]
         if near and near[0].session_id == session_id:
             return self.cursor
@@ -191,6 +192,7 @@ class SessionTable(LineView):
     def _place(self, cursor: int) -> None:
         self.cursor = cursor
         height = self.scrollable_content_region.height - 1
+        # Where it scrolls to, not where it is: several keys may come within one frame.
         top = int(self.scroll_target_y)
         if height < 1:
             return  # not in sight; it is put right when it is
@@ -242,6 +244,7 @@ class SessionTable(LineView):
         if id in self.marked:
             self.marked.remove(id)
         else:
+            # Two at most, which is what a comparison takes.
             self.marked = [*self.marked[-1:], id]
         self.refresh()
         self.post_message(self.Moved())

@@ -83,6 +83,7 @@ class SessionPages:
     def at_hand(self, asked: ListRequest) -> tuple[list[SessionMetadata], Any] | None:
         """What `first` would give, if it was asked ahead and is there by now. Never waits."""
         ahead = self._ahead
+        # One that failed is asked again in a thread, where its error is told.
         if ahead is None or not ahead.done() or ahead.exception() is not None:
             return None
         return self.first(asked) if asked == ListRequest() else None
@@ -91,6 +92,7 @@ class SessionPages:
         self, asked: ListRequest, limit: int = FIRST_PAGE
     ) -> tuple[list[SessionMetadata], Any]:
         """The first that fit, and where the next page begins; None at the end."""
+        # It counts once: by the next time others may have written.
         ahead, self._ahead = self._ahead, None
         if ahead is not None and asked == ListRequest() and limit == FIRST_PAGE:
             return ahead.result()

@@ -13,9 +13,8 @@ from holdfast.apps.render.transcript import body, heading
 from holdfast.apps.render.words import counted, day_time, short
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
-from holdfast.apps.tui._widgets import LineView
+from holdfast.apps.tui._widgets import LineView, ask_beside
 from holdfast.apps.tui._window import PageReader
-from holdfast.apps.tui._workers import hand_over
 from holdfast.replay import as_text, read_transcript
 
 if TYPE_CHECKING:
@@ -129,6 +128,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
             self._go(next((seq for seq in seqs if seq > self._at), seqs[0]))
 
     def _go(self, at: int) -> None:
+        # The page is made by a thread; of many keys in a row only the last one's is shown.
         self._at = min(max(at, 0), max(self._newest, 0))
         self.draw()
 
@@ -140,17 +140,14 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         """Go on from here in a new session; this one stays as it is."""
         at = self._at
         if at >= 0:
-            self.run_worker(lambda: self._restore(at), thread=True, group="restore")
-
-    def _restore(self, at: int) -> None:
-        from holdfast.errors import HoldfastError
-
-        try:
-            made = self.library.restore(self._session_id, at)
-        except HoldfastError as error:
-            hand_over(self, self._failed, error)
-            return
-        hand_over(self, self.dismiss, (made, None))
+            ask_beside(
+                self,
+                lambda: self.library.restore(self._session_id, at),
+                lambda made: self.dismiss((made, None)),
+                self._failed,
+                group="restore",
+                exclusive=False,  # a second one would not undo what the first has made
+            )
 
 
 def _told(state: State) -> list[RenderableType]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual._context import NoActiveAppError
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.message import Message
@@ -17,8 +21,12 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
+from textual.worker import get_current_worker
 
 from holdfast.apps.tui._safe import one_line
+from holdfast.errors import HoldfastError
+
+T = TypeVar("T")
 
 
 class LineView(ScrollView, can_focus=True):
@@ -63,6 +71,7 @@ class LineView(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Tell the screen, which knows what the line is."""
+        # Without the border and the padding; None for a click on them.
         place = event.get_content_offset(self)
         if place is not None:
             self.post_message(self.Clicked(self.scroll_offset.y + place.y, place.x))
@@ -136,3 +145,69 @@ class _ShownKey(NamedTuple):
     does: str
     binding: Binding
     node: DOMNode
+
+
+# To a thread, and back to the app: what was found is shown if someone still wants to see it.
+#
+# A thread that reads a slow store may end when its screen was left long ago, or the app with it.
+# Then there is nothing to show it on, and nobody to tell.
+
+
+SLOW_S = 0.4  # after which one is told that something is under way
+
+
+def is_there(node: DOMNode) -> bool:
+    """Whether a screen or widget is in use: mounted, and neither it nor the app is being left."""
+    return node.is_attached and node.is_running and not node._pruning  # noqa: SLF001 - no other way
+
+
+def hand_over(node: DOMNode, act: Callable[..., object], *values: Any) -> None:
+    """Call ``act`` with what a thread found, on the app's own loop, and wait until it was called.
+
+    Nothing happens if ``node``, who asked for it, was left meanwhile. To be called in a thread.
+    """
+
+    def take() -> None:
+        if not is_there(node):
+            return
+        try:
+            # What it gives may be awaited, but not here: a dialog ends when someone answers it.
+            act(*values)
+        except NoMatches:
+            if is_there(node):
+                raise
+
+    try:
+        node.app.call_from_thread(take)
+    except (CancelledError, NoActiveAppError):
+        return
+    except RuntimeError:
+        if node.is_attached:  # else the app's loop has ended
+            raise
+
+
+def ask_beside(
+    node: DOMNode,
+    ask: Callable[[], T],
+    then: Callable[[T], object],
+    failed: Callable[[HoldfastError], object],
+    *,
+    group: str,
+    exclusive: bool = True,
+) -> None:
+    """Ask a store in a thread; ``then`` gets what it said, or ``failed`` why it said nothing.
+
+    With ``exclusive`` only the newest of a group counts.
+    """
+
+    def work() -> None:
+        worker = get_current_worker()
+        try:
+            found = ask()
+        except HoldfastError as error:
+            hand_over(node, failed, error)
+            return
+        if not worker.is_cancelled:
+            hand_over(node, then, found)
+
+    node.run_worker(work, thread=True, group=group, exclusive=exclusive)

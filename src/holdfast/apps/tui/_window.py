@@ -64,6 +64,7 @@ class PageReader:
 
     def before(self, seq: int | None) -> LogChunk | None:
         """What comes before an event; None at the beginning."""
+        # Backwards, so that the end of a log of any length is there at once.
         events = self._library.events(self.session_id, stop=seq, reverse=True)
         found: list[Event] = list(islice(events, PAGE))
         found += _until_turn(found, events)
@@ -75,6 +76,7 @@ class PageReader:
         """Event ``seq`` and what follows; None where there is nothing."""
         events = self._library.events(self.session_id, start=seq)
         found = list(islice(events, limit))
+        # On to the end of the turn, or a call would be parted from its result.
         for event in islice(events, _PAGE_MAX):
             if event.type in _TURN_STARTS:
                 break

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
-from holdfast.apps.web._markdown import as_html
+from holdfast.apps.web._page import as_html
 from holdfast.model import Event
-from holdfast.replay import Entry, Transcript, read_transcript
-from holdfast.replay import Media as Told
+from holdfast.replay import Entry, Media, Transcript, read_transcript
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
@@ -124,6 +123,7 @@ def read_window(
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
     """What came from event ``start`` on. Raises NotFound."""
+    # From the end: if more came than a page holds, the newest are what is looked at.
     newest = list(hf.events(id, start=start, reverse=True, limit=_EVENTS_MAX))
     events = list(with_blobs(hf, id, reversed(newest)))
     following = _first_open(events, start)
@@ -146,10 +146,10 @@ def media_of(event: Event) -> list[tuple[str, str, str]]:
     ]
 
 
-def _files(entry: Entry) -> Iterator[Told]:
+def _files(entry: Entry) -> Iterator[Media]:
     """What a browser can show or keep: media that have their bytes with them."""
     for piece in entry.pieces:
-        if isinstance(piece, Told) and isinstance(piece.source.get("data"), str):
+        if isinstance(piece, Media) and isinstance(piece.source.get("data"), str):
             yield piece
 
 
@@ -175,6 +175,7 @@ def _items(
         number += len(item.media)
         if entry.kind == "call" and not entry.again:
             calls[entry.run, entry.id] = item
+        # A result is shown in its call; one whose call is on another page stands by itself.
         elif entry.kind in ("result", "failure"):
             call = calls.pop((entry.run, entry.id), None)
             if call is not None:

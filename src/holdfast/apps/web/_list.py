@@ -161,6 +161,7 @@ def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetad
 
 def _search(hf: Holdfast, asked: PageRequest) -> list[SessionHits]:
     """Sessions by what was said in them, best first; a word that is being typed may go on."""
+    # Behind a quote or a bracket a star would be part of something else, or an error.
     query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
     try:
         hits = hf.search(query, limit=_HITS, **asked.filters(time.time()))

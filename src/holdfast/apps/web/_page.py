@@ -2,27 +2,125 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import secrets
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from holdfast.apps.gate.callers import same_secret
 from holdfast.apps.render.words import ago, clock, counted, day_time, price, short, size
-from holdfast.apps.web._access import Door, Guest
-from holdfast.apps.web._markdown import as_html
-from holdfast.apps.web._states import in_words
 from holdfast.model import VERSION
 from holdfast.security import neutralise
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
-    from holdfast.apps.web._talks import Talks
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+    from holdfast.apps.web._actions import Talks
     from holdfast.library import Holdfast
+
+
+# Who may come in: links that work once, and the cookies that they are exchanged for.
+
+
+_LINKS_MAX = 16
+_GUESTS_MAX = 256
+_NOTES_MAX = 8
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the next page tells once; ``undo`` is the session that can be brought back."""
+
+    text: str
+    kind: str = "good"
+    undo: str = ""
+
+
+@dataclass
+class Guest:
+    """A browser that came in. ``form_token`` must be in every form that it sends."""
+
+    form_token: str
+    _notes: list[Note] = field(default_factory=list)
+
+    def tell(self, note: Note) -> None:
+        """Leave a note for the next page."""
+        self._notes = [*self._notes, note][-_NOTES_MAX:]
+
+    def told(self) -> list[Note]:
+        """The notes that were left; once."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def sent(self, form_token: str) -> bool:
+        """Whether a form came from a page that this guest was shown; takes the same time always."""
+        return same_secret(form_token, self.form_token)
+
+
+class Door:
+    """Links and cookies, kept as digests only: what is read from memory opens nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._links: list[str] = []
+        self._guests: dict[str, Guest] = {}
+        self.cookie = f"holdfast-web-{secrets.token_hex(4)}"
+        """Its name; cookies know no ports, and several apps may run."""
+
+    def link(self) -> str:
+        """A new token that lets one browser in, once; the oldest of too many end."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._links = [*self._links, _digest(token)][-_LINKS_MAX:]
+        return token
+
+    def enter(self, token: str) -> str | None:
+        """The value of the cookie for a token that was not used yet; None for any other."""
+        given = _digest(token)
+        with self._lock:
+            # All are compared, so that the time tells nothing.
+            found = [link for link in self._links if same_secret(given, link)]
+            if not found:
+                return None
+            self._links.remove(found[0])
+            value = secrets.token_urlsafe(32)
+            while len(self._guests) >= _GUESTS_MAX:
+                self._guests.pop(next(iter(self._guests)))
+            self._guests[_digest(value)] = Guest(secrets.token_urlsafe(32))
+            return value
+
+    def guest(self, cookie: str | None) -> Guest | None:
+        """Whose cookie this is."""
+        return self._guests.get(_digest(cookie)) if cookie else None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+class PageStreams:
+    """How many pages follow something, and whether they are to end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ending = asyncio.Event()
+
+    def end(self) -> None:
+        """The server ends; streams would go on for ever."""
+        self.ending.set()
 
 
 @dataclass
@@ -34,6 +132,7 @@ class Site:
     """The store's place, as people write it."""
     talks: Talks
     door: Door = field(default_factory=Door)
+    streams: PageStreams = field(default_factory=PageStreams)
     checks: Callable[[], Sequence[Any]] = tuple
     """How the store is: things with name, state, finding and remedy."""
     templates: Environment = field(init=False)
@@ -58,6 +157,7 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
     """A page, or a part of one, as a response. Blocking: rendering takes its time."""
     site, guest = site_of(request), getattr(request.state, "guest", None)
     token = guest.form_token if guest else ""
+    # A note is told once; a part of a page has no place for it, and would swallow it.
     is_part = template.startswith("part/")
     text = site.templates.get_template(template).render(
         **values,
@@ -148,3 +248,113 @@ def _duration(ms: float | None) -> str:
     if ms < 120_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def in_words(value: Any) -> str:
+    """A value of a state as people read it: a todo by its mark and text, the rest as it is."""
+    is_todo = isinstance(value, dict) and "status" in value
+    return todo_in_words(value) if is_todo else value_in_words(value)
+
+
+def todo_in_words(todo: dict[str, Any]) -> str:
+    """A todo by its mark and text."""
+    status = str(todo.get("status", ""))
+    mark = {"completed": "✓", "in_progress": "▸", "pending": "○"}.get(status, status)
+    text = todo.get("content") or todo.get("text")
+    return f"{mark} {text}" if isinstance(text, str) else value_in_words(todo)
+
+
+def value_in_words(value: Any) -> str:
+    """Any value: a text as it is, counts by their names, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
+        return ", ".join(f"{name} {one:,}".replace("_", " ") for name, one in value.items())
+    return msgspec.json.encode(value, enc_hook=raw_in_words).decode()
+
+
+def raw_in_words(value: Any) -> str:
+    """What JSON has no words for: a value that was recorded and cannot be decoded, as it is."""
+    return bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
+
+
+# Markdown as HTML that cannot do harm: text, lists, tables, code, and links that are named.
+#
+# Raw HTML is shown as text, nothing is loaded from anywhere, and a link is http, https or mailto.
+
+
+_CHARS_MAX = 100_000  # beyond this a text is shown as it is
+_SCHEMES = ("http://", "https://", "mailto:")
+
+
+def as_html(text: str) -> Markup:
+    """The text as HTML. Never raises; what is no markdown is text."""
+    safe = neutralise(text)
+    if len(safe) > _CHARS_MAX:
+        return Markup('<pre class="plain">%s</pre>') % safe
+    try:
+        # The renderer escapes all text, and makes only the elements of its own rules.
+        return Markup(_parser().render(safe))  # noqa: S704 - so it is safe
+    except (RecursionError, ValueError, IndexError):
+        return Markup('<pre class="plain">%s</pre>') % safe
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 20})
+    parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "reference"])
+    parser.validateLink = _is_harmless  # type: ignore[method-assign]  # as its documentation says to
+    parser.add_render_rule("link_open", _open_link)
+    parser.add_render_rule("image", _name_image)
+    parser.add_render_rule("fence", _code)
+    parser.add_render_rule("code_block", _code)
+    parser.add_render_rule("heading_open", _open_heading)
+    parser.add_render_rule("heading_close", _close_heading)
+    parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table class="plain">')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    parser.add_render_rule("th_open", lambda *_: "<th>")  # without a style attribute
+    parser.add_render_rule("td_open", lambda *_: "<td>")
+    return parser
+
+
+def _is_harmless(url: str) -> bool:
+    return url.strip().lower().startswith(_SCHEMES)
+
+
+def _open_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    attrs = tokens[index].attrs
+    url, title = escape(str(attrs.get("href", ""))), escape(str(attrs.get("title", "")))
+    shown = f"{title}: {url}" if title else url
+    return f'<a href="{url}" target="_blank" rel="noopener noreferrer nofollow" title="{shown}">'
+
+
+def _name_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """A picture elsewhere would tell its server who reads; it is named instead."""
+    token = tokens[index]
+    where = " ".join(str(token.attrs[name]) for name in ("src", "title") if name in token.attrs)
+    return f'<span class="picture">[{escape(token.content or "picture")}: {escape(where)}]</span>'
+
+
+def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    token = tokens[index]
+    language = (token.info or "").strip()
+    head = f"<figcaption>{escape(language)}</figcaption>" if language else ""
+    return (
+        f'<figure class="code">{head}<pre tabindex="0" role="group" '
+        f'aria-label="Code">{escape(token.content)}</pre></figure>'
+    )
+
+
+def _open_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Headings of a message stand below those of the page."""
+    return f'<h{_level(tokens[index])} class="said">'
+
+
+def _close_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    return f"</h{_level(tokens[index])}>"
+
+
+def _level(token: Token) -> int:
+    return min(int(token.tag[1:]) + 2, 6)

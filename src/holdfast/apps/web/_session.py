@@ -11,18 +11,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.render.tree import forest
+from holdfast.apps.render.transcript import family, with_blobs
+from holdfast.apps.render.words import forest
 from holdfast.apps.web._conversation import media_of, read_tail, read_window
-from holdfast.apps.web._page import guest_of, page, site_of, wants_part
-from holdfast.apps.web._states import by_part, differences, facts
+from holdfast.apps.web._page import (
+    guest_of,
+    page,
+    raw_in_words,
+    site_of,
+    todo_in_words,
+    value_in_words,
+    wants_part,
+)
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
-from holdfast.model import Event, SessionMetadata, is_id
-from holdfast.replay import as_text
-from holdfast.session import resolve_blobs
+from holdfast.model import Event, SessionMetadata
+from holdfast.replay import State, as_text
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
-    from holdfast.replay import State
 
 
 _EVENTS = 150
@@ -101,6 +107,7 @@ def timeline_page(request: Request) -> Response:
     if kind and _number(request, "from") is None:
         start = 0
     events = list(hf.events(row.session_id, start, types=types, limit=_EVENTS))
+    # It reads the whole log, for a picture that says little of a very long one.
     turns = hf.timeline(row.session_id).turns if not kind and newest < 20_000 else []
     last = events[-1].seq if events else newest
     return page(
@@ -152,6 +159,7 @@ def media_file(request: Request) -> Response:
     except (binascii.Error, ValueError) as error:
         raise NotFound("the attachment cannot be decoded") from error
     name = f"{_id(request)}-{request.path_params['seq']}-{index}"
+    # Only types that cannot run anything; the sandbox holds even if one of them could.
     if kind in _PICTURES:
         return Response(content, media_type=kind, headers={"content-security-policy": _SANDBOX})
     return _file(content, f"{name}.bin")
@@ -260,15 +268,7 @@ def _event(request: Request) -> Event:
     found = next(hf.events(_id(request), start=seq, stop=seq + 1), None)
     if found is None:
         raise NotFound(f"there is no event {seq} in this session, or it cannot be read")
-    documents = hf.store.documents(f"sessions/{_id(request)}")
-    return next(iter(_resolved(found, documents)))
-
-
-def _resolved(event: Event, documents: Any) -> Iterator[Event]:
-    try:
-        yield from resolve_blobs([event], documents)
-    except HoldfastError:
-        yield event
+    return next(with_blobs(hf, _id(request), [found]))
 
 
 def _line(event: Event) -> TimelineRow:
@@ -341,17 +341,12 @@ class Member(NamedTuple):
     is_here: bool
 
 
-class Edge(NamedTuple):
-    """The path from a parent to its child, as SVG writes it."""
-
-    path: str
-
-
 class Family(NamedTuple):
     """The graph."""
 
     members: list[Member]
-    edges: list[Edge]
+    edges: list[str]
+    """The paths from parents to their children, as SVG writes them."""
     width: int
     height: int
     is_cut: bool
@@ -359,7 +354,7 @@ class Family(NamedTuple):
 
 def read_family(hf: Holdfast, id: str) -> Family:
     """Every session that comes from the same first one, while there is room. Raises NotFound."""
-    rows, is_cut = _rows(hf, id)
+    rows, is_cut = family(hf, id, _MEMBERS_MAX)
     parents = {row.session_id: row.parent for row in rows}
     depths: dict[str, int] = {}
     places: dict[str, tuple[int, int]] = {}
@@ -371,37 +366,10 @@ def read_family(hf: Holdfast, id: str) -> Family:
         x, y = _LEFT + min(depth, _DEPTH_MAX) * _COLUMN, index * _ROW + _ROW // 2
         places[row.session_id] = (x, y)
         if parent in places:
-            edges.append(Edge(_path(places[parent or ""], (x, y))))
+            edges.append(_path(places[parent or ""], (x, y)))
         members.append(Member(row, x, y, _forked_at(hf, row), row.session_id == id))
     width = max(member.x for member in members) + _LEFT
     return Family(members, edges, width, len(members) * _ROW, is_cut)
-
-
-def _rows(hf: Holdfast, id: str) -> tuple[list[SessionMetadata], bool]:
-    first = _first(hf, id)
-    found = {first.session_id: first}
-    waiting = [first.session_id]
-    while waiting and len(found) < _MEMBERS_MAX:
-        for row in hf.list(_MEMBERS_MAX, parent=waiting.pop(0)):
-            if row.session_id not in found:
-                found[row.session_id] = row
-                waiting.append(row.session_id)
-    rows = list(found.values())[:_MEMBERS_MAX]
-    if all(row.session_id != id for row in rows):
-        rows[-1] = found.get(id) or hf.info(id)  # whoever looks at it, sees it
-    return rows, bool(waiting) or len(found) > _MEMBERS_MAX
-
-
-def _first(hf: Holdfast, id: str) -> SessionMetadata:
-    """The oldest of the line that is still there; hostile data may claim a circle."""
-    row, met = hf.info(id), {id}
-    while row.parent is not None and is_id(row.parent) and row.parent not in met:
-        met.add(row.parent)
-        try:
-            row = hf.info(row.parent)
-        except HoldfastError:
-            break
-    return row
 
 
 def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:
@@ -420,3 +388,98 @@ def _path(parent: tuple[int, int], child: tuple[int, int]) -> str:
     if x1 == x2:
         return f"M{x1} {y1}V{y2}"
     return f"M{x1} {y1}V{y2 - 14}Q{x1} {y2} {x1 + 14} {y2}H{x2}"
+
+
+# A session's state as lines that people can read, and what differs between two moments. Pure.
+
+
+_SIMPLE = (
+    ("Session", "title", "title"),
+    ("Session", "title_auto", "automatic title"),
+    ("Session", "tags", "tags"),
+    ("Session", "agent_id", "agent"),
+    ("Session", "agent_type", "type of agent"),
+    ("Session", "instructions", "instructions"),
+    ("Session", "task", "task"),
+    ("Session", "suspended", "waits for someone"),
+    ("Figures", "event_count", "events"),
+    ("Figures", "message_count", "messages"),
+    ("Figures", "turns", "turns"),
+    ("Links", "links", ""),
+    ("Metadata", "metadata", ""),
+    ("Configuration", "config", ""),
+    ("Tokens", "usage_by_model", ""),
+    ("Plugins", "plugins", ""),
+    ("Under way", "open_turns", ""),
+    ("Under way", "pending_calls", ""),
+    ("Under way", "deferred_calls", ""),
+)
+
+
+class Fact(NamedTuple):
+    """One line of a state."""
+
+    part: str
+    name: str
+    value: str
+
+
+class FactChange(NamedTuple):
+    """What one fact was and is; ``kind`` is added, removed or changed."""
+
+    part: str
+    name: str
+    before: str
+    after: str
+    kind: str
+
+
+def facts(state: State) -> list[Fact]:
+    """Everything that a state holds, part by part; what is empty is left out."""
+    return list(_facts(state))
+
+
+def by_part(found: list[Fact]) -> dict[str, list[Fact]]:
+    """The facts part by part, in their order."""
+    parts: dict[str, list[Fact]] = {}
+    for fact in found:
+        parts.setdefault(fact.part, []).append(fact)
+    return parts
+
+
+def differences(before: State, after: State) -> list[FactChange]:
+    """What was added, removed and changed between two states, in the order of ``facts``."""
+    old = {fact[:2]: fact.value for fact in facts(before)}
+    new = {fact[:2]: fact.value for fact in facts(after)}
+    found = []
+    for part, name in dict.fromkeys([*new, *old]):
+        was, is_now = old.get((part, name)), new.get((part, name))
+        if was != is_now:
+            kind = "added" if was is None else "removed" if is_now is None else "changed"
+            found.append(FactChange(part, name, was or "", is_now or "", kind))
+    return found
+
+
+def _facts(state: State) -> Iterator[Fact]:
+    for index, todo in enumerate(state.todos):
+        yield Fact("Todos", str(index + 1), todo_in_words(todo))
+    for name, raw in state.encoded.items():
+        yield Fact("Variables", name, _recorded(raw))
+    for key, entry in state.memory.items():
+        about = f"  ({entry.description})" if entry.description else ""
+        yield Fact("Memory", key, _recorded(entry.raw) + about)
+    for part, field, name in _SIMPLE:
+        value = msgspec.to_builtins(getattr(state, field), enc_hook=raw_in_words)
+        if not name and isinstance(value, dict):
+            for key, one in value.items():
+                yield Fact(part, str(key), value_in_words(one))
+        elif value not in (None, "", [], {}, False):
+            yield Fact(part, name or field, value_in_words(value))
+
+
+def _recorded(raw: msgspec.Raw) -> str:
+    """A value as it was recorded; a text without its quotes."""
+    try:
+        return value_in_words(msgspec.json.decode(raw))
+    except msgspec.DecodeError:
+        return raw_in_words(raw)

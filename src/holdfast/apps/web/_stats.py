@@ -103,6 +103,7 @@ def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
         if day.day == 1:
             months.append((column * _CELL, _MONTHS[day.month - 1]))
         count = days.get(day.isoformat(), 0)
+        # Something is never shown as nothing, however busy another day was.
         step = 0 if not count else 1 + min(_STEPS * count // (most + 1), _STEPS - 1)
         cells.append(Cell(column * _CELL, 18 + line * _CELL, step, day.isoformat(), count))
     return YearCalendar(cells, months, _WEEKS * _CELL, 18 + 7 * _CELL)

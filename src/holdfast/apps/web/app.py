@@ -26,10 +26,10 @@ from holdfast.apps.gate.limits import address_of
 from holdfast.apps.gate.server import run
 from holdfast.apps.watched import watch
 from holdfast.apps.web import _actions, _session
+from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._list import list_page, trash_page
-from holdfast.apps.web._page import Site, page, site_of, wants_part
+from holdfast.apps.web._page import PageStreams, Site, page, site_of, wants_part
 from holdfast.apps.web._stats import figures_page, store_page
-from holdfast.apps.web._talks import Talks
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
 from holdfast.model import is_id
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.session import Follower
 
 
-__all__ = ["POLICY", "WebApp", "make_app"]
+__all__ = ["POLICY", "make_app"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
@@ -51,7 +51,7 @@ POLICY = (
 _BODY_BYTES_MAX = 1 << 20
 
 
-def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> WebApp:
+def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
     """The app behind every guard."""
     app = Starlette(
         routes=_routes(),
@@ -64,23 +64,9 @@ def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> WebApp:
         lifespan=_lifespan,
     )
     app.state.site = site
-    app.state.streams = PageStreams()
-    return WebApp(
-        guarded(app, hosts=hosts, need_origin=True, policy=POLICY, body_bytes_max=_BODY_BYTES_MAX),
-        app.state.streams,
+    return guarded(
+        app, hosts=hosts, need_origin=True, policy=POLICY, body_bytes_max=_BODY_BYTES_MAX
     )
-
-
-class WebApp:
-    """The guarded app, and the ``streams`` that have to end before the server does."""
-
-    def __init__(self, app: ASGIApp, streams: PageStreams) -> None:
-        self._app = app
-        self.streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, as ASGI has it."""
-        await self._app(scope, receive, send)
 
 
 class _Entrance:
@@ -92,6 +78,7 @@ class _Entrance:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, as ASGI has it."""
+        # The page that says that the door is closed has styles too.
         if scope["type"] != "http" or scope["path"].startswith("/static/"):
             await self._app(scope, receive, send)
             return
@@ -105,7 +92,6 @@ class _Entrance:
             return
         response = self._enter(request) if scope["path"] == "/in" else None
         if response is None:
-            scope["app"] = _Stand(self._site)
             response = await asyncio.to_thread(page, request, "closed.html", 401)
         await response(scope, receive, send)
 
@@ -116,18 +102,9 @@ class _Entrance:
         if value is None:
             return None
         response = RedirectResponse("/", 303)
+        # No script reads it, and no other site sends it.
         response.set_cookie(door.cookie, value, httponly=True, samesite="strict", path="/")
         return response
-
-
-class _Stand:
-    """What a page needs of an app before anyone is let in."""
-
-    def __init__(self, site: Site) -> None:
-        from starlette.datastructures import State
-
-        self.state = State()
-        self.state.site = site
 
 
 @contextlib.asynccontextmanager
@@ -222,6 +199,7 @@ async def _broken(request: Request, _: Exception) -> Response:
 
 async def _told(request: Request, status: int, message: str, remedy: str) -> Response:
     """A page for people; a sentence for the scripts of our pages, which show it."""
+    # Without a guest there is no page to show: it would tell strangers about the store.
     is_script = "x-form-token" in request.headers or wants_part(request)
     if is_script or not hasattr(request.state, "guest"):
         return PlainTextResponse(f"{message}. {remedy}", status)
@@ -256,7 +234,7 @@ def serve_web(
         def tell(address: str) -> None:
             ready(f"{address}/in?token={site.door.link()}")
 
-        run(app, host=host, port=port, ready=tell, stopping=app.streams.end, grace_seconds=5)
+        run(app, host=host, port=port, ready=tell, stopping=site.streams.end, grace_seconds=5)
 
 
 # Who came in and what was done: one line of JSON each, without a word of what was said.
@@ -304,37 +282,24 @@ _HEARTBEAT_S = 15.0
 _STREAMS_MAX = 64
 
 
-class PageStreams:
-    """How many pages follow something, and whether they are to end."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.ending = asyncio.Event()
-
-    def end(self) -> None:
-        """The server ends; streams would go on for ever."""
-        self.ending.set()
-
-
 async def live_stream(request: Request) -> Response:
     """Server-sent events: ``news`` with the newest event's number, ``ask``, ``state``."""
-    site, streams = site_of(request), request.app.state.streams
+    site = site_of(request)
     id = str(request.path_params["id"])
     given = request.query_params.get("after", "")
     after = int(given) if given.isdecimal() and len(given) < 17 else 0
-    if streams.count >= _STREAMS_MAX:
+    if site.streams.count >= _STREAMS_MAX:
         return Response("too many pages follow sessions", 503, headers={"retry-after": "10"})
     follower = await asyncio.to_thread(site.hf.follow, id, after)
     return StreamingResponse(
-        _stream(site, streams, id, follower),
+        _stream(site, id, follower),
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no"},
     )
 
 
-async def _stream(
-    site: Site, streams: PageStreams, id: str, follower: Follower
-) -> AsyncIterator[str]:
+async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]:
+    streams = site.streams
     streams.count += 1
     told: tuple[Any, ...] = ()
     quiet, pause = 0.0, _PAUSE_MIN_S
@@ -344,6 +309,7 @@ async def _stream(
             events = await asyncio.to_thread(follower.poll)
             if events:
                 yield _message("news", {"seq": events[-1].seq})
+            # Told only when it changes: a page that follows for hours hears nearly nothing.
             now = _situation(site, id)
             if now != told:
                 told = now

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from holdfast.errors import Conflict, InvalidId, Locked, NotFound, UsageError
 from holdfast.storage import Store
-from holdfast.testing.contract.base import ContractBase, read_all, refused
+from holdfast.testing.contract.log import ContractBase, read_all, refused
 
 __all__ = ["FormContract"]
 
