@@ -248,6 +248,16 @@ class Watching(Observer):
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._watched: tuple[Observers, ...] = ()
+
+    def join(self, observers: Observers) -> None:
+        """One more store is watched."""
+        self._watched = (*self._watched, observers)
+
+    @property
+    def active(self) -> int:
+        """How many sessions this process has open in the stores that are watched."""
+        return sum(observers.active for observers in self._watched)
 
     def end(self, begun: Any, done: Finished) -> None:
         """An operation has ended."""
@@ -305,17 +315,7 @@ class Metrics(Watching):
 
     def __init__(self) -> None:
         self.figures = Figures()
-        self._watched: tuple[Observers, ...] = ()
         super().__init__(self.figures)
-
-    def join(self, observers: Observers) -> None:
-        """One more store is watched."""
-        self._watched = (*self._watched, observers)
-
-    @property
-    def active(self) -> int:
-        """How many sessions this process has open in the stores that are watched."""
-        return sum(observers.active for observers in self._watched)
 
     def text(self) -> str:
         """Everything so far, in the text format of Prometheus."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, Trac
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice
 from holdfast.observe._figures import METRICS, Figures, Watching, add_health, code_of
-from holdfast.session import Finished, Observers
+from holdfast.session import Finished
 
 _SCOPE = "holdfast"
 # An append is too small to be a span of its own; that it took long is in the metrics.
@@ -94,17 +94,12 @@ class OtelObserver(Watching):
         meter = self._meter = metrics.get_meter(_SCOPE, VERSION, meter_provider)
         self._tracer = trace.get_tracer(_SCOPE, VERSION, tracer_provider)
         self._spans = Spans(self._tracer, _clients(meter), content=content)
-        self._watched: tuple[Observers, ...] = ()
         self._asked: Holdfast | None = None
         self._looked_at = float("-inf")
         self._figures = Figures()
         super().__init__(_Instruments(meter))
         active = METRICS["holdfast_sessions_active"]
         meter.create_observable_gauge(active.otel, [self._count_active], active.unit, active.help)
-
-    def join(self, observers: Observers) -> None:
-        """One more store is watched."""
-        self._watched = (*self._watched, observers)
 
     def ask(self, hf: Holdfast) -> None:
         """Look at a store whenever metrics are collected."""
@@ -159,14 +154,18 @@ class OtelObserver(Watching):
         return [Observation(value) for value in self._figures.values(name).values()]
 
     def _count_active(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(sum(observers.active for observers in self._watched))]
+        return [Observation(self.active)]
 
 
 class _Instruments:
     """The sink whose figures go to a meter."""
 
     def __init__(self, meter: Meter) -> None:
-        self._counters = dict(_counters(meter))
+        self._counters = {
+            name: meter.create_counter(metric.otel, metric.unit, metric.help)
+            for name, metric in METRICS.items()
+            if metric.kind == "counter"
+        }
         self._histograms = {
             name: meter.create_histogram(
                 metric.otel,
@@ -188,12 +187,6 @@ class _Instruments:
         self._histograms[name].record(value, attributes)
 
 
-def _counters(meter: Meter) -> Iterator[tuple[str, metrics.Counter]]:
-    for name, metric in METRICS.items():
-        if metric.kind == "counter":
-            yield name, meter.create_counter(metric.otel, metric.unit, metric.help)
-
-
 def _clients(meter: Meter) -> Clients:
     return Clients(
         meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of the model."),
@@ -203,8 +196,7 @@ def _clients(meter: Meter) -> Clients:
 
 def _end(span: Span, done: Finished) -> None:
     if done.error is not None:
-        span.set_attribute("error.type", code_of(done.error))
-        span.set_status(Status(StatusCode.ERROR))
+        _fail(span, code_of(done.error))
     if done.restored:
         span.set_attribute("holdfast.restored", True)
     span.end()
@@ -212,8 +204,7 @@ def _end(span: Span, done: Finished) -> None:
 
 # Traces made of recorded events: turns, answers of the model and uses of tools.
 #
-# The names are those of OpenTelemetry's conventions for generative AI. They are still being
-# worked
+# The names are those of OpenTelemetry's conventions for generative AI. They are still being worked
 # on, and their module says so with its name; the few that are needed are here.
 
 

@@ -136,6 +136,7 @@ class RunningTurns:
 
 def heard(turn: HostedTurn) -> AsyncIterator[Message]:
     """What a turn tells from now on, as clients get it."""
+    # Listened to at once: a generator would begin only with its first item, and miss the rest.
     return _shown(turn.key[1], turn.listen())
 
 

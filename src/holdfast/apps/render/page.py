@@ -98,9 +98,8 @@ def _clean(piece: Piece) -> Span:
 
 # How clean text is laid out: for the width of a terminal, as plain lines anywhere else.
 #
-# What comes here was neutralised by the screen. Rich breaks paragraphs and long lines on a
-# terminal,
-# and is loaded only for them, since it takes longer to load than most commands to run.
+# What comes here was neutralised above. Rich breaks paragraphs and long lines on a terminal, and
+# is loaded only for them, since it takes longer to load than most commands to run.
 
 
 _GAP = 2  # spaces between columns

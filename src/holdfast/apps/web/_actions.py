@@ -256,8 +256,7 @@ _NEED_REST = ("archive", "unarchive", "delete", "repair")
 
 # Talking on sessions: answers run beside the pages, and go on when a page is left.
 #
-# What is said is recorded piece by piece, so pages see it as they see any session that is
-# written.
+# What is said is recorded piece by piece, so pages see it as they see any session that is written.
 
 
 _REST_MS = 60_000  # so long after an answer the session is given back, for others to write
