@@ -37,7 +37,7 @@ def gate(hf, monkeypatch):
 SCREENS = {
     "search": (("f", "x"), "search"),
     "analytics": (("a",), "stats"),
-    "branches": (("b",), "lineage"),
+    "branches": (("b",), "info"),
     "time": (("v",), "state"),
 }
 ACTIONS = {
