@@ -25,7 +25,7 @@ from holdfast.formats import (
     reader_of,
     session_id_of,
 )
-from holdfast.formats.readers._speech import as_json, as_text, join, member, memories, speak
+from holdfast.formats.readers._values import as_json, as_text, join, member, memories, speak
 from holdfast.model import Event, is_id
 
 

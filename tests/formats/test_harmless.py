@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.formats._escapes import harmless, harmless_line
+from holdfast.formats.writers.markdown import harmless, harmless_line
 from holdfast.security import neutralise
 
 FAMILY = "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}"

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import holdfast
-from holdfast.formats._escapes import fenced, markdown_line, markdown_text
+from holdfast.formats.writers.markdown import fenced, markdown_line, markdown_text
 from holdfast.model import Event
 
 T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC

@@ -20,7 +20,7 @@ import holdfast
 from holdfast import storage
 from holdfast.errors import InvalidData, NotFound, TooLarge
 from holdfast.formats import Bounds, MemoryFile, Source, open_archive
-from holdfast.formats._bounds import check_name, decode_document
+from holdfast.formats._file import check_name, decode_document
 
 SMALL = Bounds(
     document_bytes_max=1_000,

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.integrations.agent_framework import (
+    HoldfastAgentSessionStore,
     HoldfastCheckpointStorage,
     HoldfastHistoryProvider,
-    HoldfastSessionStore,
 )
 
 _SAID = [
@@ -81,12 +81,12 @@ async def test_what_others_recorded_is_part_of_it(hf):
 
 async def test_sessions_are_kept_with_their_state(hf):
     """Set, get, set again and delete; an empty id is refused."""
-    store = HoldfastSessionStore(hf)
+    store = HoldfastAgentSessionStore(hf)
     session = AgentSession(session_id="trip")
     for n in range(3):
         session.state["seen"] = [*session.state.get("seen", []), n]
         await store.set("trip", session)
-    again = await HoldfastSessionStore(hf).get("trip")
+    again = await HoldfastAgentSessionStore(hf).get("trip")
     assert again.to_dict() == session.to_dict()
     assert await store.get("other") is None
     await store.delete("trip")

@@ -22,9 +22,9 @@ from agent_framework import (
 
 import holdfast
 from holdfast.integrations.agent_framework import (
+    HoldfastAgentSessionStore,
     HoldfastCheckpointStorage,
     HoldfastHistoryProvider,
-    HoldfastSessionStore,
 )
 
 ALL = ["a berth, please", "I book it.", "berth in Marstal", "You have a berth in Marstal"]
@@ -101,14 +101,14 @@ def test_approval_in_another_process(processes, readers, harbour):
         agent = _agent(hf, harbour, say, asks=True)
         session = agent.create_session(session_id="trip")
         response = await agent.run("a berth, please", session=session)
-        await HoldfastSessionStore(hf).set("trip", session)
+        await HoldfastAgentSessionStore(hf).set("trip", session)
         (request,) = response.user_input_requests
         say(request.to_dict())
         say.wait()
 
     async def approve(hf, say, request):
         agent = _agent(hf, harbour, say, asks=True)
-        session = await HoldfastSessionStore(hf).get("trip")
+        session = await HoldfastAgentSessionStore(hf).get("trip")
         answer = Content.from_dict(request).to_function_approval_response(approved=True)
         say((await agent.run(Message("user", [answer]), session=session)).text)
 

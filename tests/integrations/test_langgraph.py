@@ -20,7 +20,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 import holdfast
 from holdfast.errors import Fenced
 from holdfast.integrations.langgraph import HoldfastSaver
-from holdfast.integrations.langgraph._values import Values
+from holdfast.integrations.langgraph._thread import Values
 
 THREAD = {"configurable": {"thread_id": "trip"}}
 

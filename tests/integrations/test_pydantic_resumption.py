@@ -31,8 +31,13 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from holdfast.integrations._units import Unit
-from holdfast.integrations.pydantic_ai import HoldfastHistory
-from holdfast.integrations.pydantic_ai._messages import FORM, RecordedMessage, as_items, changes
+from holdfast.integrations.pydantic_ai import (
+    FORM,
+    HoldfastHistory,
+    RecordedMessage,
+    as_items,
+    changes,
+)
 
 PROMPT = ModelRequest(parts=[UserPromptPart("Delete x and look")])
 CALLS = ModelResponse(

@@ -17,7 +17,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot
 from strands.types.session import SessionAgent, SessionMessage
 
 from holdfast.integrations import (
-    _recent,
+    _place,
     adk,
     agent_framework,
     claude_sdk,
@@ -26,8 +26,7 @@ from holdfast.integrations import (
     pydantic_ai,
     strands,
 )
-from holdfast.integrations._place import AdapterSession
-from holdfast.integrations._recent import LIMIT, Recent
+from holdfast.integrations._place import LIMIT, AdapterSession, Recent
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.stores("memory")]
 
@@ -212,7 +211,7 @@ class _Histories:
 
 class _States:
     def __init__(self, hf):
-        self.store = agent_framework.HoldfastSessionStore(hf)
+        self.store = agent_framework.HoldfastAgentSessionStore(hf)
         self.recent = self.store._states
 
     async def write(self, name, text):
@@ -255,7 +254,7 @@ ADAPTERS = [
 @pytest.fixture
 def few(monkeypatch):
     """How many stay, which is fewer than a test has sessions."""
-    monkeypatch.setattr(_recent, "LIMIT", 2)
+    monkeypatch.setattr(_place, "LIMIT", 2)
     return 2
 
 

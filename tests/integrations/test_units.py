@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import Locked, UsageError
-from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import AdapterSession, library_of, own_id
-from holdfast.integrations._units import Form, Units, spoken
+from holdfast.integrations._units import Form, Units, apply, difference, spoken
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

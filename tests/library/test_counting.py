@@ -164,7 +164,7 @@ def test_a_price_table_with_a_mistake_stops_no_list(tmp_path, monkeypatch):
     """Lists go on with the prices that come with this version; statistics say what is wrong."""
     wrong = tmp_path / "prices.toml"
     wrong.write_text('["gpt-4o"]\ninput = -1\n')
-    monkeypatch.setattr("holdfast._config._prices.prices_file", lambda: str(wrong))
+    monkeypatch.setattr("holdfast._config._settings.prices_file", lambda: str(wrong))
     with holdfast.open(tmp_path / "store") as hf:
         _spend(hf, model="gpt-4o")
         assert hf.list()[0].cost == 2.5

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.security import NOTHING_STREAMED, Redactor, Scanner, feed, finish, read_user_rules
-from holdfast.security.redaction.rules import Rule, RuleSet, as_trie, standard_rules
+from holdfast.security.redaction.rules import Rule, RuleSet, as_trie, has_checksum, standard_rules
 from holdfast.security.redaction.scanner import entropy
-from holdfast.security.redaction.table import has_checksum
 
 
 def _beside(name):

@@ -20,12 +20,17 @@ from holdfast.security import (
     open_document,
     seal_document,
 )
-from holdfast.security._seal import BEFORE_ALL, derive, document_key, tag_end
+from holdfast.security._seal import BEFORE_ALL, derive, document_key
 
 KEY = DataKey(3, bytes(range(16)), bytes(range(32)), generation=2)
 SALT = bytes(range(100, 116))
 BODY = b'"type":"user","timestamp":5,"data":{"content":"hello"}'
 HEAD, COUNT, BEFORE = slice(0, 27), slice(27, 31), slice(31, 39)
+
+
+def tag_end(sealed):
+    """The part of a sealed event that the next one names."""
+    return sealed[-8:]
 
 
 def sealed_log(count: int, key: DataKey = KEY) -> list[bytes]:

@@ -535,7 +535,7 @@ FAULTS = {
     "show-full": [("holdfast.apps.cli._summary.body", NOTHING["body"])],
     "markdown": [("holdfast.formats.writers.markdown._part", NOTHING["part"])],
     "html": [("holdfast.formats.writers.html._part", NOTHING["part"])],
-    "text": [("holdfast.formats.writers.text._lines", NOTHING["lines"])],
+    "text": [("holdfast.formats.writers.markdown._lines", NOTHING["lines"])],
     "json": [("holdfast.formats.writers.json._encoded", lambda _: b'{"type":"user"}')],
     "mcp": [("holdfast.apps.mcp._answers.body", NOTHING["body"])],
     "web": [("holdfast.apps.web._conversation.body", NOTHING["body"])],

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
         prices_file,
         store_without_settings,
     )
-    from holdfast._config._prices import load_prices
     from holdfast._config._settings import (
         Configuration,
         Given,
         Settings,
         configuration,
         default_location,
+        load_prices,
         places,
         settle,
         strange_variables,
@@ -31,10 +31,9 @@ __getattr__ = lazy(
     {
         "_keys": "KEYS variable",
         "_places": "ENVIRONMENT PROJECT_FOLDER prices_file store_without_settings",
-        "_prices": "load_prices",
         "_settings": (
-            "Configuration Given Settings configuration default_location places settle "
-            "strange_variables"
+            "Configuration Given Settings configuration default_location load_prices places "
+            "settle strange_variables"
         ),
     },
 )

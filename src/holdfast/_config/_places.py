@@ -59,6 +59,7 @@ def _upwards(name: str, is_there: Callable[[str], bool]) -> str | None:
         if is_there(candidate):
             return candidate
         parent = os.path.dirname(folder)
+        # A project ends at its repository: a file above it is somebody else's.
         if parent == folder or os.path.exists(os.path.join(folder, ".git")):
             return None
         folder = parent

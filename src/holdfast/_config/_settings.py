@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from holdfast._config._places import (
     PROJECT_FILE,
     PROJECT_FOLDER,
     here,
+    prices_file,
     project_file,
     project_folder,
     user_file,
@@ -23,6 +24,10 @@ from holdfast.errors import Forbidden, NotFound, UsageError
 from holdfast.model import Limits
 from holdfast.session import Options
 from holdfast.storage import Store, open_store
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Prices
+
 
 DEFAULT = "default"
 # Variables that are no settings, but ours.
@@ -116,6 +121,7 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
     """The settings in a TOML or JSON file; with ``own`` false only what a stranger may set."""
     text = os.path.abspath(os.fspath(path))
     document = _document(text)
+    # The file is another system's: only its part for storage is ours to judge.
     if text.endswith(".json"):
         document = _storage_alone(document)
     settings = flatten(document, text, os.path.dirname(text))
@@ -154,6 +160,7 @@ def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:
     user = user_file()
     if os.path.isfile(user):
         yield user, read_settings(user, own=True)
+    # The weakest comes last: what was found before it counts.
     yield DEFAULT, {"store": user_folder()}
 
 
@@ -233,6 +240,7 @@ def settle(
     found = configuration(config)
     place = found.get("store") if where is None else where
     store = place if isinstance(place, Store) else open_store(place)
+    # A store that the caller opened is taken as it is.
     if space is None and not isinstance(place, Store):
         space = found.get("space")
     if space is not None:
@@ -247,3 +255,21 @@ def default_location() -> str:
     """The place of the store when the caller names none."""
     place: str = configuration().get("store")
     return place
+
+
+# The prices that count: those in prices.toml, then those in the settings, then the built-in.
+
+
+def load_prices(found: Configuration) -> Prices:
+    """The table of prices. Raises UsageError for one that is wrong, with its place."""
+    from holdfast.catalog import Prices, read_prices
+
+    own = read_prices(found.get("prices") or {})
+    place = prices_file()
+    if os.path.isfile(place):
+        try:
+            own = {**own, **read_prices(read_table(place))}
+        except UsageError as error:
+            message = error.message if place in error.message else f"{place}: {error.message}"
+            raise UsageError(message, remedy="Correct the file.") from error
+    return Prices(own)

@@ -6,9 +6,7 @@ with a few methods; :class:`SessionManager` gives sessions with answers instead 
 
 from __future__ import annotations
 
-from holdfast.compat.backend import AgentStorage, EventStorage
-from holdfast.compat.document_store import DocumentStore
-from holdfast.compat.event_store import EventStore
 from holdfast.compat.session_manager import SessionManager
+from holdfast.compat.stores import AgentStorage, DocumentStore, EventStorage, EventStore
 
 __all__ = ["AgentStorage", "DocumentStore", "EventStorage", "EventStore", "SessionManager"]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from holdfast.formats._archive import holds_bundle, is_zip, open_archive
-from holdfast.formats._bounds import Bounds
-from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
-from holdfast.formats._file import File, MemoryFile
+from holdfast.formats._archive import (
+    Bundle,
+    BundledSession,
+    holds_bundle,
+    is_bundle,
+    is_zip,
+    open_archive,
+    read_bundle,
+    write_bundle,
+)
+from holdfast.formats._file import Bounds, File, MemoryFile
 from holdfast.formats._foreign import (
     Foreign,
     ForeignDraft,
     Reader,
+    fit_drafts,
+    fit_value,
     frame,
     read_time,
     session_id_of,
 )
-from holdfast.formats._normalizer import fit_drafts, fit_value
 from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_session, own_session
 from holdfast.formats._registry import (
     FORMATS,
@@ -28,7 +36,7 @@ from holdfast.formats._registry import (
 )
 from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
-from holdfast.formats.readers._speech import speak
+from holdfast.formats.readers._values import speak
 
 __all__ = [
     "FORMATS",

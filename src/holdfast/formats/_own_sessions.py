@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidData
-from holdfast.formats._bounds import decode_document
+from holdfast.formats._file import decode_document
 from holdfast.formats._foreign import check_version, session_id_of
 from holdfast.formats._source import Source
 from holdfast.model import Event, Limits, encode_data, encode_line, encode_with_blobs, is_id
@@ -82,7 +82,7 @@ class OwnLines:
         raise KeyError(name)
 
 
-class _Written(msgspec.Struct):
+class _WrittenEvent(msgspec.Struct):
     """An event as a document has it."""
 
     seq: int
@@ -108,7 +108,7 @@ class OwnDocument:
         self.id = _id_for(named if isinstance(named, str) else source.name)
         self._payloads: dict[str, bytes] = {}
         try:
-            written = msgspec.convert(value.get("events"), list[_Written])
+            written = msgspec.convert(value.get("events"), list[_WrittenEvent])
         except msgspec.ValidationError as error:
             raise InvalidData(f"{source.name} is no whole session: {error}") from error
         self._lines = list(self._encoded(written))
@@ -122,10 +122,11 @@ class OwnDocument:
         """A large payload, as it lies beside the log."""
         return self._payloads[name]
 
-    def _encoded(self, written: list[_Written]) -> Iterator[bytes]:
+    def _encoded(self, written: list[_WrittenEvent]) -> Iterator[bytes]:
         crc = 0
         for one in written:
             data = one.data or {}
+            # Written as it was recorded, so that the checksums of the lines come out the same.
             raw = encode_data(data, _LIMITS)
             if len(raw) > _LIMITS.blob_bytes_min:
                 raw, blobs = encode_with_blobs(data, _LIMITS)
@@ -168,6 +169,7 @@ def _is_folder(source: Source) -> bool:
     """Whether a folder holds a session of ours."""
     names = [name for name in _LOGS if source.has(name)]
     if names:
+        # An archived log that does not expand is ours all the same, and must not pass for nothing.
         if not source.head(names[0]) and source.size(names[0]):
             source.pass_over(names[0], "the log is compressed, and damaged at its beginning")
         return _begins(source, names[0])

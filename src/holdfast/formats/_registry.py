@@ -63,6 +63,7 @@ def reader_for(source: Source, *, general: bool = True) -> Reader | None:
 def claims(reader: Reader, source: Source) -> bool:
     """Whether a reader claims the source; a file that it stumbles over is none of its own."""
     try:
+        # A stranger's file may be anything: what makes one reader stumble may be another's.
         return reader.claims(source)
     except (HoldfastError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return False
@@ -107,10 +108,12 @@ NATIVE = ("claude-code", "codex", "gemini-cli", "opencode")
 _ALL = (
     Format("markdown", "a document for people", ".md", "markdown:write_markdown"),
     Format("html", "one page that needs nothing else", ".html", "html:write_html"),
-    Format("text", "plain text", ".txt", "text:write_text"),
+    Format("text", "plain text", ".txt", "markdown:write_text"),
     Format("json", "one document with everything", ".json", "json:write_json"),
     Format("jsonl", "the log's own lines", ".jsonl", "json:write_jsonl"),
-    Format("bundle", "the session itself, to be moved", ".holdfast", "bundle:write", is_text=False),
+    Format(
+        "bundle", "the session itself, to be moved", ".holdfast", "json:write_bundle", is_text=False
+    ),
     Format("claude-code", "for Claude Code", ".jsonl", "claude_code:write_claude_code"),
     Format("codex", "for Codex", ".jsonl", "codex:write_codex"),
     Format("gemini-cli", "for Gemini CLI", ".json", "gemini_cli:write_gemini_cli"),

@@ -12,12 +12,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
-from holdfast.formats._bounds import BYTE_ORDER_MARK, Bounds, check_name, decode_document
 from holdfast.formats._file import (
+    BYTE_ORDER_MARK,
     CHUNK_BYTES,
+    Bounds,
     File,
     MemoryFile,
     check_line_count,
+    check_name,
+    decode_document,
     expanded,
     is_compressed,
     read_lines,
@@ -113,14 +116,7 @@ class Source:
         """The folder without the files that were read already."""
         used = self._shared.used
         left = {name: file for name, file in self._files.items() if self._way + name not in used}
-        return Source(
-            self.name,
-            left,
-            folder=self.folder,
-            bounds=self.bounds,
-            shared=self._shared,
-            way=self._way,
-        )
+        return self._part(self.name, left, "", folder=self.folder)
 
     @property
     def refusal(self) -> HoldfastError | None:
@@ -160,6 +156,7 @@ class Source:
     def tail(self, name: str, size: int) -> bytes:
         """The last bytes of a file as it is, with no more of it in memory than that."""
         found = b""
+        # A file can only be read from its start, so all of it passes by.
         for chunk in self._file(name).chunks(CHUNK_BYTES):
             found = (found + chunk)[-size:]
         return found
@@ -235,6 +232,7 @@ class Source:
         from holdfast.storage import copy_database
 
         limit = self.bounds.database_bytes_max
+        # What a running tool wrote last is in its journal until SQLite folds it in.
         wal = f"{name}-wal"
         return copy_database(
             self.read(name, limit), self.read(wal, limit) if self.has(wal) else b""
@@ -248,18 +246,13 @@ class Source:
             return self._find(posixpath.join(folder, other))
 
         own = posixpath.basename(name)
+        # A file is itself already, and would lose what lies beside it.
         if self.is_file and own == name:
             return self
-        return Source(
-            own,
-            {own: self._file(name)},
-            is_file=True,
-            beside=beside,
-            folder=posixpath.basename(folder) or (self.folder if self.is_file else self.name),
-            bounds=self.bounds,
-            shared=self._shared,
-            way=self._way + name.removesuffix(own),
-        )
+        above = posixpath.basename(folder) or (self.folder if self.is_file else self.name)
+        files = {own: self._file(name)}
+        way = name.removesuffix(own)
+        return self._part(own, files, way, folder=above, is_file=True, beside=beside)
 
     def below(self, folder: str) -> Source:
         """One of the folders as a source of its own."""
@@ -270,13 +263,12 @@ class Source:
             if name.startswith(head)
         }
         above = posixpath.basename(posixpath.dirname(folder)) or self.name
+        return self._part(posixpath.basename(folder), files, head, folder=above)
+
+    def _part(self, name: str, files: Mapping[str, File], way: str, **how: Any) -> Source:
+        """A part of this source; it knows what all of them know, under the whole names."""
         return Source(
-            posixpath.basename(folder),
-            files,
-            folder=above,
-            bounds=self.bounds,
-            shared=self._shared,
-            way=f"{self._way}{head}",
+            name, files, bounds=self.bounds, shared=self._shared, way=self._way + way, **how
         )
 
     def children(self) -> list[Source]:
@@ -312,6 +304,7 @@ class Source:
         return self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
 
     def _begins_as_document(self, name: str) -> bool:
+        # JSON lines begin like a document: only what follows tells them apart.
         head = self._text(name)
         return head[:1] in (b"{", b"[") and not _is_first_of_many(head)
 
@@ -395,12 +388,14 @@ class Remembered:
 
     def refuse(self, error: HoldfastError) -> None:
         """Keep the first reason for which a file was refused, but not what it was about."""
+        # A traceback holds frames, and with them the bytes of the file.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.refusal = self.refusal or error
 
     def head(self, name: str, read: Callable[[], bytes]) -> bytes:
         """The first bytes of a file, read once."""
         if name not in self._heads:
+            # All at once: which of them is looked at next cannot be known.
             if len(self._heads) >= _HEADS_KEPT:
                 self._heads.clear()
             self._heads[name] = read()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple
+
+import msgspec
 
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Conversation, Recovery, State, sanitize, to_dialect
@@ -94,12 +96,14 @@ def dialogue(recorded: Recorded) -> Dialogue:
     for event in recorded.events():
         conversation.feed(event)
         times.append(event.timestamp)
+    # Other tools refuse a history that breaks their provider's rules, so it is repaired first.
     messages = sanitize(conversation.messages("neutral"), "neutral", "mark").messages
     sources = conversation.sources
     before = recorded.metadata.created_at
     turns = []
     for index, message in enumerate(messages):
         blocks = _blocks(message["content"])
+        # Where the repair put something in, places no longer match, and none is told.
         own = sources[index] if len(sources) == len(messages) else []
         own = [*own, *[-1] * len(blocks)][: len(blocks)]
         stamps = []
@@ -109,6 +113,12 @@ def dialogue(recorded: Recorded) -> Dialogue:
             stamps.append(before)
         turns.append(DialogueTurn(message["role"], blocks, stamps, own))
     return Dialogue(turns, conversation.system)
+
+
+def results_in(turns: Iterable[DialogueTurn]) -> dict[str, Block]:
+    """The results of tools in some turns, by the id of the call."""
+    blocks = (block for turn in turns for block in turn.blocks)
+    return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
 def result_text(block: Block) -> str:
@@ -141,6 +151,16 @@ def iso(timestamp_ms: int) -> str:
     """A time as JavaScript writes it."""
     when = moment(timestamp_ms)
     return f"{when.year:04d}-{when:%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"
+
+
+def listed(head: bytes, values: Iterable[Any], end: bytes) -> Iterator[bytes]:
+    """A JSON list piece by piece, one value on each line; values are bytes, or to be encoded."""
+    yield head
+    comma = b"\n"
+    for value in values:
+        yield comma + (value if isinstance(value, bytes) else msgspec.json.encode(value))
+        comma = b",\n"
+    yield b"\n" + end
 
 
 def _blocks(content: Any) -> list[Block]:

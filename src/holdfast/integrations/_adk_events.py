@@ -12,7 +12,16 @@ from google.adk.events.event import Event
 from google.adk.sessions import State
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, voices
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Words,
+    answered,
+    blocks_of,
+    spoken,
+    stored,
+    voices,
+)
 from holdfast.replay import to_dialect
 from holdfast.storage import MUST_NOT_EXIST
 
@@ -76,7 +85,7 @@ def _tell(item: dict[str, Any]) -> Words:
     delta = by_owner(item.get("actions", {}).get("stateDelta", {}))["session"]
     changes: Words = [(VARIABLE, {"name": name, "value": value}) for name, value in delta.items()]
     if changes and not words:
-        words = [("frame", {"direction": "stored"})]
+        words = [stored()]
     return [*words, *changes]
 
 
@@ -116,10 +125,9 @@ FORM = Form("adk/1", _tell, _rebuild)
 # State that sessions of the Agent Development Kit share: that of a user, and that of an app.
 #
 # It is kept in one document for each, and an event in a session's log is what changes it. So that
-# the
-# two never disagree, whatever is killed when, a change is announced in the document, then
-# recorded in
-# the log, then put among the values. One that was announced counts as soon as the log has it.
+# the two never disagree, whatever is killed when, a change is announced in the document, then
+# recorded in the log, then put among the values. One that was announced counts as soon as the log
+# has it.
 
 
 _DOCUMENT = "shared.json"
@@ -217,6 +225,7 @@ class Shared:
                 return
             try:
                 documents.put(_DOCUMENT, made, if_match=etag)
+            # Somebody changed the document in between: decided anew on what is there now.
             except Conflict:
                 if not left:
                     raise
@@ -243,6 +252,8 @@ class Shared:
             ):
                 if event.data.get(_SHARED) == change.token:
                     return True
+                # Once another writer has opened the session, the announced event can no longer
+                # come.
                 openings += event.type == "opened"
         except NotFound:
             return False
@@ -250,7 +261,7 @@ class Shared:
 
 
 def _mark(token: str) -> tuple[str, dict[str, Any]]:
-    return "frame", {"direction": "stored", "tool": "adk", _SHARED: token}
+    return stored(tool="adk", **{_SHARED: token})
 
 
 def _add(change: _Change, held: _Held) -> None:

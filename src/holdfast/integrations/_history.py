@@ -7,7 +7,18 @@ from typing import Any, TypeAlias
 
 from holdfast.errors import UsageError
 from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import Form, Unit, Units, Words, voices
+from holdfast.integrations._units import (
+    Form,
+    LogReader,
+    Unit,
+    Units,
+    Words,
+    apply,
+    difference,
+    retraction,
+    stored,
+    voices,
+)
 from holdfast.model import Event
 from holdfast.session import Session
 
@@ -36,6 +47,7 @@ class MessageHistory:
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
+        # Encoded before the session is taken: what is refused then has kept nobody waiting.
         words = self.words(items)
         self.place.write(lambda session: self._record(session, words))
 
@@ -52,9 +64,7 @@ class MessageHistory:
 
         def tell(units: list[Unit]) -> Words:
             gone, instead = decide(units)
-            seqs = [seq for unit in gone for seq in unit.seqs]
-            words: Words = [("retracted", {"seqs": seqs})] if seqs else []
-            return [*words, *self.words(instead)]
+            return [*retraction(gone), *self.words(instead)]
 
         self.record(tell)
 
@@ -83,6 +93,66 @@ def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list
     on record is another conversation.
     """
     shared = min(len(known), len(given))
+    # Two conversations under one id must not be mixed: neither could be told from the log.
     if list(known[:shared]) != list(given[:shared]):
         raise UsageError(f"session {session_id} holds another conversation than is brought over")
     return list(given[shared:])
+
+
+# Named values that a framework saves again and again: each time only what changed is recorded.
+
+
+class States(LogReader):
+    """Values by name, kept in a session. A value is a change of the one recorded before it."""
+
+    def __init__(self, place: AdapterSession, tool: str) -> None:
+        self._tool = tool
+        super().__init__(place)
+
+    def _begin_again(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._last: Any = None
+        self._at: dict[str, int] = {}
+
+    def names(self) -> list[str]:
+        """The names in the order in which they were first recorded."""
+        return list(self._values)
+
+    def newest(self, name: str) -> Any:
+        """The value of a name; None if there is none."""
+        return self._values.get(name)
+
+    def at(self, name: str) -> int:
+        """The event by which the value of a name was recorded; -1 if there is none."""
+        return self._at.get(name, -1)
+
+    def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:
+        """Record a value; it is on the medium when this returns.
+
+        ``tell`` gives words to record with it. It is asked when nobody else can write any more.
+        """
+
+        def told() -> Words:
+            change = difference(self._last, value)
+            return [*tell(), self._frame("state", {"name": name, "change": change})]
+
+        self.write(told)
+
+    def remove(self, name: str) -> None:
+        """Take a value back; the log keeps it."""
+        self.write(lambda: [self._frame("removed", name)])
+
+    def _frame(self, kind: str, told: Any) -> tuple[str, dict[str, Any]]:
+        return stored(tool=self._tool, **{kind: told})
+
+    def _take(self, event: Event) -> None:
+        if event.type != "frame" or event.data.get("tool") != self._tool:
+            return
+        if "state" in event.data:
+            told = event.data["state"]
+            self._last = apply(self._last, told["change"])
+            self._values[told["name"]] = self._last
+            self._at[told["name"]] = event.seq
+        elif "removed" in event.data:
+            self._values.pop(event.data["removed"], None)
+            self._at.pop(event.data["removed"], None)

@@ -6,12 +6,24 @@ in turn. So the right to write is taken with the first write and given back afte
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import holdfast
 from holdfast.agent import Host
@@ -44,6 +56,7 @@ def library_of(hf: Library) -> holdfast.Holdfast:
         raise UsageError(f"hf is a Holdfast, a store's address or None, not {type(hf).__name__}")
     where = None if hf is None else os.fspath(hf)
     with _opened_lock:
+        # One Holdfast for a place: two would lock each other out within the process.
         known = _opened.get(where)
         if known is None or known.closed:
             known = _opened[where] = holdfast.open(where)
@@ -151,6 +164,7 @@ class AdapterSession:
         try:
             if start:
                 # From the end: what was read before is not read again.
+                # Only the end is read, however long the log is.
                 newest_first = list(self.library.events(self.id, start, reverse=True))
                 events = iter(newest_first[::-1][:limit])
             else:
@@ -193,12 +207,104 @@ class AdapterSession:
         """Give the session back now. It is taken again when something is written."""
         self._host.let_go(self.id, used=True)
 
+    def exists(self) -> bool:
+        """Whether there is such a session yet."""
+        return self.library.exists(self.id)
+
+    def delete(self) -> None:
+        """Give the session back, and move it to the trash; ``undelete`` brings it back."""
+        self.close()
+        if self.exists():
+            self.library.delete(self.id)
+
     def _open(self) -> Session:
+        # A process that died here before must not keep the next one from going on.
         session = self.library.session(self.id, repair="auto")
         self._takings += 1
+        # The link is what other processes find a conversation of the framework by.
         if not session.restored:
             session.append("link", dict(self._link))
         return session
 
     def _patience(self) -> Patience:
         return Patience(self.library.store, SESSIONS + self.id, self._wait_ms)
+
+
+_Self = TypeVar("_Self")
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+def unblocked(
+    method: Callable[Concatenate[_Self, _Given], _Made],
+) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Made]]:
+    """The twin of a method that does not block the event loop: it does the same on a thread."""
+
+    @functools.wraps(method)
+    async def twin(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    twin.__doc__ = f"Do what ``{method.__name__}`` does, without blocking the event loop."
+    return twin
+
+
+# The conversations that an adapter used last: what it ever read does not stay in memory.
+
+
+LIMIT = 256
+_AT_ONCE = 4  # whoever comes makes room for more than itself, and waits for little
+
+
+class _Placed(Protocol):
+    place: AdapterSession
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Kept = TypeVar("_Kept", bound=_Placed)
+
+
+class Recent(Generic[_Key, _Kept]):
+    """Conversations by what they are called; each is one object as long as anybody has it.
+
+    The few hundred that were asked for last are kept. Of the others those go that nobody has, and
+    whose session is not held; asked for again, they are made and read anew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: OrderedDict[_Key, _Kept] = OrderedDict()
+        # Two objects for one conversation would wait for each other: who has the first keeps it.
+        self._known: WeakValueDictionary[_Key, _Kept] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def get(self, key: _Key, make: Callable[[], _Kept]) -> _Kept:
+        """The one of this name; made if there is none. Keep it while it is used."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = make()
+            self._last[key] = found
+            self._last.move_to_end(key)
+            self._make_room()
+            return found
+
+    def pop(self, key: _Key) -> _Kept | None:
+        """Forget the one of this name; None if there was none."""
+        with self._lock:
+            self._last.pop(key, None)
+            return self._known.pop(key, None)
+
+    def known(self) -> dict[_Key, _Kept]:
+        """All that are kept here, and those that somebody has."""
+        with self._lock:
+            return dict(self._known.items())
+
+    def _make_room(self) -> None:
+        for _ in range(_AT_ONCE):
+            if len(self._last) <= LIMIT:
+                return
+            key, oldest = self._last.popitem(last=False)
+            if oldest.place.held_seq() is not None:
+                self._last[key] = oldest  # still being written, or just now: among the newest

@@ -10,23 +10,30 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import islice, takewhile
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from holdfast.formats import speak
-from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import AdapterSession
+from holdfast.integrations._place import Act, AdapterSession
 from holdfast.model import Event
 from holdfast.replay import from_dialect
+from holdfast.session import Session
 
 # What a session's log says, kept from one reading to the next: only what is new is read again.
+
+
+Words = list[tuple[str, dict[str, Any]]]
+"""Types and data of events to be."""
+Drafts: TypeAlias = "Sequence[Event | tuple[str, dict[str, Any]]]"
+Same: TypeAlias = Callable[[Any, Any], bool]
 
 
 class LogReader(ABC):
@@ -52,6 +59,8 @@ class LogReader(ABC):
             held = self.place.held()
             if held is not None and held == (self._taking, self._next - 1):
                 return
+            # A log that was begun anew or redacted is another one: nothing that was read of it
+            # counts.
             log = self.place.log_id()
             if log != self._log:
                 self._turn_to(log)
@@ -63,6 +72,7 @@ class LogReader(ABC):
     def take(self, recorded: Iterable[Event]) -> None:
         """Take in what was just written, so that it need not be read."""
         with self.lock:
+            # Only while the session is held nothing can have come in between.
             held = self.place.held()
             if held is None or held[0] != self._taking:
                 return  # others may have written since the last reading: the next one sees it all
@@ -70,6 +80,24 @@ class LogReader(ABC):
                 if event.seq == self._next:
                     self._next += 1
                     self._take(event)
+
+    def recording(self, tell: Callable[[], Drafts]) -> Act:
+        """What records what there is to tell, asked when nobody else can write any more."""
+
+        def act(session: Session) -> list[Event]:
+            with self.lock:
+                self.catch_up()
+                recorded = session.extend(tell())
+                self.take(recorded)
+                # What `take` was not sure to follow is read; else this costs nothing.
+                self.catch_up()
+                return recorded
+
+        return act
+
+    def write(self, tell: Callable[[], Drafts]) -> None:
+        """Record what there is to tell; it is on the medium when this returns."""
+        self.place.write(self.recording(tell))
 
     @abstractmethod
     def _begin_again(self) -> None:
@@ -85,9 +113,6 @@ class LogReader(ABC):
         self._taking = -1
         self._begin_again()
 
-
-Words = list[tuple[str, dict[str, Any]]]
-"""Types and data of events to be."""
 
 LOST = "interrupted, outcome unknown"
 """The result, for a model, of a call that has none."""
@@ -183,12 +208,13 @@ class Form(NamedTuple):
         replaced in the words, and kept as a text beside them.
         """
         plain = cleaned(item)
-        words = self.tell(plain) or [("frame", {"direction": "stored"})]
+        words = self.tell(plain) or [stored()]
         first_type, first = words[0]
         mark: dict[str, Any] = {"adapter": self.name}
         if len(words) > 1:
             mark["span"] = len(words)
         rest = difference(self.rebuild(words), item)
+        # Words that were cleaned cannot give the item back, so all of it stands beside them.
         if plain is not item:
             rest = {"text": json.dumps(item)}
         if rest is not None:
@@ -205,7 +231,7 @@ class Form(NamedTuple):
         if change is None:
             return []
         told = {"amends": unit.seqs[0], "by": self.name, "change": change}
-        return [("frame", {"direction": "stored", **told})]
+        return [stored(**told)]
 
     def read(self, events: list[Event]) -> Any:
         """The item that the events of one unit were recorded for."""
@@ -228,6 +254,7 @@ class UnitReader(LogReader):
         mark = event.data.get("adapter") if event.type in _OF_UNITS else ""
         if mark and self._form.has(mark):
             self._begun, self._missing = [event], event.data.get("span", 1)
+        # Events of one unit stand together; one with a mark of its own begins another.
         elif self._missing and mark is None:
             self._begun.append(event)
         else:
@@ -278,6 +305,7 @@ class Units(UnitReader):
             self._amend(event.data)
         elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
+                # A unit goes with any of its events: half of one is no item of the framework.
                 unit = self._units.pop(self._firsts.pop(seq, seq), None)
                 if unit is not None:
                     self._drop(unit)
@@ -318,6 +346,23 @@ def spoken(message: dict[str, Any], dialect: str) -> Words:
     return words
 
 
+def retraction(units: Iterable[Unit]) -> Words:
+    """The event by which units are taken back; none for none."""
+    seqs = [seq for unit in units for seq in unit.seqs]
+    return [("retracted", {"seqs": seqs})] if seqs else []
+
+
+def stored(**told: Any) -> tuple[str, dict[str, Any]]:
+    """The event of what a framework keeps beside the conversation."""
+    return "frame", {"direction": "stored", **told}
+
+
+def shared_start(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) -> int:
+    """How many of the first items of two lists are the same."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: same(*pair), pairs))
+
+
 def voices(units: list[Unit]) -> list[Unit]:
     """The conversation itself, without what runs within it said.
 
@@ -326,6 +371,7 @@ def voices(units: list[Unit]) -> list[Unit]:
     made: list[Unit] = []
     side = ""
     for unit in units:
+        # Sub-agents speak in runs of their own, which are no part of the conversation.
         if unit.run is not None:
             continue
         if unit.own:
@@ -406,3 +452,66 @@ def blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}]
     signature = {"signature": data["signature"]} if data.get("signature") else {}
     return [{"type": "thinking", "thinking": content, **signature}]
+
+
+# What a value has that another one lacks, in as few bytes as that takes.
+#
+# An event says what a framework's item says in our words; beside it stands only what those words do
+# not carry. These forms are on disk: they may gain members, and never change.
+
+
+def difference(base: Any, given: Any) -> dict[str, Any] | None:
+    """What makes ``given`` of ``base``; None if they are the same."""
+    if type(base) is type(given):
+        if isinstance(given, dict):
+            return _of_maps(base, given)
+        if isinstance(given, list):
+            same_length = len(base) == len(given)
+            return _of_lists(base, given) if same_length else _of_growth(base, given)
+        if base == given:
+            return None
+    return {"is": given}
+
+
+def apply(base: Any, change: dict[str, Any] | None) -> Any:
+    """The value that ``change`` was the difference of."""
+    if change is None:
+        return base
+    if "is" in change:
+        return change["is"]
+    if "text" in change:  # what the log cannot carry as it is
+        return json.loads(change["text"])
+    if "keep" in change:
+        return [*base[: change["keep"]], *change["add"]]
+    if isinstance(base, list):
+        inside = change.get("at", {})
+        return [apply(value, inside.get(str(n))) for n, value in enumerate(base)]
+    gone, inside = change.get("del", ()), change.get("in", {})
+    kept = {name: apply(base[name], inside.get(name)) for name in base if name not in gone}
+    return kept | change.get("set", {})
+
+
+def _of_maps(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | None:
+    inside = {
+        name: change
+        for name, value in given.items()
+        if name in base and (change := difference(base[name], value)) is not None
+    }
+    parts = {
+        "set": {name: value for name, value in given.items() if name not in base},
+        "in": inside,
+        "del": [name for name in base if name not in given],
+    }
+    return {name: part for name, part in parts.items() if part} or None
+
+
+def _of_lists(base: list[Any], given: list[Any]) -> dict[str, Any] | None:
+    pairs = enumerate(zip(base, given, strict=True))
+    inside = {str(n): change for n, (a, b) in pairs if (change := difference(a, b)) is not None}
+    return {"at": inside} if inside else None
+
+
+def _of_growth(base: list[Any], given: list[Any]) -> dict[str, Any]:
+    """For lists of different lengths: where they begin to differ, and what follows there."""
+    kept = shared_start(base, given, lambda one, other: difference(one, other) is None)
+    return {"keep": kept, "add": given[kept:]} if kept else {"is": given}

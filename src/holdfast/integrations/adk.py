@@ -33,9 +33,15 @@ from holdfast.integrations._adk_events import (
     by_owner,
     events_of,
 )
-from holdfast.integrations._place import SESSIONS, AdapterSession, Library, library_of, linked
-from holdfast.integrations._recent import Recent
-from holdfast.integrations._units import CONVERSATION, Unit, Units, Words
+from holdfast.integrations._place import (
+    SESSIONS,
+    AdapterSession,
+    Library,
+    Recent,
+    library_of,
+    linked,
+)
+from holdfast.integrations._units import CONVERSATION, Unit, Units, Words, stored
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
 
@@ -44,7 +50,7 @@ __all__ = ["HoldfastSessionService", "bring_over"]
 _TOOL = "adk"
 
 
-class _Kept(Units):
+class _KitSession(Units):
     """One session of the kit: where it is, and what it holds."""
 
     def __init__(self, place: AdapterSession) -> None:
@@ -116,7 +122,7 @@ class HoldfastSessionService(BaseSessionService):
         self._adopt = bool(adopt)
         self._author = adopt if isinstance(adopt, str) else "model"
         self._shared = Shared(self._library)
-        self._kept: Recent[tuple[str, str, str], _Kept] = Recent()
+        self._kept: Recent[tuple[str, str, str], _KitSession] = Recent()
 
     async def create_session(
         self,
@@ -130,7 +136,7 @@ class HoldfastSessionService(BaseSessionService):
         session_id = (session_id or "").strip() or str(uuid.uuid4())
         kept = self._of(app_name, user_id, session_id)
         taken = AlreadyExistsError(f"Session with id {session_id} already exists.")
-        if self._library.exists(kept.place.id):
+        if kept.place.exists():
             raise taken
         given = by_owner(_plain(state or {}))
 
@@ -139,8 +145,7 @@ class HoldfastSessionService(BaseSessionService):
             if kept.created:
                 raise taken
             begun = [_variable(name, value) for name, value in given["session"].items()]
-            made = ("frame", {"direction": "stored", "tool": _TOOL})
-            return written.extend([*begun, made, *shared])
+            return written.extend([*begun, stored(tool=_TOOL), *shared])
 
         await self._write(kept, _owned(app_name, user_id, given), create)
         return await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
@@ -156,7 +161,7 @@ class HoldfastSessionService(BaseSessionService):
         """A session with its events (all, or those that ``config`` asks for); None if none."""
         session_id = session_id.strip()
         kept = self._of(app_name, user_id, session_id)
-        if not self._library.exists(kept.place.id):
+        if not kept.place.exists():
             return None
         read = await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
         if config is not None:
@@ -197,7 +202,7 @@ class HoldfastSessionService(BaseSessionService):
         if event.partial:
             return event
         kept = self._of(session.app_name, session.user_id, session.id)
-        if kept.place.held_seq() is None and not self._library.exists(kept.place.id):
+        if kept.place.held_seq() is None and not kept.place.exists():
             raise SessionNotFoundError(f"Session {session.id} not found.")
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
@@ -207,6 +212,7 @@ class HoldfastSessionService(BaseSessionService):
         def append(written: Written, shared: Words) -> Sequence[Recorded]:
             with kept.lock:
                 units = kept.newest(_RETRIED)
+                # A runner that was cut off delivers its last events again.
                 if any(unit.own and unit.item == item for unit in units):
                     return []
                 _check_not_stale(session, units)
@@ -234,18 +240,18 @@ class HoldfastSessionService(BaseSessionService):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _of(self, app_name: str, user_id: str, session_id: str) -> _Kept:
-        def make() -> _Kept:
+    def _of(self, app_name: str, user_id: str, session_id: str) -> _KitSession:
+        def make() -> _KitSession:
             scope = json.dumps([app_name, user_id])
             place = AdapterSession(self._library, _TOOL, session_id, scope=scope)
-            if self._adopt and not self._library.exists(place.id):
+            if self._adopt and not place.exists():
                 plain = AdapterSession(self._library, _TOOL, session_id)
-                place = plain if self._library.exists(plain.id) else place
-            return _Kept(place)
+                place = plain if plain.exists() else place
+            return _KitSession(place)
 
         return self._kept.get((app_name, user_id, session_id), make)
 
-    def _read(self, kept: _Kept, app_name: str, user_id: str, session_id: str) -> Session:
+    def _read(self, kept: _KitSession, app_name: str, user_id: str, session_id: str) -> Session:
         with kept.lock:
             units = kept.read()
             session = self._without_events(kept, units[-1:], app_name, user_id, session_id)
@@ -256,7 +262,7 @@ class HoldfastSessionService(BaseSessionService):
         return session
 
     def _without_events(
-        self, kept: _Kept, newest: list[Unit], app_name: str, user_id: str, session_id: str
+        self, kept: _KitSession, newest: list[Unit], app_name: str, user_id: str, session_id: str
     ) -> Session:
         last = events_of(newest, self._author)
         return Session(
@@ -267,12 +273,12 @@ class HoldfastSessionService(BaseSessionService):
             last_update_time=last[-1].timestamp if last else kept.changed_at / 1000,
         )
 
-    def _delete(self, kept: _Kept, app_name: str, user_id: str) -> None:
+    def _delete(self, kept: _KitSession, app_name: str, user_id: str) -> None:
         kept.place.close()
-        if self._library.exists(kept.place.id):
+        if kept.place.exists():
             for key in (_app_key(app_name), _user_key(app_name, user_id)):
                 self._shared.settle(key)
-            self._library.delete(kept.place.id)
+            kept.place.delete()
 
     def _list(
         self, app_name: str, user_id: str | None, page: slice, *, reverse: bool
@@ -303,7 +309,7 @@ class HoldfastSessionService(BaseSessionService):
         return named | {State.USER_PREFIX + name: value for name, value in user.items()}
 
     async def _write(
-        self, kept: _Kept, shared: dict[str, Values], act: Callable[[Written, Words], Any]
+        self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]
     ) -> bool:
         """Record something with the changes of shared state that it makes: all of it or nothing.
 
@@ -313,6 +319,7 @@ class HoldfastSessionService(BaseSessionService):
             announced = await self._announce(kept, written, shared)
             try:
                 recorded = act(written, announced.words)
+            # Also when the task is cancelled: an announcement must not stay without its event.
             except BaseException:
                 await asyncio.to_thread(announced.withdraw)
                 raise
@@ -324,7 +331,7 @@ class HoldfastSessionService(BaseSessionService):
         return bool(recorded)
 
     async def _announce(
-        self, kept: _Kept, written: Written, shared: dict[str, Values]
+        self, kept: _KitSession, written: Written, shared: dict[str, Values]
     ) -> Announced:
         if not shared:
             return Announced(self._shared, {})

@@ -28,16 +28,14 @@ from agent_framework._workflows._checkpoint_encoding import (
 )
 from agent_framework.exceptions import WorkflowCheckpointException
 
-from holdfast.integrations._history import MessageHistory, missing
-from holdfast.integrations._place import AdapterSession, Library, library_of, linked
-from holdfast.integrations._recent import Recent
-from holdfast.integrations._states import States
+from holdfast.integrations._history import MessageHistory, States, missing
+from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
 from holdfast.integrations._units import LOST, Form, Unit, Words, answered, blocks_of, fresh, spoken
 
 __all__ = [
+    "HoldfastAgentSessionStore",
     "HoldfastCheckpointStorage",
     "HoldfastHistoryProvider",
-    "HoldfastSessionStore",
     "bring_over",
 ]
 
@@ -120,7 +118,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         )
 
 
-class HoldfastSessionStore:
+class HoldfastAgentSessionStore:
     """Sessions of agents with their state: what changed since the last time is recorded.
 
     It has the methods of the framework's ``SessionStore``, which is an experiment there.
@@ -148,9 +146,7 @@ class HoldfastSessionStore:
         _check_id(session_id)
         place = self._of(session_id).place
         self._states.pop(session_id)
-        place.close()
-        if self._library.exists(place.id):
-            await asyncio.to_thread(self._library.delete, place.id)
+        await asyncio.to_thread(place.delete)
 
     def _of(self, session_id: str) -> States:
         return self._states.get(
@@ -176,6 +172,7 @@ class HoldfastCheckpointStorage:
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Record a checkpoint; its id. Raises WorkflowCheckpointException for what cannot be."""
         encoded = encode_checkpoint_value(checkpoint.to_dict())
+        # What could not be loaded again must not be recorded as if it could.
         decode_checkpoint_value(encoded, allowed_types=self._allowed)
         states = self._of(checkpoint.workflow_name)
         await asyncio.to_thread(states.record, checkpoint.checkpoint_id, encoded)

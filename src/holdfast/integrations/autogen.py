@@ -16,16 +16,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any, Protocol
 
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import Fenced, UsageError
-from holdfast.integrations._history import MessageHistory, missing
+from holdfast.integrations._history import MessageHistory, States, missing
 from holdfast.integrations._place import Library
-from holdfast.integrations._states import States
-from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, fresh, spoken
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Words,
+    answered,
+    blocks_of,
+    fresh,
+    retraction,
+    shared_start,
+    spoken,
+)
 
 __all__ = ["HoldfastState", "bring_over"]
 
@@ -85,6 +93,7 @@ class HoldfastState:
 
     def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
         """What makes these the messages on record, where nobody else saved in between."""
+        # A state is saved whole: the later of two would undo what the earlier one said.
         if self._known not in (None, self._states.at(_NAME)):
             raise Fenced(
                 f"the state of {self.session_id} was saved elsewhere since it was loaded here",
@@ -92,11 +101,8 @@ class HoldfastState:
                 remedy="Load it again, and go on from there.",
             )
         units = [unit for unit in self._history.read() if unit.own]
-        pairs = zip(units, thread, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0].item == pair[1], pairs))
-        gone = [seq for unit in units[same:] for seq in unit.seqs]
-        words: Words = [("retracted", {"seqs": gone})] if gone else []
-        return words + [word for message in thread[same:] for word in _FORM.record(message)]
+        same = shared_start([unit.item for unit in units], thread)
+        return [*retraction(units[same:]), *self._history.words(thread[same:])]
 
     def _load(self) -> dict[str, Any] | None:
         self._states.catch_up()

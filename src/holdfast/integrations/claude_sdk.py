@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well as on asyncio
 
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import AdapterSession, Library, library_of, linked
-from holdfast.integrations._recent import Recent
-from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
+from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
+from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, retraction, spoken
 from holdfast.model import Event
-from holdfast.session import Session
 
 if TYPE_CHECKING:
     from claude_agent_sdk import (
@@ -32,7 +30,7 @@ __all__ = ["HoldfastSessionStore", "bring_over"]
 _TOOL = "claude-sdk"
 
 
-class _Kept(Units):
+class _Transcripts(Units):
     """One session of the SDK: what it holds, and its summary as far as it was made."""
 
     def __init__(self, place: AdapterSession) -> None:
@@ -69,7 +67,7 @@ class HoldfastSessionStore:
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._kept: Recent[tuple[str, str], _Kept] = Recent()
+        self._kept: Recent[tuple[str, str], _Transcripts] = Recent()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Record entries, all of them or none."""
@@ -77,15 +75,11 @@ class HoldfastSessionStore:
             return
         kept, subpath = self._of(key), key.get("subpath")
 
-        def record(session: Session) -> list[Event]:
-            with kept.lock:
-                kept.catch_up()
-                new = _unknown(cast("list[dict[str, Any]]", entries), subpath, kept.known)
-                recorded = session.extend([draft for one in new for draft in _drafts(one, subpath)])
-                kept.take(recorded)
-                return recorded
+        def tell() -> list[Event]:
+            new = _unknown(cast("list[dict[str, Any]]", entries), subpath, kept.known)
+            return [draft for one in new for draft in _drafts(one, subpath)]
 
-        await run_sync(kept.place.write, record)
+        await run_sync(kept.write, tell)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """The entries in their order; None for a key that was never written."""
@@ -105,27 +99,28 @@ class HoldfastSessionStore:
         """Move a session to the trash (``hf.undelete`` brings it back), or take back a subpath."""
         kept, subpath = self._of(key), key.get("subpath")
         if subpath is None:
-            await run_sync(self._delete, key)
+            self._kept.pop((key["project_key"], key["session_id"]))
+            await run_sync(kept.place.delete)
             return
 
-        def retract(session: Session) -> list[Event]:
-            seqs = [seq for unit in kept.of(subpath) for seq in unit.seqs]
-            return [session.append("retracted", {"seqs": seqs}, run=subpath)] if seqs else []
+        def tell() -> list[Event]:
+            return [Event.make(*word, run=subpath) for word in retraction(kept.of(subpath))]
 
-        await run_sync(kept.place.write, retract)
+        await run_sync(kept.write, tell)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in the order of their first entries."""
         units = await run_sync(self._of(key).read)
         return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
 
-    def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:
+    def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Transcripts:
         project, id = key["project_key"], key["session_id"]
         return self._kept.get(
-            (project, id), lambda: _Kept(AdapterSession(self._library, _TOOL, id, scope=project))
+            (project, id),
+            lambda: _Transcripts(AdapterSession(self._library, _TOOL, id, scope=project)),
         )
 
-    def _sessions(self, project_key: str) -> list[tuple[str, _Kept]]:
+    def _sessions(self, project_key: str) -> list[tuple[str, _Transcripts]]:
         ids = [
             link["id"]
             for _, link in linked(self._library, _TOOL)
@@ -140,7 +135,7 @@ class HoldfastSessionStore:
             for id, kept in self._sessions(project_key)
         ]
 
-    def _changed_at(self, kept: _Kept) -> int:
+    def _changed_at(self, kept: _Transcripts) -> int:
         changed = self._library.last_modified(kept.place.id)
         return 0 if changed is None else round(changed.timestamp() * 1000)
 
@@ -151,6 +146,7 @@ class HoldfastSessionStore:
         for id, kept in self._sessions(project_key):
             key: SessionKey = {"project_key": project_key, "session_id": id}
             with kept.lock:
+                # A summary is folded, entry by entry: those that it has are not folded again.
                 new = [unit for unit in kept.of(None) if unit.seqs[0] > kept.folded_to]
                 if new:
                     entries = [unit.item for unit in new]
@@ -159,13 +155,6 @@ class HoldfastSessionStore:
                 if kept.summary is not None:
                     made.append({**kept.summary, "mtime": self._changed_at(kept)})
         return made
-
-    def _delete(self, key: SessionKey) -> None:
-        kept = self._of(key)
-        self._kept.pop((key["project_key"], key["session_id"]))
-        kept.place.close()
-        if self._library.exists(kept.place.id):
-            self._library.delete(kept.place.id)
 
 
 async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:
@@ -196,6 +185,7 @@ def _unknown(
     new: dict[Any, dict[str, Any]] = {}
     for number, entry in enumerate(entries):
         id = _id(entry)
+        # The SDK may hand entries over again: what has an id is known by it.
         if id is None:
             new[number] = entry
         elif (subpath, id) not in known:

@@ -6,19 +6,35 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import Any
 
+import msgspec
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import message_to_dict
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
 
 from holdfast.errors import UsageError
+from holdfast.formats import speak
 from holdfast.integrations._history import MessageHistory, missing
-from holdfast.integrations._langchain_messages import FORM, answered, as_item, messages_of
-from holdfast.integrations._place import Library
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
+from holdfast.integrations._place import Library, unblocked
+from holdfast.integrations._units import LOST, Form, Unit, Words, fresh
+from holdfast.replay import from_dialect
 
 __all__ = ["HoldfastChatMessageHistory", "bring_over"]
 
@@ -59,9 +75,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         """Take all messages back. The log keeps them; the conversation begins anew."""
         self._history.change(lambda units: (units, []))
 
-    async def aclear(self) -> None:
-        """Do what ``clear`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.clear)
+    aclear = unblocked(clear)
 
     def _recorded(self) -> list[BaseMessage]:
         return messages_of(self._history.read())
@@ -90,3 +104,301 @@ def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
             said = message_to_dict(message)["type"]
             raise UsageError(f"a message of kind {said} holds what cannot be written as JSON")
     return [item for _, item in items if item is not None]
+
+
+# Messages of LangChain as events, and back.
+
+
+_KINDS = frozenset(
+    {
+        *(AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage),
+        *(RemoveMessage, SystemMessage, ToolMessage),
+    }
+)
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+_TYPES = {role: type for type, role in _ROLES.items()}
+_PLAIN: dict[str, Any] = {
+    "additional_kwargs": {},
+    "response_metadata": {},
+    "name": None,
+    "id": None,
+}
+_REFERENCE_BYTES = 12
+_OWN_ID = "holdfast"
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def as_item(message: BaseMessage) -> dict[str, Any] | None:
+    """A message as plain data; None if it has anything that plain data cannot carry."""
+    made = plain(message)
+    return None if made is None else made[0]
+
+
+def plain(message: BaseMessage) -> tuple[dict[str, Any], Model] | None:
+    """A message as plain data, and the model of it; None if plain data would give another one."""
+    # A class of the caller's own would have to be imported to be made again.
+    if type(message) not in _KINDS:
+        return None
+    item: dict[str, Any] = message_to_dict(message)
+    try:
+        # What comes out must be what went in: not all that models dump can be read again.
+        again: Any = msgspec.json.decode(_encode(item))
+        made = from_item(again)
+    except (ValueError, TypeError, UnicodeError):
+        return None
+    return (again, Model(made)) if made == message else None
+
+
+def from_item(item: dict[str, Any]) -> BaseMessage:
+    """The message that an item is of. Only LangChain's own kinds are ever made."""
+    message: BaseMessage = messages_from_dict([item])[0]
+    return message
+
+
+def reference(item: dict[str, Any]) -> str:
+    """A short name for exactly this item."""
+    digest = hashlib.blake2b(_encode(item), digest_size=_REFERENCE_BYTES).digest()
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+class Model:
+    """A message that nobody else has and that stays as it is; to make others by.
+
+    To make a message anew of plain data takes ten times as long as to copy one.
+    """
+
+    __slots__ = ("_containers", "_message")
+
+    def __init__(self, message: BaseMessage) -> None:
+        self._message = message
+        members = message.__dict__.items()
+        self._containers = [name for name, value in members if isinstance(value, dict | list)]
+
+    def twin(self) -> BaseMessage:
+        """A copy of the message, with nothing in common that could be changed."""
+        model = self._message
+        made: BaseMessage = object.__new__(type(model))
+        members = model.__dict__.copy()
+        for name in self._containers:
+            value = members[name]
+            members[name] = fresh(value) if value else type(value)()
+        extra = model.__pydantic_extra__
+        _set(made, "__dict__", members)
+        _set(made, "__pydantic_extra__", fresh(extra) if extra else extra and {})
+        _set(made, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
+        _set(made, "__pydantic_private__", None)
+        return made
+
+    def is_like(self, message: BaseMessage) -> bool:
+        """Whether a message is as this one is."""
+        model = self._message
+        members: bool = model.__dict__ == message.__dict__
+        return members and bool(model.__pydantic_extra__ == message.__pydantic_extra__)
+
+
+_set = object.__setattr__  # as pydantic's own copy does: to set a member is to check it
+
+
+class _SeenMessage(weakref.ref[BaseMessage]):
+    """A message that was seen, as long as it lives."""
+
+    __slots__ = ("key", "model", "reference")
+    key: int
+    model: Model
+    reference: str
+
+
+class Known:
+    """Messages whose reference is known, as long as they live and are not changed.
+
+    A state holds the same messages step after step: each is told once, not at every step.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, _SeenMessage] = {}
+
+    def reference(self, message: BaseMessage) -> str | None:
+        """The reference of this very message, if it is as it was."""
+        seen = self._seen.get(id(message))
+        if seen is None or seen() is not message or not seen.model.is_like(message):
+            return None
+        return seen.reference
+
+    def add(self, message: BaseMessage, model: Model, reference: str) -> None:
+        """Remember a message that is as the model is now."""
+        seen = _SeenMessage(message, self._forget)
+        seen.key, seen.model, seen.reference = id(message), model, reference
+        self._seen[seen.key] = seen
+
+    def _forget(self, gone: weakref.ref[BaseMessage]) -> None:
+        # Its place may have been taken by another one already.
+        if isinstance(gone, _SeenMessage) and self._seen.get(gone.key) is gone:
+            del self._seen[gone.key]
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    type, data = item["type"], item["data"]
+    if type == "tool":
+        result = {"toolCallId": data["tool_call_id"], "result": data["content"]}
+        return [("tool_result", result | ({"is_error": True} if _failed(data) else {}))]
+    role = _ROLES.get(type)
+    if role is None:
+        return []
+    content = data["content"]
+    blocks = [content] if isinstance(content, str) else list(content)
+    if role == "assistant":
+        blocks += _calls(blocks, data.get("tool_calls") or [])
+    message = {"role": role, "content": _neutral(blocks)}
+    if len(blocks) == 1 and isinstance(content, str):
+        message["content"] = content
+    words: Words = []
+    for said in from_dialect([message], "neutral"):
+        drafts = speak(said["role"], said["content"], None, None, usage=_usage(data))
+        words += [(draft.type, draft.data) for draft in drafts]
+    return words
+
+
+def _failed(data: dict[str, Any]) -> bool:
+    return bool(data.get("status") == "error")
+
+
+def _usage(data: dict[str, Any]) -> dict[str, int] | None:
+    spent = data.get("usage_metadata")
+    if not isinstance(spent, dict):
+        return None
+    names = ("input_tokens", "output_tokens")
+    return {name: spent[name] for name in names if isinstance(spent.get(name), int)} or None
+
+
+def _neutral(blocks: list[Any]) -> list[Any]:
+    return [
+        {"type": "text", "text": block} if isinstance(block, str) else block
+        for block in blocks
+        if block != ""
+    ]
+
+
+def _calls(blocks: list[Any], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls that the content does not name by itself, as some providers' does."""
+    named = {block.get("id") for block in blocks if isinstance(block, dict)}
+    return [
+        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+        for call in calls
+        if call.get("id") and call["id"] not in named
+    ]
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    type, data = words[0]
+    if type == "tool_result":
+        status = "error" if data.get("is_error") else "success"
+        own = {"tool_call_id": data["toolCallId"], "artifact": None, "status": status}
+        return _item("tool", data["result"], own)
+    if type in ("user", "system"):
+        return _item(_TYPES[type], data["content"], {})
+    if type not in ("assistant", "tool_call"):
+        return {}
+    said = data["content"] if type == "assistant" else ""
+    calls = [
+        {"name": call["tool"], "args": call["params"], "id": call["id"], "type": "tool_call"}
+        for kind, call in words
+        if kind == "tool_call"
+    ]
+    spent = data.get("usage")
+    if spent and len(spent) == 2:
+        spent = spent | {"total_tokens": sum(spent.values())}
+    own = {"tool_calls": calls, "invalid_tool_calls": [], "usage_metadata": spent}
+    return _item("ai", said, own)
+
+
+def _item(type: str, content: Any, own: dict[str, Any]) -> dict[str, Any]:
+    return {"type": type, "data": {"content": content, "type": type, **deepcopy(_PLAIN), **own}}
+
+
+FORM = Form("langchain/1", _tell, _rebuild)
+
+
+def messages_of(units: list[Unit]) -> list[BaseMessage]:
+    """What a chain gets: its own messages as they came, what others said in its form.
+
+    Messages of others have ids that name their events, so that they are known again.
+    """
+    made: list[BaseMessage] = []
+    for unit in units:
+        made += [from_item(unit.fresh)] if unit.own else told_by_others(unit)
+    return made
+
+
+def told_by_others(unit: Unit) -> list[BaseMessage]:
+    """The messages that one neutral message becomes: results are messages of their own."""
+    role, content = unit.item["role"], unit.item["content"]
+    if role == "system":
+        return [SystemMessage(content, id=_own_id(unit.seqs))]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if role == "assistant":
+        return [_answer(blocks, _own_id(unit.seqs))]
+    if all(block["type"] == "tool_result" for block in blocks):
+        pairs = zip(blocks, unit.seqs, strict=True)
+        return [_result_message(block, _own_id((seq,))) for block, seq in pairs]
+    return [HumanMessage(_content(blocks), id=_own_id(unit.seqs))]
+
+
+def _own_id(seqs: tuple[int, ...]) -> str:
+    return "-".join([_OWN_ID, *map(str, seqs)])
+
+
+def seqs_of(id: str | None) -> tuple[int, ...]:
+    """The events that an id made here names; nothing for any other id."""
+    name, *seqs = (id or "").split("-")
+    named = name == _OWN_ID and all(seq.isdecimal() for seq in seqs)
+    return tuple(int(seq) for seq in seqs) if named else ()
+
+
+def _result_message(block: dict[str, Any], id: str) -> ToolMessage:
+    content = block.get("content")
+    if not isinstance(content, str):
+        content = _content(content) if isinstance(content, list) else _encode(content).decode()
+    status = "error" if block.get("is_error") else "success"
+    return ToolMessage(content, tool_call_id=block["tool_use_id"], status=status, id=id)
+
+
+def _answer(blocks: list[dict[str, Any]], id: str) -> AIMessage:
+    calls = [
+        {"name": block["name"], "args": block["input"], "id": block["id"]}
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
+    said = _content([block for block in blocks if block["type"] != "tool_use"])
+    return AIMessage(said, tool_calls=calls, id=id)
+
+
+def _content(blocks: list[dict[str, Any]]) -> Any:
+    if all(block["type"] == "text" for block in blocks):
+        return "\n\n".join(block["text"] for block in blocks)
+    return blocks
+
+
+def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMessage]:
+    """The messages with a result for each call, without which a model refuses them.
+
+    With ``last=False`` those that nothing follows are left alone: they may wait for somebody.
+    """
+    made: list[BaseMessage] = []
+    open_calls: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            open_calls.pop(message.tool_call_id, None)
+        else:
+            made += _lost(open_calls)
+            calls = message.tool_calls if isinstance(message, AIMessage) else []
+            open_calls = {call["id"]: call["name"] for call in calls if call["id"]}
+        made.append(message)
+    return made + _lost(open_calls) if last else made
+
+
+def _lost(calls: dict[str, str]) -> list[BaseMessage]:
+    return [
+        ToolMessage(LOST, tool_call_id=id, name=name, status="error", id=f"{_OWN_ID}-lost-{id}")
+        for id, name in calls.items()
+    ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any, cast
 
 from llama_index.core.llms import ChatMessage
@@ -18,9 +17,18 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from pydantic import BaseModel, PrivateAttr
 
 from holdfast.integrations._history import Change, MessageHistory, missing
-from holdfast.integrations._place import Library, library_of, linked
-from holdfast.integrations._recent import Recent
-from holdfast.integrations._units import Form, Unit, Units, Words, answered, blocks_of, spoken
+from holdfast.integrations._place import Library, Recent, library_of, linked
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Units,
+    Words,
+    answered,
+    blocks_of,
+    shared_start,
+    spoken,
+    stored,
+)
 from holdfast.model import Event
 
 __all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_over"]
@@ -28,7 +36,7 @@ __all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_
 _TOOL = "llama-index"
 
 
-class _Chat(Units):
+class _ArchivedChat(Units):
     """One key: its messages, and which of them a memory has put away."""
 
     def _begin_again(self) -> None:
@@ -60,7 +68,7 @@ class _Chats:
     def of(self, key: str) -> MessageHistory:
         """The messages of a key."""
         return self._histories.get(
-            key, lambda: _History(FORM, self._library, _TOOL, key, units=_Chat)
+            key, lambda: _History(FORM, self._library, _TOOL, key, units=_ArchivedChat)
         )
 
     def keys(self) -> list[str]:
@@ -71,7 +79,7 @@ class _Chats:
     def status(self, key: str, unit: Unit) -> MessageStatus:
         """Whether a message, which was read, has been put away."""
         told = unit.item.get("status") if unit.own else None
-        chat = cast("_Chat", self.of(key).units)
+        chat = cast("_ArchivedChat", self.of(key).units)
         is_archived = told == _ARCHIVED or not chat.archived.isdisjoint(unit.seqs[:1])
         return MessageStatus.ARCHIVED if is_archived else MessageStatus.ACTIVE
 
@@ -195,6 +203,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         """Make these the messages of a key; those that it begins with stay as they are."""
 
         def decide(known: list[Unit]) -> Change:
+            # A list of one status takes the place of all: places are counted among all of a key.
             same = [unit for unit in known if self._chats.status(key, unit) == status]
             if same != known:
                 return known, [_item(message, status) for message in messages]
@@ -225,8 +234,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         def tell(units: list[Unit]) -> Words:
             found.extend(chosen(units)[:n])
             firsts = [seq for unit in found for seq in unit.seqs[:1]]
-            told = {"direction": "stored", "tool": _TOOL, "archived": firsts}
-            return [("frame", told)] if firsts else []
+            return [stored(tool=_TOOL, archived=firsts)] if firsts else []
 
         await asyncio.to_thread(self._chats.of(key).record, tell)
         return [message_of(unit) for unit in found]
@@ -282,8 +290,7 @@ def _next_status(message: ChatMessage, archived: list[ChatMessage]) -> MessageSt
 
 def _put(known: list[Unit], messages: list[ChatMessage]) -> Change:
     """What makes these the messages; those that it begins with stay as they are."""
-    pairs = zip(known, messages, strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: message_of(pair[0]) == pair[1], pairs))
+    same = shared_start(map(message_of, known), messages)
     return known[same:], [as_item(message) for message in messages[same:]]
 
 

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import Form, Unit, Units, Words, answered, spoken, voices
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Units,
+    Words,
+    answered,
+    retraction,
+    spoken,
+    voices,
+)
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -99,6 +108,7 @@ class HoldfastSession:
         async with self._place.awriting() as session:
             try:
                 recorded = session.extend(words)
+            # The runner expects what its own sessions raise; nothing was written.
             except InvalidData as error:
                 raise NotSerialisable(error.message, **error.fields) from error
             self._units.take(recorded)
@@ -113,7 +123,7 @@ class HoldfastSession:
             units = [unit for unit in self._units.read() if unit.run is None]
             if not units:
                 return None
-            session.append("retracted", {"seqs": list(units[-1].seqs)})
+            session.extend(retraction(units[-1:]))
             await session.abarrier()
         items = _items(voices(units[-1:]))
         return cast("TResponseInputItem", items[-1]) if items else None
@@ -122,9 +132,9 @@ class HoldfastSession:
         """Take back everything. The log keeps it; the conversation begins anew."""
         self._check_open()
         async with self._place.awriting() as session:
-            seqs = [seq for unit in self._units.read() for seq in unit.seqs]
-            if seqs:
-                session.append("retracted", {"seqs": seqs})
+            gone = retraction(self._units.read())
+            if gone:
+                session.extend(gone)
                 await session.abarrier()
 
     async def _run_compaction(
@@ -136,9 +146,8 @@ class HoldfastSession:
             items = await chosen if isawaitable(chosen) else chosen
             if items is None:
                 return
-            seqs = [seq for unit in units for seq in unit.seqs]
             words = [word for item in items for word in _FORM.record(_as_map(item))]
-            session.extend([("retracted", {"seqs": seqs}), *words])
+            session.extend([*retraction(units), *words])
             await session.abarrier()
 
     def close(self) -> None:

@@ -7,31 +7,38 @@ within it, and the state of agents is kept with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID, uuid5
 
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from holdfast.errors import Fenced
-from holdfast.integrations._difference import apply, difference
-from holdfast.integrations._place import AdapterSession, Library, library_of
-from holdfast.integrations._recent import Recent
-from holdfast.integrations._strands_messages import (
-    FORM,
-    as_message,
-    micros_of,
-    repaired,
-    time_of,
+from holdfast.integrations._place import AdapterSession, Library, Recent, library_of
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Units,
+    Words,
+    apply,
+    blocks_of,
+    difference,
+    fresh,
+    retraction,
+    spoken,
+    stored,
 )
-from holdfast.integrations._units import Unit, Units, Words, fresh
 from holdfast.model import Event
-from holdfast.session import Session as Written
 
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
+
 
 __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
@@ -43,7 +50,7 @@ class Overtaken(Fenced, SessionException):
     """Another process has recorded a message of this number: two went on with one conversation."""
 
 
-class _Kept(Units):
+class _AgentSession(Units):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
 
     def __init__(self, place: AdapterSession) -> None:
@@ -85,6 +92,7 @@ class _Kept(Units):
 
     def run_of(self, agent_id: str) -> str | None:
         """The run of an agent: the first one speaks for the session itself."""
+        # States are kept in the order of the log, so the first agent is the same for all.
         agents = [id for kind, id in self.states if kind == _AGENT]
         return None if not agents or agents[0] == agent_id else agent_id
 
@@ -136,7 +144,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._kept: Recent[str, _Kept] = Recent()
+        self._kept: Recent[str, _AgentSession] = Recent()
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -149,7 +157,7 @@ class HoldfastSessionRepository(SessionRepository):
                 raise SessionException(f"Session {session.session_id} already exists")
             return [_frame(session=session.to_dict())]
 
-        self._write(kept, tell)
+        kept.write(tell)
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
@@ -157,18 +165,17 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
         if kept.session is not None:
             return Session.from_dict(kept.session | {"session_id": session_id})
-        if self._library.exists(kept.place.id):
+        if kept.place.exists():
             return Session(session_id=session_id, session_type=SessionType.AGENT)
         return None
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Move a session to the trash; ``hf.undelete`` brings it back."""
-        kept = self._read(session_id)
-        if not self._library.exists(kept.place.id):
+        place = self._read(session_id).place
+        if not place.exists():
             raise SessionException(f"Session {session_id} does not exist")
         self._kept.pop(session_id)
-        kept.place.close()
-        self._library.delete(kept.place.id)
+        place.delete()
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -206,12 +213,13 @@ class HoldfastSessionRepository(SessionRepository):
                 return kept.told(agent_id, FORM.record(item))
             if known["message"] == item["message"]:
                 return []  # recorded by another framework, and handed on to this one
+            # Two processes went on from the same message; one of the answers would be lost.
             raise Overtaken(
                 f"message {number} of agent {agent_id} in session {session_id} is another one",
                 session_id=kept.place.id,
             )
 
-        self._write(kept, tell)
+        kept.write(tell)
 
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
@@ -235,17 +243,11 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
 
         def tell() -> list[Event]:
-            run = kept.run_of(agent_id)
-            old = [
-                seq
-                for unit in kept.read()
-                if unit.own and unit.run == run and unit.item["message_id"] == number
-                for seq in unit.seqs
-            ]
-            words = [("retracted", {"seqs": old}), *FORM.record(session_message.to_dict())]
-            return kept.told(agent_id, words)
+            units = [unit for unit in kept.read() if unit.own and unit.run == kept.run_of(agent_id)]
+            old = retraction(unit for unit in units if unit.item["message_id"] == number)
+            return kept.told(agent_id, [*old, *FORM.record(session_message.to_dict())])
 
-        self._write(kept, tell)
+        kept.write(tell)
 
     def list_messages(
         self,
@@ -299,9 +301,9 @@ class HoldfastSessionRepository(SessionRepository):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _read(self, session_id: str) -> _Kept:
+    def _read(self, session_id: str) -> _AgentSession:
         kept = self._kept.get(
-            session_id, lambda: _Kept(AdapterSession(self._library, _TOOL, session_id))
+            session_id, lambda: _AgentSession(AdapterSession(self._library, _TOOL, session_id))
         )
         with kept.lock:
             kept.catch_up()
@@ -322,19 +324,7 @@ class HoldfastSessionRepository(SessionRepository):
             rest = difference(before, state | {"updated_at": before.get("updated_at")})
             return [_frame(**of, id=id, at=at, **({"change": rest} if rest else {}))]
 
-        self._write(kept, tell)
-
-    def _write(self, kept: _Kept, tell: Callable[[], list[Event]]) -> None:
-        """Record what is to be told, which is asked when nobody else can write any more."""
-
-        def record(session: Written) -> list[Event]:
-            with kept.lock:
-                kept.catch_up()
-                recorded = session.extend(tell())
-                kept.take(recorded)
-                return recorded
-
-        kept.place.write(record)
+        kept.write(tell)
 
 
 def bring_over(
@@ -368,9 +358,196 @@ def bring_over(
 
 
 def _frame(**told: Any) -> Event:
-    return Event.make("frame", {"direction": "stored", "tool": _TOOL, **told})
+    return Event.make(*stored(tool=_TOOL, **told))
 
 
 def _check_number(message_id: Any) -> None:
     if not isinstance(message_id, int):
         raise ValueError(f"message_id=<{message_id}> | message id must be an integer")
+
+
+# Messages of Strands, which have the form of Bedrock's Converse API, as events and back.
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_PUT_IN = UUID("5f0c6a0e-3b1d-4f0a-9d1c-6f5a52f3f4c7")
+_TIMES = ("created_at", "updated_at")
+_LOST = "Tool was interrupted."  # as Strands itself says it
+
+
+def as_message(events: list[Event]) -> list[dict[str, Any]]:
+    """What others recorded as messages; neighbours of one side are one message."""
+    made: list[dict[str, Any]] = []
+    for event in events:
+        if event.type == "system":
+            continue
+        role = "user" if event.type in ("user", "tool_result") else "assistant"
+        content = [_part(block) for block in blocks_of(event.type, event.data)]
+        if made and made[-1]["role"] == role and event.type != "user":
+            made[-1]["content"] += content
+        else:
+            made.append({"role": role, "content": content})
+    return made
+
+
+def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, Any]]:
+    """Messages in their order, every call directly followed by its result, as models demand it.
+
+    A call in the last message is left alone: it may wait for a person, and Strands answers it when
+    something else is said. A message that is put in has the same tracking id whenever the
+    ``conversation`` is read. Items without a number get one; those of the others stay.
+    """
+    made: list[dict[str, Any]] = []
+    for place, item in enumerate(items):
+        calls = _ids(made[-1], "toolUse") if made else {}
+        answered = _ids(item, "toolResult")
+        lost = [_lost_result(id) for id in calls if id not in answered]
+        told = item
+        if lost and calls.keys() & answered.keys():
+            told = _with_content(item, [*lost, *_said(item)["content"]])
+        elif lost:
+            tracking_id = uuid5(_PUT_IN, json.dumps([conversation, place, *calls]))
+            message = {"role": "user", "content": lost, "tracking_id": str(tracking_id)}
+            times = {name: made[-1][name] for name in _TIMES if name in made[-1]}
+            made.append({"message": message, "message_id": -place, **times})
+        made.append(told)
+    return _numbered(made)
+
+
+def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give every item a number: those that Strands did not number get the ones in between.
+
+    What was put in goes without, and keeps its number below zero, where there is no room.
+    """
+    made: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    next_free = 0
+    for item in [*items, None]:
+        number = math.inf if item is None else item.get("message_id", -1)
+        if item is not None and number < 0:
+            waiting.append(item)
+            continue
+        room = len(waiting) <= number - next_free
+        for one in waiting:
+            if room or "message_id" not in one:
+                made.append(one | {"message_id": next_free})
+                next_free += 1
+            else:
+                made.append(one)
+        waiting = []
+        if item is not None:
+            made.append(item)
+            next_free = max(next_free, int(number) + 1)
+    return made
+
+
+def _said(item: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", item.get("redact_message") or item["message"])
+
+
+def _with_content(item: dict[str, Any], content: list[Any]) -> dict[str, Any]:
+    name = "redact_message" if item.get("redact_message") else "message"
+    return item | {name: item[name] | {"content": content}}
+
+
+def _ids(item: dict[str, Any], kind: str) -> dict[str, None]:
+    """The ids of the calls or of the results in a message, in their order."""
+    parts = _said(item)["content"]
+    return {part[kind]["toolUseId"]: None for part in parts if kind in part}
+
+
+def _lost_result(id: str) -> dict[str, Any]:
+    return {"toolResult": {"toolUseId": id, "status": "error", "content": [{"text": _LOST}]}}
+
+
+def micros_of(text: Any) -> int | None:
+    """A time as Strands writes it, in microseconds; None for anything else."""
+    try:
+        micros = (datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
+    except (TypeError, ValueError):
+        return None
+    return micros if time_of(micros) == text else None
+
+
+def time_of(micros: int) -> str:
+    """A time in microseconds, in the text that Strands writes."""
+    return (_EPOCH + micros * _MICROSECOND).isoformat()
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    message = _said(item)
+    blocks = [_block(part) for part in message["content"]]
+    said = [block for block in blocks if block is not None]
+    words = spoken({"role": message["role"], "content": said}, "neutral") if said else []
+    made, changed = micros_of(item.get("created_at")), micros_of(item.get("updated_at"))
+    if words and made is not None and changed is not None:
+        words[0][1]["at"] = [item["message_id"], made, changed - made]
+    return words
+
+
+def _block(part: dict[str, Any]) -> dict[str, Any] | None:
+    if "text" in part:
+        return {"type": "text", "text": part["text"]}
+    if "toolUse" in part:
+        use = part["toolUse"]
+        return {
+            "type": "tool_use",
+            "id": use["toolUseId"],
+            "name": use["name"],
+            "input": use["input"],
+        }
+    if "toolResult" in part:
+        result = part["toolResult"]
+        content = [_result(one) for one in result.get("content", [])]
+        failed = {"is_error": True} if result.get("status") == "error" else {}
+        id = result["toolUseId"]
+        return {"type": "tool_result", "tool_use_id": id, "content": content, **failed}
+    thought = part.get("reasoningContent", {}).get("reasoningText")
+    if thought and thought.get("text"):
+        signature = {"signature": thought["signature"]} if thought.get("signature") else {}
+        return {"type": "thinking", "thinking": thought["text"], **signature}
+    return None
+
+
+def _result(part: dict[str, Any]) -> dict[str, Any]:
+    if "text" in part:
+        return {"type": "text", "text": part["text"]}
+    return {"type": "text", "text": str(part.get("json", part))}
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    if words[0][0] == "frame":
+        return {}
+    role = "user" if words[0][0] in ("user", "tool_result") else "assistant"
+    content = [_part(block) for word in words for block in blocks_of(*word)]
+    made: dict[str, Any] = {"message": {"role": role, "content": content}, "redact_message": None}
+    if "at" in words[0][1]:
+        number, created, later = words[0][1]["at"]
+        made |= {"message_id": number, "created_at": time_of(created)}
+        made |= {"updated_at": time_of(created + later)}
+    return made
+
+
+def _part(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block["type"]
+    if kind == "text":
+        return {"text": block["text"]}
+    if kind == "tool_use":
+        use = {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}
+        return {"toolUse": use}
+    if kind == "tool_result":
+        given = block["content"]
+        parts = [{"text": given}] if isinstance(given, str) else [_part(one) for one in given or ()]
+        status = "error" if block.get("is_error") else "success"
+        return {
+            "toolResult": {"toolUseId": block["tool_use_id"], "status": status, "content": parts}
+        }
+    if kind == "thinking":
+        text = {"text": block["thinking"]}
+        text |= {"signature": block["signature"]} if block.get("signature") else {}
+        return {"reasoningContent": {"reasoningText": text}}
+    return {"text": f"[{kind}]"}
+
+
+FORM = Form("strands/2", _tell, _rebuild, older=("strands/1",))

@@ -26,20 +26,18 @@ if TYPE_CHECKING:
         store_in_keyring,
         stretch,
     )
-    from holdfast.security._passphrase import (
-        is_sealed_file,
-        open_with_passphrase,
-        seal_with_passphrase,
-    )
     from holdfast.security._seal import (
         DataKey,
         Opener,
         Sealer,
         document_key,
         is_sealed_document,
+        is_sealed_file,
         new_data_key,
         open_document,
+        open_with_passphrase,
         seal_document,
+        seal_with_passphrase,
     )
     from holdfast.security._signatures import (
         SIGNATURE_SUFFIX,
@@ -69,15 +67,14 @@ __getattr__ = lazy(
             "find_passphrase find_secret fingerprint inherited is_strong new_kdf "
             "read_key_document read_key_text split_source store_in_keyring stretch"
         ),
-        "_passphrase": "is_sealed_file open_with_passphrase seal_with_passphrase",
         "redaction.redactor": (
             "Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"
         ),
         "redaction.rules": "read_user_rules",
         "redaction.scanner": "Scanner SecretSpan has_mark",
         "_seal": (
-            "DataKey Opener Sealer document_key is_sealed_document new_data_key open_document "
-            "seal_document"
+            "DataKey Opener Sealer document_key is_sealed_document is_sealed_file new_data_key "
+            "open_document open_with_passphrase seal_document seal_with_passphrase"
         ),
         "_signatures": "SIGNATURE_SUFFIX Signing public_key_text verify_signature",
     },

@@ -165,6 +165,7 @@ def read_key_document(data: bytes) -> KeyDocument:
         raise Tampered(f"{KEY_DOCUMENT} cannot be read") from error
     if found.format != _FORMAT:
         raise TooNew(f"{KEY_DOCUMENT} has a format that is not known here")
+    # Each wrap may cost a stretching of the passphrase, which is slow on purpose.
     _check_cost(is_known=len(found.wraps) <= _WRAPS_MAX)
     return found
 
@@ -296,8 +297,7 @@ def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
 # Where a wrapping key comes from: the keyring, a file, the environment, a command, a passphrase.
 #
 # keyring, keyring:NAME      the system's keyring, under the service "holdfast"
-# file:PATH                  a file of 32 bytes, raw, in hex or in base64, that only its owner
-# reads
+# file:PATH                  a file of 32 bytes, raw, in hex or in base64, that only its owner reads
 # env:VARIABLE               the same in a variable
 # command:PROGRAM ARGUMENTS  the same as a program prints it
 # passphrase                 a text to remember: HOLDFAST_PASSPHRASE, else it is asked for

@@ -13,11 +13,17 @@ seq, is authenticated. docs/internals/sealing.md is the full text.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from holdfast.errors import KeyMissing, Tampered, TooNew, UsageError
 
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 
 KEY_BYTES = 32
 BEFORE_ALL = bytes(8)
@@ -74,28 +81,27 @@ def new_data_key(number: int, *, first: int = 0, generation: int = 0) -> DataKey
     return DataKey(number, id, secret, first, None, generation)
 
 
-def tag_end(sealed: bytes) -> bytes:
-    """The part of a sealed event that the next one names."""
-    return sealed[-8:]
-
-
 def cipher_of(key: bytes) -> AESGCM:
     """AES-256-GCM under a key. Raises UsageError without the extra."""
-    try:
+    with needing_cryptography("sealing"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    return AESGCM(key)
+
+
+@contextmanager
+def needing_cryptography(what: str) -> Iterator[None]:
+    """Import from the extra within this: without it UsageError says how to get it."""
+    try:
+        yield
     except ImportError as error:
         raise UsageError(
-            "sealing needs the package cryptography",
+            f"{what} needs the package cryptography",
             remedy="Install it with: pip install 'holdfast[crypto]'",
         ) from error
-    return AESGCM(key)
 
 
 def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
     """HKDF with SHA-256: a key for one purpose."""
-    import hashlib
-    import hmac
-
     # RFC 5869; one block is as long as the key.
     extracted = hmac.digest(salt, secret, hashlib.sha256)
     return hmac.digest(extracted, purpose + b"\x01", hashlib.sha256)
@@ -125,7 +131,7 @@ class Sealer:
         self._opening = encrypt, head, self._context + head, count().__next__
 
     def seal(self, seq: int, body: bytes, before: bytes) -> bytes:
-        """The event ``seq`` sealed; ``before`` is ``tag_end`` of the line before, or BEFORE_ALL."""
+        """The event ``seq`` sealed; ``before`` ends the line before, or is BEFORE_ALL."""
         encrypt, head, context, next_count = self._opening
         number = next_count()
         if number >= _COUNT_MAX:
@@ -258,3 +264,127 @@ def open_document(keys: Iterable[DataKey], name: str, data: bytes) -> bytes:
 
 def _tampered(seq: int, what: str) -> Tampered:
     return Tampered(f"event {seq} {what}", seq=seq)
+
+
+# Files sealed with a passphrase: scrypt for the key, AES-256-GCM for the bytes.
+#
+# ``HOLDFAST-SEALED\n``, one line of JSON with the cost of the key, then chunks of 64 KiB, each with
+# a tag of 16 bytes. The nonce of a chunk is a random prefix, its number, and whether it is the last
+# one; the head is authenticated with every chunk. So nothing can be changed, left out, repeated,
+# put in another order or cut off without being noticed.
+
+
+SEALED_MARK = b"HOLDFAST-SEALED\n"
+_CHUNK_BYTES = 1 << 16
+_PREFIX_BYTES = 7
+_HEAD_BYTES_MAX = 1024
+_COST = 1 << 16
+_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend
+_MEMORY_MAX = 1 << 29
+
+
+class _Head(msgspec.Struct):
+    version: int
+    kdf: str
+    n: int
+    r: int
+    p: int
+    salt: str
+    prefix: str
+
+
+def is_sealed_file(head: bytes) -> bool:
+    """Whether bytes begin like a file that was sealed with a passphrase."""
+    return head.startswith(SEALED_MARK)
+
+
+def seal_with_passphrase(chunks: Iterable[bytes], passphrase: str) -> Iterator[bytes]:
+    """The chunks, encrypted. Raises UsageError without a passphrase or without the extra."""
+    if not passphrase:
+        raise UsageError("an empty passphrase seals nothing")
+    head = _Head(1, "scrypt", _COST, 8, 1, _text(os.urandom(16)), _text(os.urandom(_PREFIX_BYTES)))
+    line = SEALED_MARK + msgspec.json.encode(head) + b"\n"
+    cipher = _cipher(head, passphrase)
+    return _sealed(chunks, cipher, head, line)
+
+
+def open_with_passphrase(data: bytes, passphrase: str | None) -> bytes:
+    """What was sealed. Raises KeyMissing without a passphrase, Tampered with a wrong one."""
+    line, head = _read_head(data)
+    if not passphrase:
+        raise KeyMissing("the file is sealed", remedy="Give the passphrase it was sealed with.")
+    cipher = _cipher(head, passphrase)
+    prefix = base64.b64decode(head.prefix)
+    size = _CHUNK_BYTES + _TAG_BYTES
+    opened = []
+    for number, start in enumerate(range(len(line), max(len(data), len(line) + 1), size)):
+        chunk = data[start : start + size]
+        nonce = _nonce(prefix, number, last=start + size >= len(data))
+        opened.append(_opened(cipher, nonce, chunk, line))
+    return b"".join(opened)
+
+
+def _sealed(chunks: Iterable[bytes], cipher: Any, head: _Head, line: bytes) -> Iterator[bytes]:
+    yield line
+    prefix = base64.b64decode(head.prefix)
+    number = 0
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        while len(waiting) > _CHUNK_BYTES:
+            part = bytes(waiting[:_CHUNK_BYTES])
+            del waiting[:_CHUNK_BYTES]
+            yield cipher.encrypt(_nonce(prefix, number, last=False), part, line)
+            number += 1
+    yield cipher.encrypt(_nonce(prefix, number, last=True), bytes(waiting), line)
+
+
+def _read_head(data: bytes) -> tuple[bytes, _Head]:
+    end = data.find(b"\n", len(SEALED_MARK), _HEAD_BYTES_MAX) + 1
+    if not is_sealed_file(data) or not end:
+        raise Tampered("the file does not begin like a sealed one")
+    try:
+        head = msgspec.json.decode(data[len(SEALED_MARK) : end], type=_Head)
+        lengths = len(base64.b64decode(head.salt)), len(base64.b64decode(head.prefix))
+    except ValueError as error:
+        raise Tampered("the head of the sealed file cannot be read") from error
+    if head.version != 1 or head.kdf != "scrypt":
+        raise TooNew("the file was sealed in a way that this Holdfast does not know")
+    known = 1 < head.n <= _COST_MAX and head.n & (head.n - 1) == 0 and (head.r, head.p) == (8, 1)
+    if not known or lengths != (16, _PREFIX_BYTES):
+        raise Tampered("the head of the sealed file asks for what no Holdfast writes")
+    return data[:end], head
+
+
+def _cipher(head: _Head, passphrase: str) -> AESGCM:
+    key = hashlib.scrypt(
+        passphrase.encode("utf-8", "surrogatepass"),
+        salt=base64.b64decode(head.salt),
+        n=head.n,
+        r=head.r,
+        p=head.p,
+        maxmem=_MEMORY_MAX,
+        dklen=KEY_BYTES,
+    )
+    return cipher_of(key)
+
+
+def _opened(cipher: Any, nonce: bytes, chunk: bytes, line: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        plain: bytes = cipher.decrypt(nonce, chunk, line)
+    except (InvalidTag, ValueError) as error:
+        raise Tampered(
+            "the file does not open: the passphrase is another one, or the bytes were changed",
+            remedy="Give the passphrase it was sealed with, or get the file again.",
+        ) from error
+    return plain
+
+
+def _nonce(prefix: bytes, number: int, *, last: bool) -> bytes:
+    return prefix + number.to_bytes(4, "big") + bytes([last])
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

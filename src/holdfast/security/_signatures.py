@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from holdfast.errors import Tampered, UsageError
+from holdfast.security._seal import needing_cryptography
 
 SIGNATURE_SUFFIX = ".minisig"
 _ALGORITHM = b"Ed"
@@ -84,13 +85,8 @@ def verify_signature(chunks: Iterable[bytes], signature: bytes, key: str) -> str
 
 
 def _private_key(seed: bytes):  # type: ignore[no-untyped-def]  # noqa: ANN202 - of an extra
-    try:
+    with needing_cryptography("signing"):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError as error:
-        raise UsageError(
-            "signing needs the package cryptography",
-            remedy="Install it with: pip install 'holdfast[crypto]'",
-        ) from error
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from holdfast.formats import session_id_of
-from holdfast.formats.readers._speech import digest
+from holdfast.formats.readers._values import digest
 
 pytestmark = pytest.mark.req("C20")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.formats.readers._shape import mend
+from holdfast.formats.readers._values import mend
 
 MESSAGES = [{"role": "user", "content": [{"text": 'a "quoted", [odd] {text}\\\\'}]}, {"n": [1, {}]}]
 WHOLE = {"id": 1, "messages": MESSAGES, "end": True}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from holdfast.formats._foreign import Foreign, ForeignDraft
-from holdfast.formats.readers._shape import block_text, items, mapping
+from holdfast.formats._foreign import Foreign, ForeignDraft, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._files import Record, records
+from holdfast.formats.readers._values import block_text, first_text, items, mapping, text
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
 _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
@@ -35,6 +37,7 @@ class SourceEntry:
         """One draft. One whose key is known from an earlier entry is left out."""
         if key is None:
             key = f"{self.key}/{len(self.drafts)}" if self.drafts else self.key
+        # Tools tell the same thing in several places: the first of them counts.
         if not self._book.claim(key):
             return
         kept = {name: value for name, value in data.items() if value is not None}
@@ -69,6 +72,24 @@ class SourceEntry:
             "thought_signature": _name(signature),
         }
         self.add("tool_call", call, f"call/{id}")
+
+    def block(self, block: Record, kinds: Mapping[str, tuple[str, ...]], model: Any = None) -> bool:
+        """What a block of an answer says; False if the table has no such kind.
+
+        The table has, by the kind, what it is (``text``, ``thought``, ``call``, or ``whole`` for
+        what goes back to the provider as it came) and the tool's names of its members.
+        """
+        what, *members = kinds.get(text(block.get("type")), ("",))
+        values = [block.get(member) for member in members]
+        if what == "text":
+            self.assistant(values[0], model)
+        elif what == "thought":
+            self.thinking(text(values[0]), *values[1:])
+        elif what == "call":
+            self.call(*values)
+        elif what == "whole":
+            self.thinking([block])
+        return bool(what)
 
     def result(
         self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None
@@ -145,6 +166,7 @@ class Book:
         Without a key of its own it has one made of the source's bytes. One that came before
         (``again``) leaves nothing if it says nothing new.
         """
+        # A line without a time belongs to the moment of the one before it.
         stamp = stamp or self._last_stamp
         self._last_stamp = stamp
         self.first_stamp = self.first_stamp or stamp
@@ -167,6 +189,7 @@ class Book:
         """What came before, in short: of use only where it is not there in full."""
         entry.kind = "compaction"
         words = block_text(summary)
+        # Where the words themselves are on record, their summary would say them twice.
         if words.strip() and not self.has_talk():
             entry.add("system", {"content": words})
 
@@ -210,6 +233,61 @@ class Book:
         return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
 
 
+class SessionLog:
+    """One file of JSON lines on its way to a session: what is the same for all tools."""
+
+    tool: ClassVar[str]
+    id_member: ClassVar[str] = "id"
+    """The member of a line that names it."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._book = Book(self.tool)
+        self._source = source
+        self._name = name
+        self._lines = list(records(source, name, self._book.problems))
+        self._at = 0
+        self._strays: dict[str, str] = {}
+        self._title: str | None = None
+
+    @classmethod
+    def sessions(cls, source: Source, names: list[str]) -> Iterator[Foreign]:
+        """The session of each file."""
+        return (cls(source, name).foreign() for name in names)
+
+    def foreign(self) -> Foreign:
+        """The session, once all lines are told."""
+        for at, (line, record) in enumerate(self._lines):
+            self._at = at
+            key = self._key(record)
+            # A session that was resumed may repeat the lines of the one before it.
+            if key is None or not self._book.knows(key):
+                with self._book.entry(line, self._stamp(record), key, self._run(record)) as entry:
+                    self._tell(record, entry)
+        return self._book.foreign(**self._about())
+
+    def _first(self, member: str) -> str | None:
+        """The first text that a line has under this name."""
+        return first_text(*(record.get(member) for _, record in self._lines))
+
+    def _key(self, record: Record) -> str | None:
+        return first_text(record.get(self.id_member))
+
+    def _stamp(self, record: Record) -> int | None:
+        return read_time(record.get("timestamp"))
+
+    def _run(self, record: Record) -> str | None:
+        """The run of a line: a branch that was left behind; None for the main one."""
+        stray = self._strays.get(self._key(record) or "")
+        return f"branch-{stray}" if stray else None
+
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
+        raise NotImplementedError
+
+    def _about(self) -> dict[str, Any]:
+        """What is known of the session besides: its ``foreign_id``, title, cwd and so on."""
+        raise NotImplementedError
+
+
 def _main_first(drafts: list[ForeignDraft]) -> list[ForeignDraft]:
     """The drafts, none of a side run before the first of the main one: that would pass for it."""
     first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), None)
@@ -246,3 +324,71 @@ def _result(result: Any) -> Any:
     if blocks and all(mapping(b).get("type") == "text" for b in blocks):
         return block_text(blocks)
     return result
+
+
+# Which entries of a tree are the conversation as it stands, and which were left behind.
+#
+# Tools that let a person go back keep all entries in one file, each with the id of its parent. What
+# the tool would go on from is the way from the root to the last entry.
+
+
+class TreeNode(NamedTuple):
+    """One entry: its id, its parent's, and the group (such as one message) it is a part of."""
+
+    id: str
+    parent: str | None
+    group: str | None = None
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    """The calls whose results it has: it stays where they stay."""
+    is_talk: bool = True
+    """Whether the conversation may end with it: notices hang anywhere on the tree."""
+
+
+def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str]:
+    """By id, for each entry that is not on the way to the last one, where it went astray.
+
+    Parts of one group stay together, results stay with their call: parallel calls branch the tree
+    and yet all belong to it. A parent that is not there stands for the entry before, and so, with
+    ``joined_roots``, does no parent.
+    """
+    leaf = next((node for node in reversed(nodes) if node.is_talk), None)
+    if leaf is None:
+        return {}
+    parents = _parents(nodes, joined_roots=joined_roots)
+    active = _way_back(leaf.id, parents)
+    # One answer is several entries, which may hang on different parents.
+    groups = {node.group for node in nodes if node.group and node.id in active}
+    active |= {node.id for node in nodes if node.group in groups}
+    calls = {call for node in nodes if node.id in active for call in node.calls}
+    active |= {node.id for node in nodes if not calls.isdisjoint(node.answers)}
+    strays: dict[str, str] = {}
+    for node in nodes:
+        astray = strays.get(parents[node.id] or "")
+        if node.id not in active and (node.is_talk or astray):
+            strays[node.id] = astray or node.id
+    return strays
+
+
+def _parents(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str | None]:
+    """Each entry's parent, which always comes before it."""
+    parents: dict[str, str | None] = {}
+    before: str | None = None
+    for node in nodes:
+        if node.parent is not None and node.parent in parents:
+            parents[node.id] = node.parent
+        elif node.parent is None and not joined_roots:
+            parents[node.id] = None
+        else:
+            parents[node.id] = before
+        before = node.id
+    return parents
+
+
+def _way_back(leaf: str, parents: dict[str, str | None]) -> set[str]:
+    way: set[str] = set()
+    at: str | None = leaf
+    while at is not None and at not in way:
+        way.add(at)
+        at = parents[at]
+    return way

@@ -1,21 +1,26 @@
-"""Finding a tool's files in a source, and looking at how they begin.
+"""A tool's files: which they are in a source, how they begin, and what reads them.
 
 Looking does not use a file up: what no reader reads is offered to the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidData
-from holdfast.formats._bounds import decode_document
+from holdfast.formats._file import decode_document
+from holdfast.formats._foreign import Foreign, check_version
 from holdfast.formats._source import Source
+from holdfast.formats.readers._values import mapping, mend, text
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
 
+Record = dict[str, Any]
 IsMine = Callable[[Source, str], bool]
+FileKind = tuple[str, IsMine, Callable[[Source, list[str]], Iterable[Foreign]]]
+"""How the names of such files end, whether a file is one, and what reads them."""
 
 _MAGIC = b"SQLite format 3\0"
 _LOOKED_AT = 25
@@ -25,6 +30,47 @@ _HEAD_BYTES = 64 * 1024
 _LONG_HEAD_BYTES = 8 * 1024 * 1024
 
 
+class ToolReader:
+    """The reader of a tool whose sessions lie in files of a few kinds.
+
+    ``homes`` has variables of the environment by which people move the tool's own directories.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        places: tuple[str, ...],
+        *kinds: FileKind,
+        homes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.tool = tool
+        self.places = places
+        self.homes = homes or {}
+        self._kinds = kinds
+
+    def claims(self, source: Source) -> bool:
+        """Whether there is a file as the tool writes them, by its content."""
+        return any(any_of(source, ending, is_mine) for ending, is_mine, _ in self._kinds)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The sessions of all files; one that two kinds claim is read as the first of them."""
+        told: set[str] = set()
+        for ending, is_mine, read in self._kinds:
+            names = [name for name in names_of(source, ending, is_mine) if name not in told]
+            told.update(names)
+            yield from read(source, names)
+
+
+def has_record(is_record: Callable[[Record], bool]) -> IsMine:
+    """What tells a JSONL file by one of the objects that it begins with."""
+    return lambda source, name: any(map(is_record, first_records(source, name)))
+
+
+def has_document(mark: bytes, is_document: Callable[[Record], bool]) -> IsMine:
+    """What tells a JSON document by its members; one that was cut short if the mark is in it."""
+    return lambda source, name: is_document(mapping(look(source, name, mark)))
+
+
 def names_of(source: Source, ending: str, is_mine: IsMine) -> list[str]:
     """The files with that ending that are the tool's; of a single file the ending is no matter."""
     return [name for name in _candidates(source, ending) if is_mine(source, name)]
@@ -32,6 +78,7 @@ def names_of(source: Source, ending: str, is_mine: IsMine) -> list[str]:
 
 def any_of(source: Source, ending: str, is_mine: IsMine) -> bool:
     """Whether there is a file of the tool's among the first ones with that ending."""
+    # A home directory may hold thousands: a tool's own files are among the first, or elsewhere.
     names = _candidates(source, ending)[:_CANDIDATES_MAX]
     return any(is_mine(source, name) for name in names)
 
@@ -49,6 +96,7 @@ def first_records(source: Source, name: str) -> list[dict[str, Any]]:
 
 def _first_records(source: Source, name: str) -> list[dict[str, Any]]:
     head = source.head(name, _HEAD_BYTES)
+    # What begins otherwise is no such file, and is not searched for lines.
     if not head.lstrip().startswith(b"{"):
         return []
     if b"\n" not in head and len(head) >= _HEAD_BYTES:  # a first line with a picture in it
@@ -73,6 +121,60 @@ def records(
             yield line, value
         else:
             problems.append(f"{name}: a line that is no object was left out")
+
+
+def look(source: Source, name: str, mark: bytes) -> Any:
+    """A document, to see whose it is; also one that was cut short, if the mark is in its head."""
+    value = source.glimpse(name)
+    if value is not None or mark not in source.head(name):
+        return value
+    return source.remember("mended", name, lambda: _mended(source, name))
+
+
+def _mended(source: Source, name: str) -> Any:
+    whole = mend(source.head(name, source.bounds.document_bytes_max))
+    try:
+        return None if whole is None else decode_document(whole, source.bounds)
+    except HoldfastError:
+        return None
+
+
+def open_document(source: Source, name: str, problems: list[str]) -> Any:
+    """A document, or what is whole of it; None if nothing is. What is missing is told."""
+    try:
+        return source.json(name)
+    except InvalidData as error:
+        value = source.remember("mended", name, lambda: _mended(source, name))
+        rest = "what is whole was read" if value is not None else "nothing of it could be read"
+        problems.append(f"{name}: {error}; {rest}")
+        return value
+    except HoldfastError as error:
+        problems.append(f"{name}: {error}")
+        return None
+
+
+def document_beside(
+    source: Source,
+    name: str,
+    tool: str,
+    newest: int,
+    is_wanted: Callable[[Any], bool] = lambda _: True,
+) -> Any:
+    """A document that a tool keeps beside its sessions; None without one.
+
+    What is damaged or too new is told as passed over: the sessions themselves may still be read.
+    """
+    if not source.has(name):
+        return None
+    try:
+        value = source.json(name)
+        if not is_wanted(value):
+            return None
+        check_version(name, tool, mapping(value).get("version"), newest)
+    except HoldfastError as error:
+        source.pass_over(name, str(error))
+        return None
+    return value
 
 
 def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
@@ -108,6 +210,7 @@ def whole_rows(
     except InvalidData as error:
         problems.append(f"{name}: {error}; rows of {table} are missing")
     found: dict[Any, dict[str, Any]] = {}
+    # A damaged page stops a scan: from both ends all but what lies on it is reached.
     for way in ("ASC", "DESC"):
         query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608 - names that the reader itself gives
         rows = database.rows(query)
@@ -117,6 +220,14 @@ def whole_rows(
         except InvalidData:
             continue
     return sorted(found.values(), key=lambda row: (str(type(row[column])), row[column]))
+
+
+def grouped(rows: Iterable[Record], column: str) -> dict[str, list[Record]]:
+    """Rows by the text in one of their columns, in their order."""
+    groups: dict[str, list[Record]] = {}
+    for row in rows:
+        groups.setdefault(text(row.get(column)), []).append(row)
+    return groups
 
 
 def stem(name: str) -> str:

@@ -7,11 +7,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.formats._foreign import read_time
+from holdfast.formats._foreign import ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_json, as_text, digest, join, member
+from holdfast.formats.readers._values import (
+    ANTHROPIC_USAGE,
+    as_json,
+    as_text,
+    block_text,
+    digest,
+    first_text,
+    items,
+    join,
+    mapping,
+    member,
+    rename_figures,
+    speak,
+)
 
 TOOL = "orbitmesh"
 _COMPARED_CHARS_MAX = 1_000_000_000
@@ -209,6 +223,7 @@ def _unknown(said: list[OrbitmeshMessage], messages: list[Any]) -> list[Any]:
     asked = {one.contents for one in said if one.kind == "user"}
     answers = "\n".join(one.contents for one in said if one.kind != "user")
     pieces = [one for one in messages if isinstance(one, dict)]
+    # Each piece is looked for in all words: of large snapshots only the time decides.
     if len(pieces) * len(answers) > _COMPARED_CHARS_MAX:
         last = max((one.when for one in said if one.when), default=0)
         return [piece for piece in pieces if (_when(piece) or 0) > last]
@@ -250,45 +265,330 @@ def _text_of(content: Any) -> str:
     return as_text(content)
 
 
-# Snapshots of orbitmesh's first design in the shape of the later one.
+# What the messages of orbitmesh say, as drafts.
 #
-# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own
-# id at
-# the top; the names are those of Go fields or the tame ones.
+# It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls,
+# their results, the model and what it used are read from there.
 
 
-_NAMES = {
-    "SessionID": "session_id",
-    "ProviderType": "provider_type",
-    "CreatedAt": "created_at",
-    "UpdatedAt": "updated_at",
-    "Version": "version",
-    "Config": "config",
-    "ProviderState": "provider_state",
-    "Metadata": "metadata",
-    "ACPSessionID": "acp_session_id",
-    "Messages": "messages",
-    "CurrentTask": "current_task",
-    "Metrics": "metrics",
-}
-_INNER = ("acp_session_id", "messages", "current_task", "metrics")
+Record = dict[str, Any]
+
+_FORM = 2
+_IDS = ("id", "tool_call_id", "toolCallId", "call_id")
+_CALL_NAMES = ("name", "tool", "kind", "title")  # a title is of one call, a kind of many
+_INPUTS = ("input", "arguments", "params", "args", "rawInput")
+_OUTPUTS = ("result", "output", "rawOutput")
+_ENDED = {"completed": False, "failed": True}
+_METRIC = re.compile(r"in=(\d+) out=(\d+) requests=(\d+)")
 
 
-def tame_snapshot(value: Any) -> Any:
-    """A snapshot with the later names, and with the provider's state in a map of its own.
+def drafts_of(messages: Iterable[OrbitmeshMessage]) -> list[ForeignDraft]:
+    """The messages as drafts."""
+    told = _Told()
+    for said in messages:
+        told.take(said)
+    return told.drafts
 
-    Anything else as it is.
+
+def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
+    """The taking back of what the first version of this reader made of the messages.
+
+    It told each of them by itself. Where nothing of that was recorded, nothing is taken back.
     """
-    if not isinstance(value, dict):
-        return value
-    tamed = {_NAMES.get(name, name): item for name, item in value.items()}
-    if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
-        return value
-    if isinstance(tamed.get("provider_state"), dict):
-        state = tamed["provider_state"]
-        tamed["provider_state"] = {_NAMES.get(name, name): item for name, item in state.items()}
-        return tamed
-    if "provider_type" not in tamed or not isinstance(tamed.get("messages"), list):
-        return value
-    tamed["provider_state"] = {name: tamed.pop(name) for name in _INNER if name in tamed}
-    return tamed
+    counts: dict[str, int] = {}
+    keys = []
+    for said in messages:
+        count = counts[said.key] = counts.get(said.key, 0) + 1
+        keys += [f"{said.key}.{count}.{number}" for number in range(2)]
+    return ForeignDraft("retracted", {"keys": keys}, key="earlier form")
+
+
+class _ToldCall:
+    """A call as far as it is known; what is told of it later completes it."""
+
+    def __init__(self, draft: ForeignDraft, raws: list[Any]) -> None:
+        self.draft = draft
+        self.raws = raws
+        self.streamed = ""
+        self.is_over = False
+
+    @property
+    def lacks_input(self) -> bool:
+        """Whether its arguments are not known yet."""
+        return not self.draft.data["params"] or "contents" in mapping(self.draft.data["params"])
+
+    def keep(self, said: OrbitmeshMessage) -> None:
+        """Keep how news came that say nothing by themselves."""
+        self.raws += said.raws
+        self.draft.raw = raw_of(self.raws)
+
+    def go_on(self, said: OrbitmeshMessage) -> None:
+        """Add a piece of its arguments."""
+        self.streamed += said.contents
+        self.keep(said)
+        given = as_json(self.streamed)
+        if isinstance(given, dict):
+            self.draft.data["params"] = given
+
+    def complete(self, tool: str | None, params: Any) -> None:
+        """Put in what was not known when it was announced."""
+        if tool and self.draft.data["tool"] == "unknown":
+            self.draft.data["tool"] = tool
+        if params and self.lacks_input:
+            self.draft.data["params"] = as_json(params)
+
+
+class _Told:
+    """The drafts so far, and what is known of calls, requests and the model."""
+
+    def __init__(self) -> None:
+        self.drafts: list[ForeignDraft] = []
+        self._counts: dict[str, int] = {}
+        self._calls: dict[str, _ToldCall] = {}
+        self._typing: _ToldCall | None = None
+        self._model: str | None = None
+        self._request: Record = {}
+        self._requests: set[str] = set()
+        self._words = ""
+        self._paid = 0.0
+        self._say: dict[str, Callable[[OrbitmeshMessage, int], list[ForeignDraft]]] = {
+            "user": lambda said, _: speak("user", said.contents, said.when, said.raw),
+            "output": lambda said, _: self._answer(said),
+            "thought": lambda said, _: [
+                ForeignDraft("thinking", {"content": said.contents}, said.when, raw=said.raw)
+            ],
+            "tool_use": self._call,
+            "system": lambda said, _: self._notice(said),
+            "metric": lambda said, _: self._usage(said),
+            "error": lambda said, _: [
+                ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)
+            ],
+            "plan": lambda said, _: self._plan(said),
+        }
+
+    def take(self, said: OrbitmeshMessage) -> None:
+        """Tell one message; what says nothing by itself is kept as it came."""
+        count = self._counts[said.key] = self._counts.get(said.key, 0) + 1
+        say = self._say.get(said.kind)
+        drafts = say(said, count) if say else [frame(TOOL, None, said.when)]
+        for number, draft in enumerate(drafts):
+            draft.key = f"{_FORM}.{said.key}.{count}.{number}"
+        if drafts and drafts[0].raw is None:
+            drafts[0].raw = said.raw
+        self.drafts += drafts
+
+    # --- words
+
+    def _answer(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        is_input = said.is_tool_input or (said.own is None and self._typing is not None)
+        if is_input and self._typing is not None:
+            self._typing.go_on(said)
+            return []
+        if is_input:
+            return [frame(TOOL, None, said.when)]
+        self._words += said.contents
+        return speak("assistant", said.contents, said.when, said.raw, model=self._model)
+
+    def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """What the provider told beside the talk: a part of the talk, or a word for what was."""
+        own = mapping(said.own)
+        kind = own.get("type")
+        if kind != "content_block_start":
+            self._typing = None
+        self._model = first_text(mapping(own.get("message")).get("model"), own.get("model")) or (
+            self._model
+        )
+        if kind == "content_block_start":
+            return self._begin(said)
+        if kind == "assistant":
+            return self._snapshot(said) or [frame(TOOL, None, said.when)]
+        if kind == "user":
+            return self._results(said) or [frame(TOOL, None, said.when)]
+        if kind is None and not said.is_notice:
+            return speak("system", said.contents, said.when, said.raw)
+        return [frame(TOOL, None, said.when)]
+
+    def _snapshot(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """A message of the model as it was in the end: what was not streamed of it."""
+        message = mapping(mapping(said.own).get("message"))
+        drafts: list[ForeignDraft] = []
+        for block in map(mapping, items(message.get("content"))):
+            kind = block.get("type")
+            words = as_text(block.get("text"))
+            if kind == "text" and words and words not in self._words:
+                self._words += words
+                drafts += speak("assistant", words, said.when, None, model=self._model)
+            elif kind == "thinking":
+                thought = {"type": "thinking", "thinking": block.get("thinking")}
+                drafts += speak(
+                    "assistant", [thought | {"signature": block.get("signature")}], said.when, None
+                )
+            elif kind == "tool_use":
+                drafts += self._told_call(said, block)
+        id = as_text(message.get("id"))
+        if id not in self._requests:
+            drafts += self._spend(said, id, rename_figures(message.get("usage"), ANTHROPIC_USAGE))
+        return drafts
+
+    # --- calls
+
+    def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """The model has begun to write a call, of which the input follows."""
+        block = mapping(mapping(said.own).get("content_block"))
+        if block.get("type") != "tool_use":
+            return [frame(TOOL, None, said.when)]
+        drafts = self._told_call(said, block)
+        self._typing = self._calls.get(as_text(block.get("id")))
+        return drafts
+
+    def _told_call(self, said: OrbitmeshMessage, block: Record) -> list[ForeignDraft]:
+        """A call of the model's own message; none if it is known."""
+        id, tool = as_text(block.get("id")), first_text(block.get("name"))
+        known = self._calls.get(id)
+        if known is not None:
+            known.complete(tool, block.get("input"))
+            known.keep(said)
+            return []
+        return self._open(said, id, tool, block.get("input") or {})
+
+    def _open(
+        self, said: OrbitmeshMessage, id: str, tool: str | None, params: Any
+    ) -> list[ForeignDraft]:
+        data = {"id": id, "tool": tool or "unknown", "params": as_json(params)}
+        draft = ForeignDraft("tool_call", data, said.when, raw=said.raw)
+        self._calls[id] = _ToldCall(draft, list(said.raws))
+        return [draft]
+
+    def _results(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """Results of calls, which the model is told in the user's place."""
+        message = mapping(mapping(said.own).get("message"))
+        drafts: list[ForeignDraft] = []
+        for block in map(mapping, items(message.get("content"))):
+            if block.get("type") == "tool_result":
+                id, content = as_text(block.get("tool_use_id")), block.get("content")
+                shown = block_text(content) if _is_text(content) else content
+                drafts += self._end(id, shown, said, is_error=block.get("is_error") is True)
+        self._words = ""
+        return drafts
+
+    def _end(
+        self, id: str, result: Any, said: OrbitmeshMessage, *, is_error: bool
+    ) -> list[ForeignDraft]:
+        known = self._calls.get(id)
+        if known is not None:
+            if known.is_over:
+                return []
+            known.is_over = True
+        data = {"toolCallId": id, "result": result}
+        return [
+            ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)
+        ]
+
+    def _call(self, said: OrbitmeshMessage, count: int) -> list[ForeignDraft]:
+        """A call, or news about one, as far as it was kept: from the provider's own words."""
+        own = mapping(said.own)
+        if own.get("type") == "content_block_start":
+            return self._begin(said)
+        if own.get("type") == "control_request":  # a question whether it may run
+            return [frame(TOOL, None, said.when)]
+        told = own or mapping(as_json(said.contents))
+        id = first_text(*(told.get(name) for name in _IDS))
+        known = self._calls.get(id) if id else None
+        titled = next((told[name] for name in _CALL_NAMES if told.get(name)), None)
+        params = next((told[name] for name in _INPUTS if told.get(name) is not None), None)
+        if known is not None:
+            known.complete(as_text(titled), params)
+            drafts = self._ended(as_text(id), told, said)
+            if not drafts:
+                known.keep(said)
+            return drafts
+        id = id or f"log_{digest(said.contents)[:12]}_{count}"
+        words = said.contents.partition("(")[0].partition(":")[0][:64]
+        given = {"contents": said.contents} if params is None else params
+        drafts = self._open(said, id, as_text(titled) or words.strip(), given)
+        return drafts + self._ended(id, told, said)
+
+    def _ended(self, id: str, told: Record, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """The result in news about a call; none while it runs."""
+        status = as_text(told.get("status"))
+        result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
+        if status and status not in _ENDED:
+            return []
+        if not status and result is None:
+            return []
+        contents = [mapping(mapping(part).get("content")) for part in items(told.get("content"))]
+        words = block_text([content for content in contents if content])
+        shown = words or result or (told.get("content") if result is None else result)
+        return self._end(id, shown or "", said, is_error=_ENDED.get(status, False))
+
+    # --- figures
+
+    def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """What a request used: told at its start, and again, as a sum, at its end."""
+        own = mapping(said.own)
+        message = mapping(own.get("message"))
+        figures = rename_figures(message.get("usage") or own.get("usage"), ANTHROPIC_USAGE)
+        if own.get("type") == "message_start":
+            self._model = first_text(message.get("model")) or self._model
+            self._words = ""
+            return self._spend(said, as_text(message.get("id")), figures)
+        if own.get("type") == "message_delta":
+            before = self._request
+            more = {name: n - before.get(name, 0) for name, n in figures.items()}
+            self._request = before | figures
+            more = {name: amount for name, amount in more.items() if amount > 0}
+            return self._report(said, {"requests": 0, **more}) if more else self._nothing(said)
+        if own.get("type") == "result":
+            # The sum of requests that were counted one by one.
+            return self._nothing(said) if self._requests else self._report(said, figures)
+        counted = _METRIC.fullmatch(said.contents)
+        if counted is None:
+            return self._nothing(said)
+        names = ("input_tokens", "output_tokens", "requests")
+        return self._report(said, dict(zip(names, map(int, counted.groups()), strict=True)))
+
+    def _spend(self, said: OrbitmeshMessage, id: str, figures: Record) -> list[ForeignDraft]:
+        """Count a new request."""
+        self._requests.add(id)
+        self._request = figures
+        return self._report(said, figures) if figures else []
+
+    def _report(self, said: OrbitmeshMessage, figures: Record) -> list[ForeignDraft]:
+        named = {"model": self._model} if self._model else {}
+        return [ForeignDraft("usage", figures | named, said.when)]
+
+    def _nothing(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        return [frame(TOOL, None, said.when)]
+
+    # --- plans
+
+    def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """A plan as todos where it is one, else as the words that the agent showed."""
+        own = mapping(said.own)
+        if own.get("type") == "result":
+            return self._bill(said)
+        plan = as_json(said.own if said.own is not None else said.contents)
+        steps = plan.get("entries", plan.get("todos")) if isinstance(plan, dict) else plan
+        if not isinstance(steps, list):
+            return speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
+        return [ForeignDraft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
+
+    def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+        """The end of a turn of Claude, with what all of them cost so far."""
+        total = rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
+        since = total - self._paid if total >= self._paid else total
+        self._paid = total
+        if since <= 0:
+            return self._nothing(said)
+        return [ForeignDraft("usage", {"requests": 0, "cost": since, "settles": True}, said.when)]
+
+
+def _is_text(content: Any) -> bool:
+    return bool(items(content)) and all(mapping(b).get("type") == "text" for b in items(content))
+
+
+def _todo(item: Any) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        return {"content": as_text(item), "status": "pending"}
+    content = item.get("content") or item.get("step") or item.get("title")
+    return {**item, "content": as_text(content), "status": as_text(item.get("status")) or "pending"}

@@ -8,68 +8,52 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    has_document,
+    has_record,
+    open_document,
+    records,
+    stem,
+)
+from holdfast.formats.readers._values import (
+    ANTHROPIC_USAGE,
     block_text,
     data_url_block,
     first_text,
     image_block,
     items,
     json_value,
-    look,
     mapping,
-    open_document,
     rename_figures,
+    said_blocks,
     text,
+    text_block,
 )
 
-__all__ = ["READER", "Acpx"]
-
-Record = dict[str, Any]
-
+_TOOL = "acpx"
 _STREAM = ".stream."
 _VERSION = 1
-_USAGE = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_input_tokens",
-    "cache_creation_input_tokens": "cache_creation_input_tokens",
-}
 
 
-class Acpx:
-    """Reads ``~/.acpx/sessions``: the snapshots and, where there is none, the frames."""
+def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
+    """The sessions of frames, however many files each of them fills.
 
-    tool = "acpx"
-    places = (".acpx/sessions",)
-
-    def claims(self, source: Source) -> bool:
-        """Whether it holds a snapshot or frames as acpx writes them."""
-        return any_of(source, ".json", _is_snapshot) or any_of(source, ".ndjson", _is_stream)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each snapshot is a session, and so are frames without one, however many files they fill.
-
-        Frames that are given by themselves stand for the snapshot beside them, if there is one.
-        """
-        told = names_of(source, ".json", _is_snapshot)
-        for name in told:
-            yield _open_snapshot(source, name)
-        parts: dict[str, list[str]] = {}
-        for name in names_of(source, ".ndjson", _is_stream):
-            if name not in told:
-                parts.setdefault(name.partition(_STREAM)[0], []).append(name)
-        for base, names in parts.items():
-            snapshot = f"{base}.json"
-            if snapshot not in told and not (
-                source.has(snapshot) and _is_snapshot(source, snapshot)
-            ):
-                yield _read_stream(source, sorted(names, key=_age), base)
-                continue
-            for name in names:
-                source.leave(name)
-            if snapshot not in told:
-                yield _open_snapshot(source, snapshot)
+    A snapshot beside them tells more: where there is one it stands for them.
+    """
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        parts.setdefault(name.partition(_STREAM)[0], []).append(name)
+    for base, frames in parts.items():
+        snapshot = f"{base}.json"
+        if not source.has(snapshot) or not _IS_SNAPSHOT(source, snapshot):
+            yield _read_stream(source, sorted(frames, key=_age), base)
+            continue
+        for name in frames:
+            source.leave(name)
+        if source.is_file:  # in a folder the snapshot is among the files that are read
+            yield from _read_snapshots(source, [snapshot])
 
 
 def _age(name: str) -> int:
@@ -78,26 +62,28 @@ def _age(name: str) -> int:
     return -int(number) if number.isdecimal() else 0
 
 
-def _open_snapshot(source: Source, name: str) -> Foreign:
-    problems: list[str] = []
-    value = mapping(open_document(source, name, problems))
-    return _read_snapshot(value, stem(name), problems)
+def _read_snapshots(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        value = mapping(open_document(source, name, problems))
+        yield _read_snapshot(value, stem(name), problems)
 
 
-def _is_snapshot(source: Source, name: str) -> bool:
-    value = mapping(look(source, name, b'"acpx_record_id"'))
+def _is_snapshot(value: Record) -> bool:
     return "acpx_record_id" in value or {"acpxRecordId", "acpSessionId"} <= value.keys()
 
 
-def _is_stream(source: Source, name: str) -> bool:
-    return any(
-        "jsonrpc" in record or (text(record.get("schema")).startswith("acpx.") and "type" in record)
-        for record in first_records(source, name)
-    )
+def _is_frame(record: Record) -> bool:
+    is_marker = text(record.get("schema")).startswith("acpx.") and "type" in record
+    return "jsonrpc" in record or is_marker
+
+
+_IS_SNAPSHOT = has_document(b'"acpx_record_id"', _is_snapshot)
+_IS_STREAM = has_record(_is_frame)
 
 
 def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
-    book = Book(Acpx.tool)
+    book = Book(_TOOL)
     frames = Frames(book)
     for name in names:
         for line, record in records(source, name, book.problems):
@@ -107,7 +93,7 @@ def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
 
 
 def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
-    book = Book(Acpx.tool, problems)
+    book = Book(_TOOL, problems)
     created = read_time(_either(session, "created_at", "createdAt"))
     about = {name: value for name, value in session.items() if name != "messages"}
     with book.entry(about, created, "session") as entry:
@@ -124,14 +110,14 @@ def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
             _tell_user(user, entry)
             _tell_agent(agent, model, entry)
             if user:
-                figures = rename_figures(costs.get(turn), _USAGE)
+                figures = rename_figures(costs.get(turn), ANTHROPIC_USAGE)
                 entry.usage(figures, model, f"usage/{turn}")
     return book.foreign(
         first_text(_either(session, "acpx_record_id", "acpxRecordId")) or own,
         title=first_text(session.get("title"), session.get("name")),
         cwd=first_text(session.get("cwd")),
         created_at=created,
-        refusal=refusal_of(f"{own}.json", Acpx.tool, _schema_version(session), _VERSION),
+        refusal=refusal_of(f"{own}.json", _TOOL, _schema_version(session), _VERSION),
     )
 
 
@@ -149,10 +135,10 @@ def _tell_user(user: Record, entry: SourceEntry) -> None:
     for part in map(mapping, items(user.get("content"))):
         mention = mapping(part.get("Mention"))
         if isinstance(part.get("Text"), str):
-            blocks.append({"type": "text", "text": part["Text"]})
+            blocks.append(text_block(part["Text"]))
         elif mention:
             words = first_text(mention.get("content"), mention.get("uri"))
-            blocks.append({"type": "text", "text": words or ""})
+            blocks.append(text_block(words))
         elif "Image" in part:
             blocks.append(_picture(part["Image"]))
     entry.user([block for block in blocks if block])
@@ -168,6 +154,7 @@ def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
     called: list[str] = []
     for part in map(mapping, items(agent.get("content"))):
         thought, call = mapping(part.get("Thinking")), mapping(part.get("ToolUse"))
+        # Results stand apart from their calls; they go behind the calls that were made together.
         if not call:
             _tell_results(called, results, entry)
         if isinstance(part.get("Text"), str):
@@ -201,7 +188,12 @@ def _tell_result(id: str, result: Record, entry: SourceEntry) -> None:
     entry.result(id, shown, is_error=result.get("is_error") is True)
 
 
-READER = Acpx()
+READER = ToolReader(
+    _TOOL,
+    (".acpx/sessions",),
+    (".json", _IS_SNAPSHOT, _read_snapshots),
+    (".ndjson", _IS_STREAM, _read_frames),
+)
 
 
 # Frames of the Agent Client Protocol, read as a conversation.
@@ -228,6 +220,7 @@ class Frames:
         update = mapping(params.get("update"))
         kind = text(update.get("sessionUpdate"))
         self.cwd = self.cwd or first_text(params.get("cwd"))
+        # A stream has no end of its own: what comes next ends it.
         if _CHUNKS.get(kind, "") != self._kind:
             self.finish()
         with self._book.entry(line, stamp) as entry:
@@ -253,16 +246,16 @@ class Frames:
 
 
 def _blocks(prompt: Any) -> list[Record]:
-    found: list[Record | None] = []
-    for block in map(mapping, items(prompt)):
-        if block.get("type") == "text":
-            found.append({"type": "text", "text": text(block.get("text"))})
-        elif block.get("type") == "image":
-            found.append(image_block(block.get("mimeType"), block.get("data")))
-        elif block.get("type") == "resource":
-            words = text(mapping(block.get("resource")).get("text"))
-            found.append({"type": "text", "text": words})
-    return [block for block in found if block]
+    """What a person said; a file that was given along counts by its text."""
+    given = map(mapping, items(prompt))
+    return said_blocks(
+        [
+            text_block(mapping(block.get("resource")).get("text"))
+            if block.get("type") == "resource"
+            else block
+            for block in given
+        ]
+    )
 
 
 def _tell_tool(update: Record, entry: SourceEntry) -> None:

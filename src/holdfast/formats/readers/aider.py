@@ -13,11 +13,10 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, names_of
-from holdfast.formats.readers._shape import first_text
+from holdfast.formats.readers._files import ToolReader
+from holdfast.formats.readers._values import first_text
 
-__all__ = ["READER", "Aider"]
-
+_TOOL = "aider"
 _NAME = ".aider.chat.history.md"
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _TOKENS = re.compile(r"> Tokens: ([\d.,]+[kM]?) sent,(?:.*?) ([\d.,]+[kM]?) received\.?")
@@ -39,27 +38,17 @@ class _Piece(NamedTuple):
     lines: list[str]
 
 
-class Aider:
-    """Reads ``.aider.chat.history.md``."""
-
-    tool = "aider"
-    places = (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md")
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file has the heading of a chat."""
-        return any_of(source, ".md", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each chat in each history is a session."""
-        for name in names_of(source, ".md", _is_mine):
-            yield from _read_history(source, name)
-
-
 def _is_mine(source: Source, name: str) -> bool:
     lines = _text(source.head(name)).split("\n")
     if any(map(_START.fullmatch, lines)):
         return True
     return name.endswith(_NAME) and any(line.startswith("#### ") for line in lines)
+
+
+def _read_histories(source: Source, names: list[str]) -> Iterator[Foreign]:
+    """Each chat in each history is a session."""
+    for name in names:
+        yield from _read_history(source, name)
 
 
 def _read_history(source: Source, name: str) -> Iterator[Foreign]:
@@ -83,7 +72,7 @@ def _read_chat(
     heading = _START.fullmatch(lines[0])
     started = heading[1] if heading else "undated"
     stamp = read_time(started)
-    book = Book(Aider.tool, problems)
+    book = Book(_TOOL, problems)
     model = _found(_MODEL, lines)
     if heading:
         with book.entry(lines[0], stamp, "start") as entry:
@@ -118,6 +107,8 @@ def _pieces(lines: list[str]) -> list[_Piece]:
     marked = any(_is_marked(line) for line in lines if line.startswith("#### "))
     for line in lines:
         kind = _kind_of(line)
+        # Answers hold headings and quotations of their own; only aider's own lines end in two
+        # blanks.
         if marked and open_kind == "assistant" and not _is_marked(line):
             kind = "assistant"  # a heading or a quotation in an answer
         if not line.strip() and open_kind != "assistant":
@@ -220,4 +211,8 @@ class _Inputs:
         return None
 
 
-READER = Aider()
+READER = ToolReader(
+    _TOOL,
+    (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md"),
+    (".md", _is_mine, _read_histories),
+)

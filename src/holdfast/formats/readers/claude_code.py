@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
+from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
+from holdfast.formats.readers._values import (
+    ANTHROPIC_USAGE,
     UUID,
     between,
     block_text,
@@ -19,12 +20,9 @@ from holdfast.formats.readers._shape import (
     mapping,
     rename_figures,
     text,
+    text_block,
+    texts,
 )
-from holdfast.formats.readers._tree import TreeNode, left_behind
-
-__all__ = ["READER", "ClaudeCode"]
-
-Record = dict[str, Any]
 
 _TALK = frozenset({"user", "assistant"})
 _OWN_TYPES = frozenset(
@@ -40,12 +38,6 @@ _NOISE = re.compile(
     r"|new-diagnostics|ide_(?:opened_file|selection|diagnostics))\b|Caveat: The messages below were"
     r"|\[Request interrupted by user)"
 )
-_USAGE = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_input_tokens",
-    "cache_creation_input_tokens": "cache_creation_input_tokens",
-}
 _SUMS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -54,31 +46,15 @@ _SUMS = {
     "costUSD": "cost",
 }
 _SYNTHETIC = "<synthetic>"
+_BY_PROVIDER = ("_tool_use", "_tool_result")  # of tools that the provider runs itself
 
 
-class ClaudeCode:
-    """Reads ``~/.claude/projects/*/*.jsonl``."""
-
-    tool = "claude-code"
-    places = (
-        ".claude/projects/*/*.jsonl",
-        ".claude/projects/*/*/subagents/*.jsonl",
-        ".config/claude/projects/*/*.jsonl",
-    )
-    homes: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": ".claude"}
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file holds records as Claude Code writes them."""
-        return any_of(source, ".jsonl", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each file is a session."""
-        for name in names_of(source, ".jsonl", _is_mine):
-            yield _Transcript(source, name).foreign()
-
-
-def _is_mine(source: Source, name: str) -> bool:
-    return any(_is_record(record) for record in first_records(source, name))
+_BLOCKS = {
+    "text": ("text", "text"),
+    "thinking": ("thought", "thinking", "signature"),
+    "redacted_thinking": ("whole",),
+    "tool_use": ("call", "id", "name", "input"),
+}
 
 
 def _is_record(record: Record) -> bool:
@@ -90,55 +66,47 @@ def _is_record(record: Record) -> bool:
     return kind in _OWN_TYPES and ("sessionId" in record or "messageId" in record)
 
 
-class _Transcript:
-    """One file on its way to a session."""
+class _Transcript(SessionLog):
+    tool = "claude-code"
+    id_member = "uuid"
 
     def __init__(self, source: Source, name: str) -> None:
-        self._book = Book(ClaudeCode.tool)
+        super().__init__(source, name)
         self._stem = stem(name)
-        self._lines = list(records(source, name, self._book.problems))
         self._is_side_file = all(
             record.get("isSidechain") is True for _, record in self._lines if "uuid" in record
         )
-        self._strays = self._find_strays()
+        nodes = [
+            _node(record)
+            for _, record in self._lines
+            if isinstance(record.get("uuid"), str) and self._is_main(record)
+        ]
+        self._strays = left_behind(nodes, joined_roots=True)
         self._sides: dict[str, str] = {}
         self._bill = _Bill(has_agents_elsewhere=self._has_agents_elsewhere())
         self._began = self._find_beginning()
+        # Each block of an answer is a line; all of them tell the usage, of which the last counts.
         self._last_of_message = {
             text(mapping(record.get("message")).get("id")): number
             for number, (_, record) in enumerate(self._lines)
             if record.get("type") == "assistant"
         }
 
-    def foreign(self) -> Foreign:
-        """The session."""
-        for number, (line, record) in enumerate(self._lines):
-            key = first_text(record.get("uuid"))
-            if key is not None and self._book.knows(key):
-                continue  # a resumed session repeats the lines of the one before
-            stamp = read_time(record.get("timestamp"))
-            if stamp is None and self._book.first_stamp is None:
-                stamp = self._began
-            with self._book.entry(line, stamp, key, self._run(record)) as entry:
-                self._tell(number, record, entry)
+    def _stamp(self, record: Record) -> int | None:
+        stamp = super()._stamp(record)
+        return self._began if stamp is None and self._book.first_stamp is None else stamp
+
+    def _about(self) -> dict[str, Any]:
         own, parent = self._identity()
-        return self._book.foreign(
-            own,
-            title=self._title(),
-            cwd=self._first("cwd"),
-            parent=parent,
-            version=self._first("version"),
-        )
+        return {
+            "foreign_id": own,
+            "title": self._best_title(),
+            "cwd": self._first("cwd"),
+            "parent": parent,
+            "version": self._first("version"),
+        }
 
     # --- what belongs where
-
-    def _find_strays(self) -> dict[str, str]:
-        nodes = [
-            _node(record)
-            for _, record in self._lines
-            if isinstance(record.get("uuid"), str) and self._is_main(record)
-        ]
-        return left_behind(nodes, joined_roots=True)
 
     def _has_agents_elsewhere(self) -> bool:
         """Whether sub-agents of this session have files of their own."""
@@ -157,10 +125,9 @@ class _Transcript:
 
     def _run(self, record: Record) -> str | None:
         """The run of a sub-agent, or of a branch that was left behind; None for the main one."""
-        own = text(record.get("uuid"))
         if self._is_main(record):
-            stray = self._strays.get(own)
-            return f"branch-{stray}" if stray else None
+            return super()._run(record)
+        own = text(record.get("uuid"))
         before = self._sides.get(text(record.get("parentUuid")))
         run = before or f"side-{first_text(record.get('agentId'), own) or 'agent'}"
         self._sides[own] = run
@@ -172,13 +139,11 @@ class _Transcript:
         ids = list(dict.fromkeys(filter(None, ids)))
         if self._is_side_file and ids and self._first("agentId"):
             return f"{ids[-1]}/agent-{self._first('agentId')}", ids[-1]
+        # A file has the name of its session; lines in it may be from the one it was resumed from.
         own = self._stem if UUID.fullmatch(self._stem) or not ids else ids[-1]
         return own, next((id for id in ids if id != own), None)
 
-    def _first(self, member: str) -> str | None:
-        return next((r[member] for _, r in self._lines if first_text(r.get(member))), None)
-
-    def _title(self) -> str | None:
+    def _best_title(self) -> str | None:
         found = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
         titles: dict[str, str] = {}
         for _, record in self._lines:
@@ -189,12 +154,12 @@ class _Transcript:
 
     # --- what a record says
 
-    def _tell(self, number: int, record: Record, entry: SourceEntry) -> None:
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
         if kind == "user":
-            self._tell_user(number, record, entry)
+            self._tell_user(record, entry)
         elif kind == "assistant":
-            self._tell_assistant(number, record, entry)
+            self._tell_assistant(record, entry)
         elif kind == "attachment":
             _tell_queued(mapping(record.get("attachment")), entry)
         elif _is_cost(record):
@@ -202,7 +167,7 @@ class _Transcript:
             for model, figures in self._bill.settle(record):
                 entry.usage(figures, model, f"cost/{entry.key}/{model or ''}")
 
-    def _tell_user(self, number: int, record: Record, entry: SourceEntry) -> None:
+    def _tell_user(self, record: Record, entry: SourceEntry) -> None:
         content = mapping(record.get("message")).get("content")
         for block in items(content):
             if mapping(block).get("type") == "tool_result":
@@ -213,13 +178,13 @@ class _Transcript:
         elif _is_from_the_tool(record):
             entry.kind = "meta"
         else:
-            self._tell_words(number, content, entry)
+            self._tell_words(content, entry)
 
-    def _tell_words(self, number: int, content: Any, entry: SourceEntry) -> None:
+    def _tell_words(self, content: Any, entry: SourceEntry) -> None:
         words = text(content)
         command = between(words, "<command-name>", "</command-name>")
         if command is not None:
-            if self._is_answered(number):
+            if self._is_answered():
                 arguments = between(words, "<command-args>", "</command-args>") or ""
                 entry.user(f"{command.strip()} {arguments.strip()}".strip())
             entry.kind = "command"
@@ -229,9 +194,9 @@ class _Transcript:
         else:
             entry.user([block for block in items(content) if _is_said(mapping(block))])
 
-    def _is_answered(self, number: int) -> bool:
+    def _is_answered(self) -> bool:
         """Whether the model answered: a command that only concerns the tool is no turn."""
-        for at in range(number + 1, len(self._lines)):
+        for at in range(self._at + 1, len(self._lines)):
             record = self._lines[at][1]
             if record.get("type") == "assistant":
                 return mapping(record.get("message")).get("model") != _SYNTHETIC
@@ -239,20 +204,24 @@ class _Transcript:
                 return False
         return False
 
-    def _tell_assistant(self, number: int, record: Record, entry: SourceEntry) -> None:
+    def _tell_assistant(self, record: Record, entry: SourceEntry) -> None:
         message = mapping(record.get("message"))
         model = message.get("model")
+        # The tool itself says what went wrong; the model never saw it.
         if model == _SYNTHETIC or record.get("isApiErrorMessage") is True:
             entry.kind = "synthetic"
             return
         content = message.get("content")
-        for block in (
-            [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
+        for block in map(
+            mapping, [text_block(content)] if isinstance(content, str) else items(content)
         ):
-            _tell_block(mapping(block), model, entry)
+            kind = text(block.get("type"))
+            if not entry.block(block, _BLOCKS, model) and kind.endswith(_BY_PROVIDER):
+                entry.assistant([block], model)
         id = text(message.get("id"))
-        if not id or self._last_of_message.get(id) == number:
-            figures = rename_figures(message.get("usage"), _USAGE)
+        # All lines of a message carry its usage so far; the last has the whole.
+        if not id or self._last_of_message.get(id) == self._at:
+            figures = rename_figures(message.get("usage"), ANTHROPIC_USAGE)
             figures |= rename_figures(record, {"costUSD": "cost"})  # of earlier versions
             entry.usage(figures, model, f"usage/{id or entry.key}")
             self._bill.count(model, figures)
@@ -289,6 +258,7 @@ class _Bill:
         if not sums:
             yield from self._settle_total(record)
             return
+        # Sums only grow within a process.
         if any(_is_less(sums.get(model, {}), before) for model, before in self._sums.items()):
             self._sums = {}  # another process counts, from nothing
         partly_unknown = record.get("hasUnknownModelCost") is True
@@ -348,11 +318,7 @@ def _node(record: Record) -> TreeNode:
     answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
     group = first_text(message.get("id")) if record.get("type") == "assistant" else None
     is_talk = text(record.get("type")) in _TALK or _is_queued(record)
-    return TreeNode(record["uuid"], parent, group, _texts(calls), _texts(answers), is_talk)
-
-
-def _texts(values: list[Any]) -> tuple[str, ...]:
-    return tuple(value for value in values if isinstance(value, str))
+    return TreeNode(record["uuid"], parent, group, texts(calls), texts(answers), is_talk)
 
 
 def _is_said(block: Record) -> bool:
@@ -360,20 +326,6 @@ def _is_said(block: Record) -> bool:
     if kind == "text":
         return not _NOISE.match(text(block.get("text")))
     return kind in {"image", "document"}
-
-
-def _tell_block(block: Record, model: Any, entry: SourceEntry) -> None:
-    kind = block.get("type")
-    if kind == "text":
-        entry.assistant(block.get("text"), model)
-    elif kind == "thinking":
-        entry.thinking(text(block.get("thinking")), block.get("signature"))
-    elif kind == "redacted_thinking":
-        entry.thinking([block])
-    elif kind == "tool_use":
-        entry.call(block.get("id"), block.get("name"), block.get("input"))
-    elif isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result")):
-        entry.assistant([block], model)  # run by the provider itself
 
 
 def _is_queued(record: Record) -> bool:
@@ -392,4 +344,13 @@ def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
         entry.user(prompt)
 
 
-READER = ClaudeCode()
+READER = ToolReader(
+    _Transcript.tool,
+    (
+        ".claude/projects/*/*.jsonl",
+        ".claude/projects/*/*/subagents/*.jsonl",
+        ".config/claude/projects/*/*.jsonl",
+    ),
+    (".jsonl", has_record(_is_record), _Transcript.sessions),
+    homes={"CLAUDE_CONFIG_DIR": ".claude"},
+)

@@ -6,27 +6,30 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    look,
+    open_document,
+    tables_of,
+    whole_rows,
+)
+from holdfast.formats.readers._values import (
     first_text,
     items,
     json_value,
-    look,
     mapping,
-    open_document,
+    rename_figures,
     text,
+    text_block,
 )
-from holdfast.formats.readers._shape import rename_figures as figures_of
 
-__all__ = ["READER", "Cline"]
-
-Record = dict[str, Any]
-
+_TOOL = "cline"
 _MESSAGES = ".messages.json"
 _HISTORY = "api_conversation_history.json"
 _HISTORY_NAMES = (_HISTORY, "claude_messages.json")
@@ -45,34 +48,21 @@ _USAGE = {
 _CWD = re.compile(r"Current Working Directory \(([^\n]+?)\) Files")
 
 
-class Cline:
-    """Reads ``~/.cline/data/sessions`` and the tasks of the editor's extension."""
+_BLOCKS = {
+    "thinking": ("thought", "thinking", "signature"),
+    "redacted_thinking": ("whole",),
+}
 
-    tool = "cline"
-    places = (
-        ".cline/data/sessions/*/*.messages.json",
-        ".cline/data/tasks/*/api_conversation_history.json",
-        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
-        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
-    )
-    homes: ClassVar[dict[str, str]] = {"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"}
 
-    def claims(self, source: Source) -> bool:
-        """Whether it holds messages, a manifest or an index as Cline writes them."""
-        return any_of(source, ".json", _is_mine) or any_of(source, ".db", _is_index)
+class _Cline(ToolReader):
+    """Also tells of sessions of which only the manifest or the index is there."""
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """Every session, also one of which only the manifest or the index is there."""
-        told = set()
-        for name in names_of(source, ".json", _is_mine):
-            foreign = _read_file(source, name)
+        told: set[str] = set()
+        for foreign in super().read(source):
             if foreign.foreign_id not in told:
                 told.add(foreign.foreign_id)
                 yield foreign
-        for name in names_of(source, ".db", _is_index):
-            for foreign in _read_index(source, name):
-                if foreign.foreign_id not in told:
-                    yield foreign
 
 
 def _is_mine(source: Source, name: str) -> bool:
@@ -103,6 +93,10 @@ def _is_index(source: Source, name: str) -> bool:
 # --- the files of one session
 
 
+def _read_files(source: Source, names: list[str]) -> Iterator[Foreign]:
+    return (_read_file(source, name) for name in names)
+
+
 def _read_file(source: Source, name: str) -> Foreign:
     if name.endswith(_HISTORY_NAMES):
         return _read_task(source, name)
@@ -116,7 +110,7 @@ def _read_file(source: Source, name: str) -> Foreign:
         kept = mapping(_load(source, name, problems))
     own = first_text(kept.get("sessionId"), about.get("session_id")) or posixpath.basename(base)
     foreign = _foreign(own, about, kept, problems)
-    refusals = (refusal_of(name, Cline.tool, one.get("version"), _VERSION) for one in (about, kept))
+    refusals = (refusal_of(name, _TOOL, one.get("version"), _VERSION) for one in (about, kept))
     foreign.refusal = next(filter(None, refusals), None)
     return foreign
 
@@ -131,14 +125,14 @@ def _load(source: Source, name: str, problems: list[str]) -> Any:
 
 
 def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Foreign:
-    book = Book(Cline.tool, problems)
+    book = Book(_TOOL, problems)
     started = read_time(about.get("started_at"))
     with book.entry(about or {"sessionId": own}, started, "session") as entry:
         entry.kind = "session"
     if first_text(kept.get("system_prompt")):
         with book.entry(kept["system_prompt"], key="system_prompt") as entry:
             entry.kind = "system_prompt"
-    teller = _Teller(book, first_text(about.get("model")))
+    teller = _ClineTeller(book, first_text(about.get("model")))
     for message in items(kept.get("messages")):
         teller.take(message)
     details = mapping(about.get("metadata"))
@@ -153,16 +147,17 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
     )
 
 
-def _read_index(source: Source, name: str) -> Iterator[Foreign]:
+def _read_indexes(source: Source, names: list[str]) -> Iterator[Foreign]:
     """The sessions that the index knows; their messages lie elsewhere."""
-    problems: list[str] = []
-    with source.database(name) as database:
-        rows = whole_rows(database, "sessions", "session_id", name, problems)
-    for row in rows:
-        about = row | {"metadata": json_value(row.get("metadata_json"))}
-        own = text(row.get("session_id"))
-        missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
-        yield _foreign(own, about, {}, [*problems, missing])
+    for name in names:
+        problems: list[str] = []
+        with source.database(name) as database:
+            rows = whole_rows(database, "sessions", "session_id", name, problems)
+        for row in rows:
+            about = row | {"metadata": json_value(row.get("metadata_json"))}
+            own = text(row.get("session_id"))
+            missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
+            yield _foreign(own, about, {}, [*problems, missing])
 
 
 # --- tasks of earlier versions
@@ -172,12 +167,13 @@ def _read_task(source: Source, name: str) -> Foreign:
     problems: list[str] = []
     folder = posixpath.dirname(name)
     own = source.only(name).folder or "task"
-    book = Book(Cline.tool, problems)
-    teller = _Teller(book, None)
+    book = Book(_TOOL, problems)
+    teller = _ClineTeller(book, None)
     for message in items(_load(source, name, problems)):
         teller.take(message)
     shown = items(_load(source, posixpath.join(folder, "ui_messages.json"), problems))
     stamps = [stamp for m in shown if (stamp := read_time(mapping(m).get("ts")))]
+    # The folder of a task is named by the millisecond in which it began.
     created = read_time(int(own)) if own.isdigit() and len(own) > 9 else None
     for draft in book.drafts:
         draft.timestamp = draft.timestamp or created or next(iter(stamps), None)
@@ -192,7 +188,7 @@ def _read_task(source: Source, name: str) -> Foreign:
     )
 
 
-class _Teller:
+class _ClineTeller:
     """Takes messages one after the other; a call in a text is answered by the next message."""
 
     def __init__(self, book: Book, model: str | None) -> None:
@@ -209,7 +205,7 @@ class _Teller:
         key = f"message/{first_text(given.get('id')) or self._count}"
         with self._book.entry(message, read_time(given.get("ts")), key) as entry:
             content = given.get("content")
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            blocks = [text_block(content)] if isinstance(content, str) else content
             found = [mapping(block) for block in items(blocks)]
             if given.get("role") == "assistant":
                 self._tell_assistant(given, found, entry)
@@ -223,14 +219,12 @@ class _Teller:
             kind = block.get("type")
             if kind == "text":
                 self._tell_words(text(block.get("text")), model, entry)
-            elif kind == "thinking":
-                entry.thinking(text(block.get("thinking")), block.get("signature"))
-            elif kind == "redacted_thinking":
-                entry.thinking([block])
             elif kind == "tool_use":
                 id = first_text(block.get("id"), block.get("call_id"))
                 entry.call(id or entry.key, block.get("name"), block.get("input"))
-        entry.usage(figures_of(message.get("metrics"), _USAGE), model)
+            else:
+                entry.block(block, _BLOCKS)
+        entry.usage(rename_figures(message.get("metrics"), _USAGE), model)
 
     def _tell_words(self, words: str, model: str | None, entry: SourceEntry) -> None:
         said, calls = read_assistant(words)
@@ -253,8 +247,9 @@ class _Teller:
                 self._note_cwd(text(block.get("text")))
                 if spoken.result is not None and answered is None:
                     answered = self._answered(spoken.tool, entry), spoken.is_error
-                    result.append({"type": "text", "text": spoken.result})
+                    result.append(text_block(spoken.result))
                     said += _words(spoken.said)
+                # What follows a result in the same message is still of it, unless it is wrapped.
                 elif answered is not None and spoken.said and "<" not in block["text"][:1]:
                     result.append(block)
                 else:
@@ -285,10 +280,21 @@ class _Teller:
 
 
 def _words(said: str) -> list[Record]:
-    return [{"type": "text", "text": said}] if said.strip() else []
+    return [text_block(said)] if said.strip() else []
 
 
-READER = Cline()
+READER = _Cline(
+    _TOOL,
+    (
+        ".cline/data/sessions/*/*.messages.json",
+        ".cline/data/tasks/*/api_conversation_history.json",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
+        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
+    ),
+    (".json", _is_mine, _read_files),
+    (".db", _is_index, _read_indexes),
+    homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
+)
 
 
 # What Cline wraps around words: the person's, the tools' in the days before native calls.

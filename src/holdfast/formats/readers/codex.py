@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._book import SessionLog, SourceEntry
+from holdfast.formats.readers._files import Record, ToolReader, first_records, records, stem
+from holdfast.formats.readers._values import (
     UUID,
     between,
     block_text,
@@ -23,9 +22,6 @@ from holdfast.formats.readers._shape import (
     text,
 )
 
-__all__ = ["READER", "Codex"]
-
-Record = dict[str, Any]
 Lines = list[tuple[bytes, Record]]
 
 _LINE_TYPES = frozenset(
@@ -43,30 +39,6 @@ _USAGE = {
     "total_tokens": "total_tokens",
 }
 _DATE = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-")
-
-
-class Codex:
-    """Reads ``~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl``."""
-
-    tool = "codex"
-    places = (
-        ".codex/sessions/**/rollout-*.jsonl",
-        ".codex/sessions/**/rollout-*.jsonl.zst",
-        ".codex/archived_sessions/rollout-*.jsonl*",
-    )
-    homes: ClassVar[dict[str, str]] = {"CODEX_HOME": ".codex"}
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file holds lines as Codex writes them."""
-        return any_of(source, ".jsonl", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each file is a session; a fork gets what it points to, if that is in the source."""
-        titles = _titles(source)
-        for name in names_of(source, ".jsonl", _is_mine):
-            foreign = _Rollout(source, name).foreign()
-            foreign.title = foreign.title or titles.get(foreign.foreign_id)
-            yield foreign
 
 
 def _titles(source: Source) -> dict[str, str]:
@@ -101,41 +73,41 @@ def _payload(record: Record) -> tuple[str, Record]:
     return ("session_meta", record) if "id" in record and "type" not in record else ("", record)
 
 
-class _Rollout:
-    """One file on its way to a session."""
+class _Rollout(SessionLog):
+    """A fork gets what it points to, if that is in the source."""
+
+    tool = "codex"
 
     def __init__(self, source: Source, name: str) -> None:
-        self._book = Book(Codex.tool)
-        self._source = source
-        self._name = name
-        own = list(records(source, name, self._book.problems))
-        self._meta = _meta_of(own)
-        self._lines = self._inherited(self._meta, 0) + own
+        super().__init__(source, name)
+        self._meta = _meta_of(self._lines)
+        self._lines = self._inherited(self._meta, 0) + self._lines
         self._model: str | None = None
         self._cwd: str | None = None
         self._totals: Any = None
         self._rollbacks = 0
         kinds = [_payload(record) for _, record in self._lines]
+        # Words are kept twice, as items for the model and as events for the screen: items tell
+        # more.
         self._has_items = any(k == "response_item" and p.get("type") == "message" for k, p in kinds)
+        # Newer versions say the usage in records of its own, and go on saying it in events.
         self._has_records = any(kind == "token_usage_record" for kind, _ in kinds)
 
-    def foreign(self) -> Foreign:
-        """The session."""
-        for line, record in self._lines:
-            stamp = read_time(record.get("timestamp"))
-            with self._book.entry(line, stamp) as entry:
-                kind, payload = _payload(record)
-                self._tell(kind, payload, entry)
-        meta = self._meta
-        in_name = UUID.search(stem(self._name))
-        return self._book.foreign(
-            first_text(meta.get("id"), in_name[0] if in_name else None) or stem(self._name),
-            title=self._title(),
-            cwd=first_text(meta.get("cwd"), self._cwd),
-            parent=_parent(meta),
-            version=first_text(meta.get("cli_version")),
-            created_at=read_time(meta.get("timestamp")) or self._book.first_stamp,
-        )
+    def _key(self, record: Record) -> str | None:
+        return None  # a line has no name of its own: its bytes give it one
+
+    def _about(self) -> dict[str, Any]:
+        meta, in_name = self._meta, UUID.search(stem(self._name))
+        titles = self._source.remember("codex titles", "", lambda: _titles(self._source))
+        own = first_text(meta.get("id"), in_name[0] if in_name else None) or stem(self._name)
+        return {
+            "foreign_id": own,
+            "title": self._title or titles.get(own),
+            "cwd": first_text(meta.get("cwd"), self._cwd),
+            "parent": _parent(meta),
+            "version": first_text(meta.get("cli_version")),
+            "created_at": read_time(meta.get("timestamp")) or self._book.first_stamp,
+        }
 
     # --- forks
 
@@ -158,17 +130,10 @@ class _Rollout:
         kept = [pair for pair in lines if _is_before(pair[1].get("ordinal"), end)]
         return self._inherited(_meta_of(lines), depth + 1) + kept
 
-    def _title(self) -> str | None:
-        names = [
-            payload.get("thread_name")
-            for kind, payload in (_payload(record) for _, record in self._lines)
-            if kind == "event_msg" and payload.get("type") == "thread_name_updated"
-        ]
-        return first_text(*reversed(names))
-
     # --- what a line says
 
-    def _tell(self, kind: str, payload: Record, entry: SourceEntry) -> None:
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
+        kind, payload = _payload(record)
         if kind == "response_item":
             tell_item(payload, self._model, entry)
             self._cwd = self._cwd or cwd_in(payload)
@@ -186,6 +151,8 @@ class _Rollout:
         kind = entry.kind = text(event.get("type")) or None
         if kind == "token_count" and not self._has_records:
             self._tell_usage(mapping(event.get("info")), entry)
+        elif kind == "thread_name_updated":
+            self._title = first_text(event.get("thread_name"), self._title)
         elif kind == "thread_rolled_back":
             self._roll_back(event.get("num_turns"))
         elif not self._has_items and kind == "user_message":
@@ -227,13 +194,20 @@ def _is_before(ordinal: Any, end: Any) -> bool:
     return not isinstance(ordinal, int) or not isinstance(end, int) or ordinal < end
 
 
-READER = Codex()
+READER = ToolReader(
+    _Rollout.tool,
+    (
+        ".codex/sessions/**/rollout-*.jsonl",
+        ".codex/sessions/**/rollout-*.jsonl.zst",
+        ".codex/archived_sessions/rollout-*.jsonl*",
+    ),
+    (".jsonl", _is_mine, _Rollout.sessions),
+    homes={"CODEX_HOME": ".codex"},
+)
 
 
 # The items of the Responses API, as Codex keeps them.
 
-
-Item = dict[str, Any]
 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
@@ -254,7 +228,7 @@ def is_noise(words: str) -> bool:
     return _NOISE.match(words) is not None
 
 
-def cwd_in(item: Item) -> str | None:
+def cwd_in(item: Record) -> str | None:
     """The working directory, where the tool tells the model of it."""
     words = block_text(item.get("content")) if item.get("role") == "user" else ""
     if not words.lstrip().startswith("<environment_context>"):
@@ -262,7 +236,7 @@ def cwd_in(item: Item) -> str | None:
     return first_text(between(words, "<cwd>", "</cwd>"))
 
 
-def tell_item(item: Item, model: str | None, entry: SourceEntry) -> None:
+def tell_item(item: Record, model: str | None, entry: SourceEntry) -> None:
     """What one item says."""
     kind = text(item.get("type")) or ("message" if "role" in item else "")
     if kind == "message":
@@ -281,7 +255,7 @@ def tell_item(item: Item, model: str | None, entry: SourceEntry) -> None:
         entry.kind = text(kind) or None
 
 
-def _tell_message(item: Item, model: str | None, entry: SourceEntry) -> None:
+def _tell_message(item: Record, model: str | None, entry: SourceEntry) -> None:
     role = item.get("role")
     content = item.get("content")
     if role == "assistant":
@@ -298,8 +272,9 @@ def _tell_message(item: Item, model: str | None, entry: SourceEntry) -> None:
         entry.kind = text(role) or None
 
 
-def _said(part: Any, kinds: list[Any]) -> Item | None:
+def _said(part: Any, kinds: list[Any]) -> Record | None:
     """A part of a user's message in our form; None if it is not the user's."""
+    # Newer versions say themselves which parts are a person's words.
     if kinds and isinstance(kinds[0], str) and not kinds[0].startswith(("user", "unknown")):
         return None
     part = {"type": "input_text", "text": part} if isinstance(part, str) else mapping(part)
@@ -310,8 +285,9 @@ def _said(part: Any, kinds: list[Any]) -> Item | None:
     return None if is_noise(words) or not words else {"type": "text", "text": words}
 
 
-def _tell_reasoning(item: Item, entry: SourceEntry) -> None:
+def _tell_reasoning(item: Record, entry: SourceEntry) -> None:
     id = first_text(item.get("id"))
+    # Only reasoning with the provider's id can be sent back to it.
     if id and id.startswith("rs") and (item.get("encrypted_content") or item.get("summary")):
         names = ("id", "summary", "content", "encrypted_content")
         kept = {name: item[name] for name in names if item.get(name)}
@@ -320,7 +296,7 @@ def _tell_reasoning(item: Item, entry: SourceEntry) -> None:
     entry.thinking(block_text(item.get("summary")) or block_text(item.get("content")))
 
 
-def _tell_call(item: Item, entry: SourceEntry) -> None:
+def _tell_call(item: Record, entry: SourceEntry) -> None:
     kind = item["type"]
     id = first_text(item.get("call_id"), item.get("id")) or entry.key
     if kind == "function_call":
@@ -333,7 +309,7 @@ def _tell_call(item: Item, entry: SourceEntry) -> None:
         entry.call(id, "tool_search", json_value(item.get("arguments")))
 
 
-def _tell_output(item: Item, entry: SourceEntry) -> None:
+def _tell_output(item: Record, entry: SourceEntry) -> None:
     id = first_text(item.get("call_id"), item.get("id")) or entry.key
     output = item.get("output", item.get("tools"))
     failed = False

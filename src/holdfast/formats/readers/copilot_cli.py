@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Foreign, read_time, refusal_of
+from holdfast.formats._foreign import read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._book import SessionLog, SourceEntry
+from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
+from holdfast.formats.readers._values import (
     UUID,
     first_text,
     image_block,
@@ -20,11 +19,8 @@ from holdfast.formats.readers._shape import (
     mapping,
     rename_figures,
     text,
+    text_block,
 )
-
-__all__ = ["READER", "CopilotCli"]
-
-Record = dict[str, Any]
 
 _FAMILIES = ("session.", "user.", "assistant.", "tool.", "subagent.", "system.", "permission.")
 _VERSION = 1
@@ -39,73 +35,46 @@ _WORKSPACE = "workspace.yaml"
 _NAME = re.compile(r"^(?:name|title|summary):[ \t]*[\"']?([^\n]*?)[\"']?[ \t]*$", re.MULTILINE)
 
 
-class CopilotCli:
-    """Reads ``~/.copilot/session-state/*/events.jsonl``."""
+def _is_mine(record: Record) -> bool:
+    is_event = text(record.get("type")).startswith(_FAMILIES) and "seq" not in record
+    return is_event and isinstance(record.get("data"), dict)
 
+
+class _Log(SessionLog):
     tool = "copilot-cli"
-    places = (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl")
-    homes: ClassVar[dict[str, str]] = {"COPILOT_HOME": ".copilot"}
 
-    def claims(self, source: Source) -> bool:
-        """Whether a file holds events as Copilot CLI writes them."""
-        return any_of(source, ".jsonl", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each log is a session."""
-        for name in names_of(source, ".jsonl", _is_mine):
-            yield _Log(source.only(name)).foreign()
-
-
-def _is_mine(source: Source, name: str) -> bool:
-    return any(
-        text(record.get("type")).startswith(_FAMILIES)
-        and isinstance(record.get("data"), dict)
-        and "seq" not in record
-        for record in first_records(source, name)
-    )
-
-
-class _Log:
-    """One log on its way to a session."""
-
-    def __init__(self, source: Source) -> None:
-        self._book = Book(CopilotCli.tool)
-        self._source = source
-        self._lines = list(records(source, source.name, self._book.problems))
+    def __init__(self, source: Source, name: str) -> None:
+        # What lies beside it, the workspace, is found by its name alone.
+        source = source.only(name)
+        super().__init__(source, source.name)
         self._places: dict[str, int] = {}
         self._start: Record = {}
-        self._title: str | None = None
         self._model: str | None = None
         self._thought: Any = None
         self._rewinds = 0
 
-    def foreign(self) -> Foreign:
-        """The session."""
-        for line, record in self._lines:
-            key = first_text(record.get("id"))
-            if key is not None and self._book.knows(key):
-                continue
-            data = mapping(record.get("data"))
-            self._places[key or ""] = len(self._book.drafts)
-            stamp = read_time(record.get("timestamp", record.get("ts")))
-            with self._book.entry(line, stamp, key, _run(record, data)) as entry:
-                self._tell(text(record.get("type")), data, entry)
-        context = mapping(self._start.get("context"))
-        named = UUID.search(self._source.folder) or UUID.search(stem(self._source.name))
-        return self._book.foreign(
-            first_text(self._start.get("sessionId"), named[0] if named else None)
-            or stem(self._source.name),
-            title=self._title or self._workspace_name(),
-            cwd=first_text(context.get("cwd")),
-            parent=first_text(
-                self._start.get("forkedFromSessionId"), context.get("parentSessionId")
-            ),
-            version=first_text(self._start.get("copilotVersion")),
-            created_at=read_time(self._start.get("startTime")) or self._book.first_stamp,
-            refusal=refusal_of(
-                self._source.name, CopilotCli.tool, self._start.get("version"), _VERSION
-            ),
-        )
+    def _stamp(self, record: Record) -> int | None:
+        return read_time(record.get("timestamp", record.get("ts")))
+
+    def _run(self, record: Record) -> str | None:
+        """The run of a sub-agent: it is named by the call that started it."""
+        data = mapping(record.get("data"))
+        parent = first_text(data.get("parentToolCallId"), record.get("agentId"))
+        return f"agent-{parent}" if parent else None
+
+    def _about(self) -> dict[str, Any]:
+        start, context = self._start, mapping(self._start.get("context"))
+        named = UUID.search(self._source.folder) or UUID.search(stem(self._name))
+        own = first_text(start.get("sessionId"), named[0] if named else None)
+        return {
+            "foreign_id": own or stem(self._name),
+            "title": self._title or self._workspace_name(),
+            "cwd": first_text(context.get("cwd")),
+            "parent": first_text(start.get("forkedFromSessionId"), context.get("parentSessionId")),
+            "version": first_text(start.get("copilotVersion")),
+            "created_at": read_time(start.get("startTime")) or self._book.first_stamp,
+            "refusal": refusal_of(self._name, self.tool, start.get("version"), _VERSION),
+        }
 
     def _workspace_name(self) -> str | None:
         try:
@@ -116,7 +85,9 @@ class _Log:
             return None
         return first_text(*_NAME.findall(words))
 
-    def _tell(self, kind: str, data: Record, entry: SourceEntry) -> None:
+    def _tell(self, record: Record, entry: SourceEntry) -> None:
+        kind, data = text(record.get("type")), mapping(record.get("data"))
+        self._places[self._key(record) or ""] = len(self._book.drafts)
         entry.kind = kind or None
         if kind == "user.message":
             _tell_user(data, entry)
@@ -153,6 +124,7 @@ class _Log:
 
     def _tell_thought(self, words: Any, entry: SourceEntry) -> None:
         """A thought; the same may come by itself and with the message."""
+        # Versions differ in whether a thought is an event, a member of the message, or both.
         if words != self._thought:
             entry.thinking(text(words))
             self._thought = words
@@ -164,18 +136,12 @@ class _Log:
             self._book.set_aside(self._places[event], f"rewound-{self._rewinds}")
 
 
-def _run(record: Record, data: Record) -> str | None:
-    """The run of a sub-agent: it is named by the call that started it."""
-    parent = first_text(data.get("parentToolCallId"), record.get("agentId"))
-    return f"agent-{parent}" if parent else None
-
-
 def _tell_user(data: Record, entry: SourceEntry) -> None:
     origin = text(data.get("source"))
     if origin and origin not in {"user", "queued", "steering"}:
         entry.kind = origin
         return
-    blocks: list[Record] = [{"type": "text", "text": text(data.get("content"))}]
+    blocks = [text_block(data.get("content"))]
     for given in map(mapping, items(data.get("attachments"))):
         picture = image_block(given.get("mimeType"), given.get("data"))
         blocks += [picture] if picture else []
@@ -197,4 +163,9 @@ def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
         entry.result(id, shown, is_error=failed)
 
 
-READER = CopilotCli()
+READER = ToolReader(
+    _Log.tool,
+    (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
+    (".jsonl", has_record(_is_mine), _Log.sessions),
+    homes={"COPILOT_HOME": ".copilot"},
+)

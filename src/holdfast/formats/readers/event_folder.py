@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.errors import HoldfastError
-from holdfast.formats._bounds import decode_document
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import digest
+from holdfast.formats.readers._files import first_records
+from holdfast.formats.readers._values import digest, mapping
 
 __all__ = ["READER"]
 
@@ -29,7 +28,9 @@ class EventFolder:
 
     def claims(self, source: Source) -> bool:
         """A file whose first lines are events."""
-        return source.is_file and any(_is_event(value) for value in _first_lines(source))
+        return source.is_file and any(
+            _is_event(value) for value in first_records(source, source.name)[:_LINES_SEEN]
+        )
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The session: its id is the folder's name, else the file's."""
@@ -54,14 +55,6 @@ READER = EventFolder()
 _LINES_SEEN = 3
 
 
-def _first_lines(source: Source) -> Iterator[Any]:
-    for line in source.head(source.name).split(b"\n")[:_LINES_SEEN]:
-        try:
-            yield decode_document(line, source.bounds)
-        except HoldfastError:
-            continue
-
-
 def _is_event(value: Any) -> bool:
     return (
         isinstance(value, dict)
@@ -83,7 +76,7 @@ def _draft(line: bytes, value: Any) -> ForeignDraft:
     about = value.get("metadata")
     if isinstance(about, dict):
         about = _with_cost(about)
-        data = {**data, "metadata": {**about, **_map(data.get("metadata"))}}
+        data = {**data, "metadata": {**about, **mapping(data.get("metadata"))}}
     return ForeignDraft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
 
 
@@ -96,7 +89,3 @@ def _with_cost(about: dict[str, Any]) -> dict[str, Any]:
     if type(cost) not in (int, float) or not isinstance(usage, dict):
         return about
     return {**about, "usage": {"cost": cost, **usage}}
-
-
-def _map(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._gemini_parts import (
-    Pairing,
-    parts_of,
-    said_by_user,
-    tell_model_parts,
-    tell_responses,
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    has_document,
+    has_record,
+    open_document,
+    records,
+    stem,
 )
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._values import (
     block_text,
     first_text,
+    image_block,
     items,
-    look,
     mapping,
-    open_document,
     rename_figures,
     text,
+    text_block,
 )
 
-__all__ = ["READER", "GeminiCli"]
-
-Record = dict[str, Any]
-
+_TOOL = "gemini-cli"
 _CONTEXT = re.compile(
     r"\s*(?:<session_context>|<system-reminder>|This is the Gemini CLI\. We are setting up the)"
 )
@@ -40,7 +39,7 @@ _CWD = re.compile(
 )
 _MODEL_TYPES = frozenset({"gemini", "model", "qwen"})
 _TYPES = _MODEL_TYPES | {"user", "info", "error", "warning"}
-_FAILED = frozenset({"error", "cancelled"})
+FAILED = frozenset({"error", "cancelled"})
 _USAGE = {
     "input": "input_tokens",
     "output": "output_tokens",
@@ -49,40 +48,8 @@ _USAGE = {
 }
 
 
-class GeminiCli:
-    """Reads ``~/.gemini/tmp/*/chats/session-*.jsonl`` and the ``.json`` of earlier versions."""
-
-    tool = "gemini-cli"
-    places = (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json")
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file has a head, messages or changes as Gemini CLI writes them."""
-        return any_of(source, ".jsonl", _is_log) or any_of(source, ".json", _is_document)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each file is a session."""
-        documents = names_of(source, ".json", _is_document)
-        for name in names_of(source, ".jsonl", _is_log):
-            if name in documents:
-                continue
-            chat = _Chat(source, name)
-            lines = list(records(source, name, chat.book.problems))
-            for _, record in lines:
-                chat.foresee(record)
-            for line, record in lines:
-                chat.take(line, record)
-            yield chat.foreign()
-        for name in documents:
-            chat = _Chat(source, name)
-            chat.take_document(open_document(source, name, chat.book.problems))
-            yield chat.foreign()
-
-
-def _is_log(source: Source, name: str) -> bool:
-    found = first_records(source, name)
-    return any(_is_head(r) or isinstance(r.get("$set"), dict) for r in found) or any(
-        _is_message(r) for r in found
-    )
+def _is_line(record: Record) -> bool:
+    return _is_head(record) or isinstance(record.get("$set"), dict) or _is_message(record)
 
 
 def _is_head(record: Record) -> bool:
@@ -99,17 +66,34 @@ def _is_message(record: Record) -> bool:
     )
 
 
-def _is_document(source: Source, name: str) -> bool:
-    value = mapping(look(source, name, b'"projectHash"'))
+def _is_document(value: Record) -> bool:
     dated = "projectHash" in value or "startTime" in value
     return isinstance(value.get("messages"), list) and "sessionId" in value and dated
+
+
+def _read_logs(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        chat = _Chat(source, name)
+        lines = list(records(source, name, chat.book.problems))
+        for _, record in lines:
+            chat.foresee(record)
+        for line, record in lines:
+            chat.take(line, record)
+        yield chat.foreign()
+
+
+def _read_documents(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        chat = _Chat(source, name)
+        chat.take_document(open_document(source, name, chat.book.problems))
+        yield chat.foreign()
 
 
 class _Chat:
     """One session. Messages come again as they grow; each piece is written down where it is new."""
 
     def __init__(self, source: Source, name: str) -> None:
-        self.book = Book(GeminiCli.tool)
+        self.book = Book(_TOOL)
         self._name = name
         self._folder = source.only(name).folder
         self._about: Record = {}
@@ -125,6 +109,7 @@ class _Chat:
         messages += items(mapping(record.get("$set")).get("messages"))
         for message in map(mapping, messages):
             content, id = message.get("content"), message.get("id")
+            # A message is written again each time it grows; only the last version is whole.
             if isinstance(id, str) and said_by_user(content):
                 self._last_words[id] = content
 
@@ -226,7 +211,7 @@ class _Chat:
         entry.usage(figures, model, f"{entry.key}/usage")
 
     def _tell_result(self, id: str, call: Record, entry: SourceEntry) -> None:
-        failed = text(call.get("status")) in _FAILED
+        failed = text(call.get("status")) in FAILED
         parts = parts_of(call.get("result"))
         responses = [mapping(part.get("functionResponse")) for part in parts]
         for response in filter(None, responses):
@@ -238,7 +223,106 @@ class _Chat:
     def _rewind(self, id: str) -> None:
         """That message and all after it were taken back; an unknown one takes back everything."""
         self._rewinds += 1
+        # What was taken back stays on record, in a run of its own.
         self.book.set_aside(self._places.get(id, 0), f"rewound-{self._rewinds}")
 
 
-READER = GeminiCli()
+READER = ToolReader(
+    _TOOL,
+    (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json"),
+    (".json", has_document(b'"projectHash"', _is_document), _read_documents),
+    (".jsonl", has_record(_is_line), _read_logs),
+)
+
+
+# The parts of Gemini's messages, which two tools keep.
+
+
+Part = dict[str, Any]
+
+USAGE = {
+    "promptTokenCount": "input_tokens",
+    "candidatesTokenCount": "output_tokens",
+    "cachedContentTokenCount": "cache_read_tokens",
+    "totalTokenCount": "total_tokens",
+}
+
+
+class Pairing:
+    """Gives calls without an id one, and each response the id of its call."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, deque[str]] = {}
+        self._count = 0
+
+    def call_id(self, call: Part) -> str:
+        """The id of a call."""
+        named = first_text(call.get("id"))
+        if named is None:
+            self._count += 1
+            named = f"{text(call.get('name')) or 'call'}-{self._count}"
+            self._open.setdefault(text(call.get("name")), deque()).append(named)
+        return named
+
+    def response_id(self, response: Part) -> str:
+        """The id of the call that a response answers: the oldest open one of that tool."""
+        waiting = self._open.get(text(response.get("name")))
+        return first_text(response.get("id")) or (waiting.popleft() if waiting else "unknown")
+
+
+def parts_of(content: Any) -> list[Part]:
+    """A content as parts: it may be a text, one part or several."""
+    found = [content] if isinstance(content, (str, dict)) else items(content)
+    return [{"text": part} if isinstance(part, str) else mapping(part) for part in found]
+
+
+def said_by_user(content: Any) -> list[Part]:
+    """The blocks of a user's message: words and pictures."""
+    blocks = []
+    for part in parts_of(content):
+        inline = mapping(part.get("inlineData"))
+        if isinstance(part.get("text"), str) and part.get("thought") is not True:
+            blocks.append(text_block(part["text"]))
+        elif inline:
+            blocks.append(image_block(inline.get("mimeType"), inline.get("data")) or {})
+    return [block for block in blocks if block]
+
+
+def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEntry) -> None:
+    """What a model's message says: thoughts, words and calls."""
+    words = ""
+    for part in parts_of(content):
+        call = mapping(part.get("functionCall"))
+        if isinstance(part.get("text"), str) and part.get("thought") is not True:
+            words += part["text"]
+            continue
+        entry.assistant(words, model)
+        words = ""
+        if isinstance(part.get("text"), str):
+            entry.thinking(part["text"])
+        elif call:
+            signature = part.get("thoughtSignature")
+            entry.call(pairing.call_id(call), call.get("name"), call.get("args"), signature)
+    entry.assistant(words, model)
+
+
+def tell_responses(
+    content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None
+) -> bool:
+    """The tools' results in a message; whether there are any."""
+    found = [mapping(part.get("functionResponse")) for part in parts_of(content)]
+    for response in filter(None, found):
+        result, failed = response_of(response.get("response"))
+        id = pairing.response_id(response)
+        entry.result(id, result, is_error=failed if is_error is None else is_error)
+    return any(found)
+
+
+def response_of(response: Any) -> tuple[Any, bool]:
+    """What a tool gave back, and whether it failed."""
+    given = mapping(response)
+    if given.keys() == {"output"}:
+        return given["output"], False
+    if given.keys() == {"error"}:
+        return given["error"], True
+    return response, bool(given.get("error"))

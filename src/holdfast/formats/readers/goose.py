@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import (
-    any_of,
+    Record,
+    ToolReader,
     first_records,
-    names_of,
+    grouped,
+    has_document,
+    open_document,
     records,
     stem,
     tables_of,
     whole_rows,
 )
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._values import (
     first_text,
-    image_block,
     items,
     json_value,
-    look,
     mapping,
-    open_document,
     rename_figures,
+    said_blocks,
     text,
 )
 
-__all__ = ["READER", "Goose"]
-
-Record = dict[str, Any]
-
+_TOOL = "goose"
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _COLUMNS = {"session_id", "role", "content_json"}
 _USAGE = {
@@ -44,32 +42,11 @@ _USAGE = {
 }
 
 
-class Goose:
-    """Reads ``~/.local/share/goose/sessions``: ``sessions.db`` and the JSONL files before it."""
-
-    tool = "goose"
-    places = (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl")
-    homes: ClassVar[dict[str, str]] = {"XDG_DATA_HOME": ".local/share"}
-
-    def claims(self, source: Source) -> bool:
-        """Whether it is such a database, file or export."""
-        return (
-            any_of(source, ".db", _is_database)
-            or any_of(source, ".jsonl", _is_log)
-            or any_of(source, ".json", _is_export)
-        )
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Every session."""
-        for name in names_of(source, ".db", _is_database):
-            yield from _read_database(source, name)
-        for name in names_of(source, ".jsonl", _is_log):
-            yield _read_log(source, name)
-        for name in names_of(source, ".json", _is_export):
-            problems: list[str] = []
-            session = mapping(open_document(source, name, problems))
-            own = first_text(session.get("id")) or stem(name)
-            yield _foreign(session, items(session["conversation"]), own, problems)
+_BLOCKS = {
+    "text": ("text", "text"),
+    "thinking": ("thought", "thinking", "signature"),
+    "reasoning": ("thought", "text"),
+}
 
 
 def _is_database(source: Source, name: str) -> bool:
@@ -88,35 +65,43 @@ def _is_message(record: Record) -> bool:
     return mine and isinstance(record.get("content"), list) and "message" not in record
 
 
-def _is_export(source: Source, name: str) -> bool:
-    value = mapping(look(source, name, b'"working_dir"'))
+def _is_export(value: Record) -> bool:
     return "working_dir" in value and isinstance(value.get("conversation"), list)
 
 
-def _read_database(source: Source, name: str) -> Iterator[Foreign]:
-    problems: list[str] = []
-    messages: dict[str, list[Record]] = {}
-    with source.database(name) as database:
-        sessions = whole_rows(database, "sessions", "id", name, problems)
-        for row in whole_rows(database, "messages", "id", name, problems):
-            messages.setdefault(text(row.get("session_id")), []).append(row)
-    known = {text(session.get("id")) for session in sessions}
-    sessions += [{"id": id} for id in messages if id not in known]
-    for session in sessions:
-        own = text(session.get("id"))
-        yield _foreign(session, messages.get(own, []), own, list(problems))
+def _read_exports(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        session = mapping(open_document(source, name, problems))
+        own = first_text(session.get("id")) or stem(name)
+        yield _foreign(session, items(session["conversation"]), own, problems)
 
 
-def _read_log(source: Source, name: str) -> Foreign:
-    problems: list[str] = []
-    lines = list(records(source, name, problems))
-    head = lines[0][1] if lines and "role" not in lines[0][1] else {}
-    messages = [{**record, "$raw": line} for line, record in lines if record is not head]
-    return _foreign(head, messages, stem(name), problems)
+def _read_databases(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        with source.database(name) as database:
+            sessions = whole_rows(database, "sessions", "id", name, problems)
+            rows = whole_rows(database, "messages", "id", name, problems)
+        messages = grouped(rows, "session_id")
+        known = {text(session.get("id")) for session in sessions}
+        sessions += [{"id": id} for id in messages if id not in known]
+        for session in sessions:
+            own = text(session.get("id"))
+            yield _foreign(session, messages.get(own, []), own, list(problems))
+
+
+def _read_logs(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        lines = list(records(source, name, problems))
+        head = lines[0][1] if lines and "role" not in lines[0][1] else {}
+        messages = [{**record, "$raw": line} for line, record in lines if record is not head]
+        yield _foreign(head, messages, stem(name), problems)
 
 
 def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]) -> Foreign:
-    book = Book(Goose.tool, problems)
+    book = Book(_TOOL, problems)
     created = _utc(session.get("created_at"))
     with book.entry(session, created, "session") as entry:
         entry.kind = "session"
@@ -125,6 +110,7 @@ def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]
     for message in map(mapping, messages):
         stamp = read_time(message.get("created_timestamp", message.get("created")))
         named = first_text(message.get("message_id"), message.get("id"))
+        # An id may come more than once: each of its messages is kept.
         key = book.free_key(f"message/{named}") if named else None
         with book.entry(message.get("$raw", message), stamp, key) as entry:
             _tell(message, model, entry)
@@ -159,28 +145,17 @@ def _tell(message: Record, model: Any, entry: SourceEntry) -> None:
     for block in blocks:
         _tell_block(block, model, entry, is_user=is_user)
     if is_user:
-        entry.user([said for block in blocks if (said := _said(block))])
-
-
-def _said(block: Record) -> Record | None:
-    """What of a user's message a person said."""
-    if block.get("type") == "text":
-        words = text(block.get("text"))
-        return None if words.startswith("<info-msg>") else {"type": "text", "text": words}
-    if block.get("type") == "image":
-        return image_block(block.get("mimeType"), block.get("data"))
-    return None
+        said = said_blocks(blocks)
+        entry.user([one for one in said if not text(one.get("text")).startswith("<info-msg>")])
 
 
 def _tell_block(block: Record, model: Any, entry: SourceEntry, *, is_user: bool) -> None:
     kind = text(block.get("type"))
-    if kind == "text" and not is_user:
-        entry.assistant(block.get("text"), model)
-    elif kind == "thinking":
-        entry.thinking(text(block.get("thinking")), block.get("signature"))
-    elif kind == "reasoning":
-        entry.thinking(text(block.get("text")))
-    elif kind == "redactedThinking":
+    if kind == "text" and is_user:
+        return  # told with the pictures beside it
+    if entry.block(block, _BLOCKS, model):
+        return
+    if kind == "redactedThinking":
         entry.thinking([{"type": "redacted_thinking", "data": block.get("data")}])
     elif kind in {"toolRequest", "frontendToolRequest"}:
         call, _ = _outcome(block.get("toolCall"))
@@ -204,16 +179,15 @@ def _outcome(value: Any) -> tuple[Any, bool]:
 
 def _result(result: Any) -> Any:
     """A tool's words and pictures in our form; what is neither stays as it is."""
-    blocks = []
-    for block in items(result):
-        kind = mapping(block).get("type")
-        if kind == "text":
-            blocks.append({"type": "text", "text": text(block.get("text"))})
-        elif kind == "image":
-            blocks.append(image_block(block.get("mimeType"), block.get("data")) or {})
-        else:
-            return result
-    return [block for block in blocks if block] if blocks else result
+    kinds = {mapping(block).get("type") for block in items(result)}
+    return said_blocks(result) if kinds and kinds <= {"text", "image"} else result
 
 
-READER = Goose()
+READER = ToolReader(
+    _TOOL,
+    (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl"),
+    (".db", _is_database, _read_databases),
+    (".jsonl", _is_log, _read_logs),
+    (".json", has_document(b'"working_dir"', _is_export), _read_exports),
+    homes={"XDG_DATA_HOME": ".local/share"},
+)

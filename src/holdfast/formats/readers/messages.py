@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_text, digest, member, speak, texts_in
+from holdfast.formats.readers._values import as_text, digest, member, speak, texts_in
 from holdfast.replay import from_dialect, recognise
 
 __all__ = ["READER"]
@@ -144,6 +144,7 @@ def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
     if not isinstance(message, dict):
         return [frame(TOOL, message)]
     when = _time(message)
+    # Lists may be mixed, so the dialect is asked of each message.
     neutral = from_dialect([message], recognise(message).name)
     drafts: list[ForeignDraft] = []
     for said in neutral:

@@ -6,30 +6,242 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError, TooNew
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._oneringai_items import (
-    SESSION,
-    TOOL,
-    AgentFiles,
-    ConversationItem,
-    is_agent_folder,
-    said,
-    with_calls,
-)
-from holdfast.formats.readers._speech import (
+from holdfast.formats.readers._files import document_beside
+from holdfast.formats.readers._values import (
     as_json,
     as_text,
     digest,
+    first_text,
+    first_time,
     join,
     member,
     memories,
+    speak,
+    text_block,
     texts_in,
 )
+
+# The items of a oneringai conversation: what each says, in the neutral form.
+
+
+TOOL = "oneringai"
+
+
+class ConversationItem:
+    """One item of the conversation, with its time and line where the journal has them."""
+
+    __slots__ = ("item", "raw", "role", "when")
+
+    def __init__(self, item: Any, when: int | None = None, raw: Any = None, role: str = "") -> None:
+        self.item = item
+        self.when = when
+        self.raw = item if raw is None else raw
+        self.role = role
+
+    @property
+    def id(self) -> str | None:
+        """The item's own id, which it need not have."""
+        own = member(self.item, "id")
+        return own if isinstance(own, str) and own else None
+
+    @property
+    def words(self) -> str:
+        """A name for what the item says."""
+        return digest(member(self.item, "role") or self.role, member(self.item, "content"))
+
+    @property
+    def key(self) -> str:
+        """The name under which its events are known."""
+        return self.id or self.words
+
+
+def with_calls(items: list[ConversationItem], records: Any) -> list[ConversationItem]:
+    """The items, and among them, by their times, the calls that are kept in a list of their own.
+
+    A call that an item tells too is left to it. An item that only repeats what a call gave back is
+    the call's result, and is kept beside it.
+    """
+    told = {
+        as_text(member(part, "id"))
+        for one in items
+        for part in _parts(member(one.item, "content"))
+        if member(part, "type") == "tool_use"
+    }
+    calls = [_RecordedCall(record) for record in (records if isinstance(records, list) else [])]
+    calls = [call for call in calls if call.id and call.id not in told]
+    found = [one for one in items if not any(call.takes(one) for call in calls)]
+    for call in calls:
+        later = (n for n, one in enumerate(found) if call.when and (one.when or 0) > call.when)
+        found.insert(next(later, len(found)), call)
+    return found
+
+
+class _RecordedCall(ConversationItem):
+    """A record of a call: its name, arguments and end."""
+
+    __slots__ = ("_repeated",)
+
+    def __init__(self, record: Any) -> None:
+        super().__init__(record, read_time(member(record, "timestamp")))
+        self._repeated: list[Any] = []
+
+    def takes(self, item: ConversationItem) -> bool:
+        """Whether an item says what came of this call; no second one does."""
+        result = member(self.item, "result")
+        words = result if isinstance(result, str) else as_text(result)
+        if self._repeated or not words or member(item.item, "role") != "tool":
+            return False
+        if member(item.item, "content") != words:
+            return False
+        self._repeated.append(item.raw)
+        return True
+
+    def drafts(self) -> list[ForeignDraft]:
+        """The call, and its result once it ended."""
+        record = self.item
+        took = record.get("durationMs")
+        began = self.when
+        if began and isinstance(took, (int, float)) and 0 < took < began:
+            began -= int(took)
+        call = {
+            "id": self.id,
+            "tool": as_text(record.get("name")) or "unknown",
+            "params": as_json(record.get("args", record.get("arguments"))),
+        }
+        raw = [record, *self._repeated] if self._repeated else record
+        drafts = [ForeignDraft("tool_call", call, began, raw=raw)]
+        error = record.get("error")
+        if error or "result" in record:
+            ended = {"toolCallId": self.id, "result": error or record.get("result")}
+            ended |= {"is_error": True} if error else {}
+            drafts.append(ForeignDraft("tool_result", ended, self.when))
+        return drafts
+
+
+def said(entry: ConversationItem, model: str | None = None) -> list[ForeignDraft]:
+    """The events of an item, each with a key of its own."""
+    item = entry.item
+    role = member(item, "role") or entry.role
+    if isinstance(entry, _RecordedCall):
+        drafts = entry.drafts()
+    elif not role or member(item, "type") == "compaction":
+        drafts = [frame(TOOL, entry.raw, entry.when)]
+    else:
+        content = member(item, "content") if isinstance(item, dict) else item
+        blocks = [_block(part) for part in _parts(content)]
+        extra = {"model": model, "usage": _usage(item)} if role == "assistant" else {}
+        drafts = speak(role, blocks, entry.when, entry.raw, **extra)
+    for number, draft in enumerate(drafts):
+        draft.key = f"{entry.key}.{number}"
+    return drafts
+
+
+def _parts(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [content]
+
+
+def _usage(item: Any) -> Any:
+    usage = member(item, "usage") or member(item, "metadata", "usage")
+    return usage if isinstance(usage, dict) else None
+
+
+def _block(part: Any) -> Any:
+    """A part of a message in the neutral form."""
+    kind = member(part, "type")
+    if kind in ("input_text", "output_text"):
+        return text_block(as_text(part.get("text")))
+    if kind == "input_image_url":
+        return {"type": "image_url", "image_url": part.get("image_url")}
+    if kind == "tool_use":
+        block = {"type": "tool_use", "id": part.get("id"), "name": part.get("name")}
+        block["input"] = as_json(part.get("arguments", part.get("input")))
+        return block | {"thought_signature": part.get("thoughtSignature")}
+    if kind == "tool_result":
+        return _result(part)
+    if kind == "thinking":
+        return {name: part.get(name) for name in ("type", "thinking", "signature")}
+    return part
+
+
+def _result(part: dict[str, Any]) -> dict[str, Any]:
+    content: Any = part.get("content")
+    error = part.get("error")
+    if error and not content:
+        content = as_text(error)
+    images = part.get("__images")
+    if isinstance(images, list) and images:
+        words = [text_block(as_text(content))] if content else []
+        content = words + [_image(image) for image in images]
+    return {
+        "type": "tool_result",
+        "tool_use_id": part.get("tool_use_id"),
+        "content": content,
+        "is_error": bool(error),
+    }
+
+
+def _image(image: Any) -> dict[str, Any]:
+    media = as_text(member(image, "mediaType")) or "image/png"
+    source = {"type": "base64", "media_type": media, "data": as_text(member(image, "base64"))}
+    return {"type": "image", "source": source}
+
+
+# What oneringai keeps beside the sessions of an agent: its memory, plugins and instructions.
+
+
+SESSION = "session.json"
+_MEMORY = "memory.json"
+_PLUGINS = "plugins/"
+_INSTRUCTIONS = "custom_instructions.json"
+_OLD_INSTRUCTIONS = "custom_instructions.md"
+_INSTRUCTIONS_VERSION = 2
+_OLD_INSTRUCTIONS_BYTES_MAX = 1024 * 1024
+
+
+class AgentFiles:
+    """The files of one agent, as far as they are there; what is damaged is told as passed over."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.plugins = self._plugins()
+        self.instructions = self._instructions()
+
+    def _plugins(self) -> dict[str, Any]:
+        """The states that lie in files of their own; beside a single file only the memory."""
+        plugins = [name for name in self._source.names(".json") if name.startswith(_PLUGINS)]
+        found = {}
+        for name in [_MEMORY, *plugins]:
+            value = document_beside(self._source, name, TOOL, _VERSION)
+            if isinstance(value, dict):
+                found[posixpath.basename(name).removesuffix(".json")] = value
+        return found
+
+    def _instructions(self) -> Any:
+        """What a person told the agent for good: texts with their ids and times, or one text."""
+        told = document_beside(self._source, _INSTRUCTIONS, TOOL, _INSTRUCTIONS_VERSION)
+        entries = member(told, "entries")
+        if isinstance(entries, list):
+            return entries or None
+        if not self._source.has(_OLD_INSTRUCTIONS):
+            return None
+        data = self._source.read(_OLD_INSTRUCTIONS, _OLD_INSTRUCTIONS_BYTES_MAX)
+        text = data.decode("utf-8", "replace").strip()
+        return [{"id": "legacy_instructions", "content": text}] if text else None
+
+
+def is_agent_folder(source: Source) -> bool:
+    """Whether a folder has such files directly in it."""
+    return not source.is_file and any(
+        source.has(name) for name in (SESSION, _INSTRUCTIONS, _OLD_INSTRUCTIONS)
+    )
+
 
 __all__ = ["READER"]
 
@@ -204,19 +416,20 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         check_version(f"the context in {source.name}", TOOL, state.get("version"), _CONTEXT_VERSION)
     except TooNew as error:
         return Foreign(TOOL, id, [], refusal=error)
+    # One index serves all sessions of a folder.
     index = source.remember("oneringai index", _INDEX, lambda: _index_of(source))
     listed = next((row for row in member(index, "sessions") or [] if row["sessionId"] == id), None)
-    created = read_time(value.get("createdAt")) or read_time(member(listed, "createdAt"))
-    saved = (
-        read_time(value.get("lastSavedAt"))
-        or read_time(value.get("lastActiveAt"))
-        or read_time(member(listed, "lastSavedAt"))
-        or read_time(member(state, "metadata", "savedAt"))
+    created = first_time(value.get("createdAt"), member(listed, "createdAt"))
+    saved = first_time(
+        value.get("lastSavedAt"),
+        value.get("lastActiveAt"),
+        member(listed, "lastSavedAt"),
+        member(state, "metadata", "savedAt"),
     )
     drafts = list(_prompts(state, created))
     entries = _entries(source, state, journal, problems)
     first = next((entry.when for entry in entries if entry.when), None)
-    model = _text(member(state, "metadata", "model")) or _text(member(state, "config", "model"))
+    model = first_text(member(state, "metadata", "model"), member(state, "config", "model"))
     for entry in entries:
         drafts += said(entry, model)
     drafts += _kept(value, state, saved)
@@ -228,39 +441,27 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         TOOL,
         id,
         drafts,
-        title=next((meta["title"] for meta in metas if _has_text(meta, "title")), None),
-        tags=_tags(metas),
+        title=first_text(*(member(meta, "title") for meta in metas)),
+        tags=texts_in(*(member(meta, "tags") for meta in metas)),
         created_at=created or first or saved,
-        version=_version(value),
+        version=as_text(value["version"]) if "version" in value else None,
         scope=_scope(state, index),
-        agent_id=_text(value.get("agentId")) or _scope(state, index),
+        agent_id=first_text(value.get("agentId")) or _scope(state, index),
         problems=problems,
     )
 
 
-def _version(value: dict[str, Any]) -> str | None:
-    return as_text(value["version"]) if "version" in value else None
-
-
 def _index_of(source: Source) -> Any:
     """The index: a save in that system may wipe the title from a session's own file."""
-    if not source.has(_INDEX):
-        return None
-    try:
-        index = source.json(_INDEX)
-        if not _is_index(index):
-            return None
-        check_version(_INDEX, TOOL, index.get("version"), _VERSION)
-    except HoldfastError as error:
-        source.pass_over(_INDEX, str(error))
-        return None
-    list(_listed(index, source))  # tells which of them are not there
+    index = document_beside(source, _INDEX, TOOL, _VERSION, _is_index)
+    if index is not None:
+        list(_listed(index, source))  # tells which of them are not there
     return index
 
 
 def _scope(state: dict[str, Any], index: Any) -> str | None:
     """Whose session it is: agents name their sessions as they like, so two may choose one name."""
-    return _text(member(state, "metadata", "agentId")) or _text(member(index, "agentId"))
+    return first_text(member(state, "metadata", "agentId"), member(index, "agentId"))
 
 
 def _entries(
@@ -322,6 +523,7 @@ def _kept(
             if earlier == mark:
                 continue  # the same entry in a file of its own
             known.setdefault(draft.data["key"], mark)
+            # Two plugins may use one key for different things; here a key is unique.
             if earlier is not None:
                 draft.data["key"] = f"{name}/{draft.data['key']}"
             draft.key = f"memory.{digest(draft.data)}"
@@ -330,7 +532,7 @@ def _kept(
 
 def _are_instructions(entries: Any) -> bool:
     return isinstance(entries, list) and any(
-        _has_text(one, "id") and _has_text(one, "content") for one in entries
+        first_text(member(one, "id")) and first_text(member(one, "content")) for one in entries
     )
 
 
@@ -389,16 +591,3 @@ def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> 
             told.setdefault(name, value[name])
     data = {TOOL: {name: item for name, item in told.items() if name not in ("title", "tags")}}
     return ForeignDraft("metadata", data, saved, key=f"about.{digest(data, saved)}")
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _has_text(meta: Any, name: str) -> bool:
-    text = member(meta, name)
-    return isinstance(text, str) and bool(text.strip())
-
-
-def _tags(metas: list[Any]) -> tuple[str, ...]:
-    return texts_in(*(member(meta, "tags") for meta in metas))

@@ -8,7 +8,17 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak, texts_in
+from holdfast.formats.readers._files import document_beside
+from holdfast.formats.readers._values import (
+    as_json,
+    as_text,
+    digest,
+    first_text,
+    first_time,
+    member,
+    speak,
+    texts_in,
+)
 
 __all__ = ["READER"]
 
@@ -79,15 +89,10 @@ def _row_of(source: Source, id: str) -> Any:
 
 
 def _rows(source: Source) -> dict[str, Any]:
-    if source.name == _INDEX or not source.has(_INDEX):
+    if source.name == _INDEX:
         return {}
-    try:
-        index = source.json(_INDEX)
-        if not _is_index(index):
-            return {}
-        check_version(_INDEX, TOOL, index["version"], _VERSION)
-    except HoldfastError as error:
-        source.pass_over(_INDEX, str(error))
+    index = document_beside(source, _INDEX, TOOL, _VERSION, _is_index)
+    if index is None:
         return {}
     _tell_unsaved(source, index)
     return {row["session_id"]: row for row in reversed(index["sessions"])}
@@ -98,7 +103,7 @@ def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
     for row in index["sessions"]:
         name = _file_of(row)
         if name is None or not source.has(name):
-            named = _title(row) or row["session_id"]
+            named = first_text(row.get("title"), row["session_id"])
             source.pass_over(name or row["session_id"], f"{named!r} was never saved to a file")
 
 
@@ -110,7 +115,7 @@ def _file_of(row: dict[str, Any]) -> str | None:
 
 def _foreign(value: dict[str, Any], row: Any) -> Foreign:
     about = value["metadata"]
-    updated = read_time(about.get("updated_at")) or read_time(member(row, "updated_at"))
+    updated = first_time(about.get("updated_at"), member(row, "updated_at"))
     drafts = _Conversation(about["session_id"]).drafts(value["messages"])
     data = {TOOL: {name: item for name, item in about.items() if name not in _TOLD}}
     drafts.append(ForeignDraft("metadata", data, updated, key=f"about.{digest(data, updated)}"))
@@ -118,20 +123,11 @@ def _foreign(value: dict[str, Any], row: Any) -> Foreign:
         TOOL,
         about["session_id"],
         drafts,
-        title=_title(about) or _title(row),
-        tags=_tags(about, row),
-        created_at=read_time(about.get("created_at")) or read_time(member(row, "created_at")),
+        title=first_text(about.get("title"), member(row, "title")),
+        tags=texts_in(about.get("tags"), member(row, "tags")),
+        created_at=first_time(about.get("created_at"), member(row, "created_at")),
         version=as_text(value["version"]) if "version" in value else None,
     )
-
-
-def _title(about: Any) -> str | None:
-    title = member(about, "title")
-    return title if isinstance(title, str) and title.strip() else None
-
-
-def _tags(*abouts: Any) -> tuple[str, ...]:
-    return texts_in(*(member(about, "tags") for about in abouts))
 
 
 class _Conversation:
@@ -196,6 +192,7 @@ class _Conversation:
         drafts = []
         if named in self._open:
             self._open.remove(named)
+        # Results say no id there: they come in the order of the calls.
         elif named is None and self._open:
             named = self._open.pop(0)
         else:

@@ -4,69 +4,59 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    grouped,
+    has_document,
+    open_document,
+    tables_of,
+    whole_rows,
+)
+from holdfast.formats.readers._values import (
     block_text,
     data_url_block,
     first_text,
     items,
     json_value,
-    look,
     mapping,
-    open_document,
     rename_figures,
     text,
+    text_block,
 )
 
-__all__ = ["READER", "Opencode"]
-
-Record = dict[str, Any]
+_TOOL = "opencode"
 Message = tuple[Record, list[Record]]
 """What is known about a message, and its parts."""
 
+# The name that opencode gives by itself says nothing.
 _UNTITLED = re.compile(r"(?:New|Child) session - \d{4}-")
 _STORED_SESSION = re.compile(r"(?:^|/)session/(?:info|[^/]+)/(ses_[^/]+)\.json$")
 _STORED_MESSAGE = re.compile(r"(?:^|/)message/(ses_[^/]+)/([^/]+)\.json$")
 _STORED_PART = re.compile(r"(?:^|/)part/(?:ses_[^/]+/)?([^/]+)/([^/]+)\.json$")
 
+_TABLES = {"session": "id", "message": "id", "part": "id", "session_message": "seq"}
+"""The tables, each with the column that its rows are in order of; older ones lack the last."""
 
-class Opencode:
-    """Reads ``~/.local/share/opencode/opencode.db``, exports, and ``storage/`` before it."""
 
-    tool = "opencode"
-    places = (".local/share/opencode/opencode*.db", ".local/share/opencode/storage")
-    homes: ClassVar[dict[str, str]] = {"XDG_DATA_HOME": ".local/share"}
+class _Opencode(ToolReader):
+    """Also reads the folders of earlier versions, where a session is many files."""
 
     def claims(self, source: Source) -> bool:
-        """Whether it is such a database, export or folder."""
-        return (
-            any_of(source, ".db", _is_database)
-            or any(_STORED_SESSION.search(name) for name in source.names(".json"))
-            or any_of(source, ".json", _is_export)
-        )
+        return bool(_stored_sessions(source)) or super().claims(source)
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """Every session of each database, each export, and every session of the folders."""
-        for name in names_of(source, ".db", _is_database):
-            yield from _read_database(source, name)
-        stored = {name for name in source.names(".json") if _STORED_SESSION.search(name)}
-        yield from _read_stored(source, sorted(stored))
-        for name in names_of(source, ".json", _is_export):
-            problems: list[str] = []
-            value = mapping(open_document(source, name, problems))
-            messages = [
-                (
-                    mapping(mapping(m).get("info")),
-                    [mapping(p) for p in items(mapping(m).get("parts"))],
-                )
-                for m in items(value["messages"])
-            ]
-            yield _foreign(mapping(value["info"]), messages, problems)
+        yield from _read_stored(source, _stored_sessions(source))
+        yield from super().read(source)
+
+
+def _stored_sessions(source: Source) -> list[str]:
+    return [name for name in source.names(".json") if _STORED_SESSION.search(name)]
 
 
 def _is_database(source: Source, name: str) -> bool:
@@ -74,8 +64,7 @@ def _is_database(source: Source, name: str) -> bool:
     return {"session", "message", "part"} <= tables.keys() and "directory" in tables["session"]
 
 
-def _is_export(source: Source, name: str) -> bool:
-    value = mapping(look(source, name, b'"directory"'))
+def _is_export(value: Record) -> bool:
     info = value.get("info")
     return isinstance(value.get("messages"), list) and isinstance(info, dict) and "id" in info
 
@@ -83,36 +72,37 @@ def _is_export(source: Source, name: str) -> bool:
 # --- where the messages come from
 
 
-def _read_database(source: Source, name: str) -> Iterator[Foreign]:
-    problems: list[str] = []
-    with source.database(name) as database:
-        sessions = whole_rows(database, "session", "id", name, problems)
-        messages = whole_rows(database, "message", "id", name, problems)
-        parts = whole_rows(database, "part", "id", name, problems)
-        newer = (
-            whole_rows(database, "session_message", "seq", name, problems)
-            if "session_message" in database.tables()
-            else []
-        )
-    by_message = _group(parts, "message_id")
-    by_session = _group(messages, "session_id")
-    by_session_newer = _group(newer, "session_id")
-    for session in sessions:
-        found = [
-            (
-                _with_data(row),
-                [_with_data(part) for part in by_message.get(text(row.get("id")), [])],
-            )
-            for row in by_session.get(text(session.get("id")), [])
-        ] or [older_form(row) for row in by_session_newer.get(text(session.get("id")), [])]
-        yield _foreign(_info(session), found, list(problems))
+def _read_exports(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        value = mapping(open_document(source, name, problems))
+        messages: list[Message] = []
+        for message in map(mapping, items(value["messages"])):
+            parts = [mapping(part) for part in items(message.get("parts"))]
+            messages.append((mapping(message.get("info")), parts))
+        yield _foreign(mapping(value["info"]), messages, problems)
 
 
-def _group(rows: list[Record], column: str) -> dict[str, list[Record]]:
-    groups: dict[str, list[Record]] = {}
-    for row in rows:
-        groups.setdefault(text(row.get(column)), []).append(row)
-    return groups
+def _read_databases(source: Source, names: list[str]) -> Iterator[Foreign]:
+    for name in names:
+        problems: list[str] = []
+        with source.database(name) as database:
+            rows = {
+                table: whole_rows(database, table, column, name, problems)
+                for table, column in _TABLES.items()
+                if table in database.tables()
+            }
+        parts = grouped(rows["part"], "message_id")
+        messages = grouped(rows["message"], "session_id")
+        newer = grouped(rows.get("session_message", []), "session_id")
+        for session in rows["session"]:
+            own = text(session.get("id"))
+            found = [
+                (_with_data(row), [_with_data(one) for one in parts.get(text(row.get("id")), [])])
+                for row in messages.get(own, [])
+            ]
+            found = found or [older_form(row) for row in newer.get(own, [])]
+            yield _foreign(_info(session), found, list(problems))
 
 
 def _with_data(row: Record) -> Record:
@@ -146,33 +136,30 @@ def _read_stored(source: Source, names: list[str]) -> Iterator[Foreign]:
         message, part = _STORED_MESSAGE.search(name), _STORED_PART.search(name)
         if message is None and part is None:
             continue
-        value = _stored(source, name, problems)
+        value = mapping(open_document(source, name, problems))
         if message is not None:
             messages.setdefault(message[1], []).append({**value, "id": message[2]})
         elif part is not None:
             parts.setdefault(part[1], []).append({**value, "id": part[2]})
     for name in names:
-        info = _stored(source, name, problems)
+        info = mapping(open_document(source, name, problems))
         match = _STORED_SESSION.search(name)
         own = match[1] if match else name
         found = [(m, parts.get(m["id"], [])) for m in messages.get(own, [])]
         yield _foreign({**info, "id": own}, found, list(problems))
 
 
-def _stored(source: Source, name: str, problems: list[str]) -> Record:
-    return mapping(open_document(source, name, problems))
-
-
 # --- one session
 
 
 def _foreign(info: Record, messages: list[Message], problems: list[str]) -> Foreign:
-    book = Book(Opencode.tool, problems)
+    book = Book(_TOOL, problems)
     with book.entry(_bare(info), key="session") as entry:
         entry.kind = "session"
     reverted = text(mapping(info.get("revert")).get("messageID"))
     for about, parts in messages:
         id = text(about.get("id"))
+        # Ids grow with time: all from the one on that was gone back to were taken back.
         run = "reverted" if reverted and id >= reverted else None
         _tell_message(book, about, parts, run)
     title = first_text(info.get("title"))
@@ -230,7 +217,13 @@ def _bare(record: Record) -> Any:
     return record.get("$raw") or record
 
 
-READER = Opencode()
+READER = _Opencode(
+    _TOOL,
+    (".local/share/opencode/opencode*.db", ".local/share/opencode/storage"),
+    (".db", _is_database, _read_databases),
+    (".json", has_document(b'"directory"', _is_export), _read_exports),
+    homes={"XDG_DATA_HOME": ".local/share"},
+)
 
 
 # The parts of opencode's messages.
@@ -257,7 +250,7 @@ def said_by_user(part: Record) -> Record | None:
         return data_url_block(part.get("url"))
     is_said = part.get("type") == "text" and not _is_added(part)
     words = text(part.get("text"))
-    return {"type": "text", "text": words} if is_said and words.strip() else None
+    return text_block(words) if is_said and words.strip() else None
 
 
 def _is_added(part: Record) -> bool:

@@ -11,20 +11,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time, refusal_of
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._orbitmesh_events import drafts_of, earlier_form
 from holdfast.formats.readers._orbitmesh_messages import (
     TOOL,
+    drafts_of,
+    earlier_form,
     embedded,
     go_on_with,
     is_log_line,
     join_in_time,
     logged,
     put_together,
-    tame_snapshot,
 )
-from holdfast.formats.readers._speech import as_text, digest, member, texts_in
+from holdfast.formats.readers._values import (
+    as_text,
+    digest,
+    first_text,
+    first_time,
+    member,
+    texts_in,
+)
 
 __all__ = ["READER"]
 
@@ -49,12 +56,12 @@ class OrbitMesh:
             return any(self.claims(source.only(name)) for name in names[:50])
         if source.name.endswith(".jsonl"):
             return is_log_line(source.first(source.name))
-        value = tame_snapshot(source.glimpse(source.name))
+        value = _tame_snapshot(source.glimpse(source.name))
         return _is_session(value) or _is_snapshot(value)
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The sessions: each with its log, its attempts and its snapshot."""
-        found: dict[str, _Parts] = {}
+        found: dict[str, _SessionParts] = {}
         for name in [source.name] if source.is_file else source.names():
             _sort_in(source, name, found)
         for id, parts in found.items():
@@ -65,7 +72,7 @@ class OrbitMesh:
 READER = OrbitMesh()
 
 
-class _Parts:
+class _SessionParts:
     """What there is of one session."""
 
     def __init__(self) -> None:
@@ -86,35 +93,33 @@ class _Parts:
         said = logged(source, self.log, problems) if self.log else []
         said = join_in_time(said, embedded(self.session.get("messages")))
         snapped = member(self.snapshot, "provider_state", "messages")
+        # Keys of an earlier reader: what it told is taken back, or it would be there twice.
         earlier = earlier_form(go_on_with(said, snapped))
         said = go_on_with(put_together(said), snapped)
-        created = read_time(self.session.get("created_at")) or read_time(
-            self.snapshot.get("created_at")
-        )
+        created = first_time(self.session.get("created_at"), self.snapshot.get("created_at"))
         first = next((one.when for one in said if one.when), None)
         return Foreign(
             TOOL,
             id,
             [*drafts_of(said), *self._rest(), earlier],
-            title=_text(self.session.get("title"))
-            or _text(member(self.snapshot, "metadata", "title")),
+            title=first_text(self.session.get("title"), member(self.snapshot, "metadata", "title")),
             tags=texts_in(self.session.get("tags"), member(self.snapshot, "metadata", "tags")),
             created_at=created or first,
-            cwd=_text(self.session.get("working_dir"))
-            or _text(member(self.snapshot, "config", "WorkingDir")),
+            cwd=first_text(
+                self.session.get("working_dir"), member(self.snapshot, "config", "WorkingDir")
+            ),
             version=as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
-            provider_type=_text(self.session.get("provider_type"))
-            or _text(self.snapshot.get("provider_type")),
+            provider_type=first_text(
+                self.session.get("provider_type"), self.snapshot.get("provider_type")
+            ),
             problems=problems,
         )
 
     def _rest(self) -> Iterator[ForeignDraft]:
         state = self.snapshot.get("provider_state")
-        updated = read_time(self.session.get("updated_at")) or read_time(
-            self.snapshot.get("updated_at")
-        )
+        updated = first_time(self.session.get("updated_at"), self.snapshot.get("updated_at"))
         for attempt in self.attempts:
-            ended = read_time(attempt.get("ended_at")) or read_time(attempt.get("started_at"))
+            ended = first_time(attempt.get("ended_at"), attempt.get("started_at"))
             yield frame(TOOL, attempt, ended, key=f"attempt.{digest(attempt)}")
         linked = member(state, "acp_session_id")
         if isinstance(linked, str) and linked:
@@ -161,35 +166,36 @@ def _is_attempt(value: Any) -> bool:
     )
 
 
-def _sort_in(source: Source, name: str, found: dict[str, _Parts]) -> None:
+def _sort_in(source: Source, name: str, found: dict[str, _SessionParts]) -> None:
     """Put a file to the session that it is a part of."""
     if name.endswith(_LOG):
         if is_log_line(source.first(name)):
             id = posixpath.basename(name).removesuffix(_LOG)
-            parts = found.setdefault(id, _Parts())
+            parts = found.setdefault(id, _SessionParts())
             parts.log, parts.place = name, name.removesuffix(_LOG)
         return
+    # A token would let whoever imports act in the other's name: it is not even opened.
     if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
         return
-    value = tame_snapshot(source.only(name).glimpse(posixpath.basename(name)))
+    value = _tame_snapshot(source.only(name).glimpse(posixpath.basename(name)))
     if not (_is_snapshot(value) or _is_attempt(value) or _is_session(value)):
         reason = source.only(name).damage(posixpath.basename(name)) if value is None else None
         if reason is not None:
             source.pass_over(name, reason)
         return
-    value = tame_snapshot(source.json(name))
+    value = _tame_snapshot(source.json(name))
     if _is_snapshot(value):
-        parts = found.setdefault(value["session_id"], _Parts())
+        parts = found.setdefault(value["session_id"], _SessionParts())
         parts.refusal = refusal_of(name, TOOL, value.get("version"), _VERSION)
         parts.snapshot = value if parts.refusal is None else {}
     elif _is_attempt(value):
-        found.setdefault(value["session_id"], _Parts()).attempts.append(value)
+        found.setdefault(value["session_id"], _SessionParts()).attempts.append(value)
     else:
-        parts = found.setdefault(value["id"], _Parts())
+        parts = found.setdefault(value["id"], _SessionParts())
         parts.session, parts.place = value, name.removesuffix(".json")
 
 
-def _look_beside(source: Source, parts: _Parts) -> None:
+def _look_beside(source: Source, parts: _SessionParts) -> None:
     """The other file of a session, when only one of the two was named."""
     if parts.log is None and parts.place and source.has(parts.place + _LOG):
         parts.log = parts.place + _LOG
@@ -200,10 +206,6 @@ def _look_beside(source: Source, parts: _Parts) -> None:
         except HoldfastError:
             return
         parts.session = value if _is_session(value) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
 
 
 def _usage(metrics: Any) -> dict[str, Any]:
@@ -228,3 +230,46 @@ def _without_secrets(value: Any) -> Any:
         hidden = _SECRET | {"messages"}
         return {name: _without_secrets(item) for name, item in value.items() if name not in hidden}
     return value
+
+
+# Snapshots of orbitmesh's first design in the shape of the later one.
+#
+# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id
+# at the top; the names are those of Go fields or the tame ones.
+
+
+_NAMES = {
+    "SessionID": "session_id",
+    "ProviderType": "provider_type",
+    "CreatedAt": "created_at",
+    "UpdatedAt": "updated_at",
+    "Version": "version",
+    "Config": "config",
+    "ProviderState": "provider_state",
+    "Metadata": "metadata",
+    "ACPSessionID": "acp_session_id",
+    "Messages": "messages",
+    "CurrentTask": "current_task",
+    "Metrics": "metrics",
+}
+_INNER = ("acp_session_id", "messages", "current_task", "metrics")
+
+
+def _tame_snapshot(value: Any) -> Any:
+    """A snapshot with the later names, and with the provider's state in a map of its own.
+
+    Anything else as it is.
+    """
+    if not isinstance(value, dict):
+        return value
+    tamed = {_NAMES.get(name, name): item for name, item in value.items()}
+    if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
+        return value
+    if isinstance(tamed.get("provider_state"), dict):
+        state = tamed["provider_state"]
+        tamed["provider_state"] = {_NAMES.get(name, name): item for name, item in state.items()}
+        return tamed
+    if "provider_type" not in tamed or not isinstance(tamed.get("messages"), list):
+        return value
+    tamed["provider_state"] = {name: tamed.pop(name) for name in _INNER if name in tamed}
+    return tamed

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
-from holdfast.formats._foreign import Foreign, read_time, refusal_of
+from holdfast.formats._foreign import read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._shape import (
+from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
+from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
+from holdfast.formats.readers._values import (
     UUID,
     first_text,
-    image_block,
     items,
     mapping,
     rename_figures,
+    said_blocks,
     text,
 )
-from holdfast.formats.readers._tree import TreeNode, left_behind
-
-__all__ = ["READER", "Pi"]
-
-Record = dict[str, Any]
 
 _VERSION = 3
 _USAGE = {
@@ -34,71 +28,48 @@ _USAGE = {
 }
 
 
-class Pi:
-    """Reads ``~/.pi/agent/sessions/*/*.jsonl``."""
+_BLOCKS = {
+    "text": ("text", "text"),
+    "thinking": ("thought", "thinking", "thinkingSignature"),
+    "toolCall": ("call", "id", "name", "arguments", "thoughtSignature"),
+}
 
+
+def _is_mine(record: Record) -> bool:
+    if record.get("type") == "session":
+        return "id" in record and "cwd" in record
+    is_message = record.get("type") == "message" and isinstance(record.get("message"), dict)
+    return is_message and "parentId" in record
+
+
+class _Session(SessionLog):
     tool = "pi"
-    places = (".pi/agent/sessions/*/*.jsonl",)
-    homes: ClassVar[dict[str, str]] = {"PI_CODING_AGENT_DIR": ".pi/agent"}
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file has pi's head and entries."""
-        return any_of(source, ".jsonl", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each file is a session."""
-        for name in names_of(source, ".jsonl", _is_mine):
-            yield _Session(source, name).foreign()
-
-
-def _is_mine(source: Source, name: str) -> bool:
-    found = first_records(source, name)
-    if any(r.get("type") == "session" and "id" in r and "cwd" in r for r in found):
-        return True
-    return any(
-        r.get("type") == "message" and "parentId" in r and isinstance(r.get("message"), dict)
-        for r in found
-    )
-
-
-class _Session:
-    """One file on its way to a session."""
 
     def __init__(self, source: Source, name: str) -> None:
-        self._book = Book(Pi.tool)
-        self._name = name
-        self._lines = list(records(source, name, self._book.problems))
-        head = (record for _, record in self._lines if record.get("type") == "session")
-        self._head = next(head, {})
+        super().__init__(source, name)
+        heads = (record for _, record in self._lines if record.get("type") == "session")
+        self._head = next(heads, {})
         nodes = [
             TreeNode(record["id"], first_text(record.get("parentId")))
             for _, record in self._lines
             if isinstance(record.get("id"), str) and record.get("type") != "session"
         ]
         self._strays = left_behind(nodes, joined_roots=False)
-        self._title: str | None = None
 
-    def foreign(self) -> Foreign:
-        """The session."""
-        for line, record in self._lines:
-            is_head = record.get("type") == "session"
-            key = None if is_head else first_text(record.get("id"))
-            if key is not None and self._book.knows(key):
-                continue
-            stray = self._strays.get(key or "")
-            run = f"branch-{stray}" if stray else None
-            with self._book.entry(line, read_time(record.get("timestamp")), key, run) as entry:
-                self._tell(record, entry)
-        return self._book.foreign(
-            first_text(self._head.get("id")) or stem(self._name),
-            title=self._title,
-            cwd=first_text(self._head.get("cwd")),
-            parent=_parent(
-                first_text(self._head.get("parentSession"), self._head.get("branchedFrom"))
-            ),
-            created_at=read_time(self._head.get("timestamp")) or self._book.first_stamp,
-            refusal=refusal_of(self._name, Pi.tool, self._head.get("version"), _VERSION),
-        )
+    def _key(self, record: Record) -> str | None:
+        # The id of a head is the session's, which entries may have as well.
+        return None if record.get("type") == "session" else super()._key(record)
+
+    def _about(self) -> dict[str, Any]:
+        head = self._head
+        return {
+            "foreign_id": first_text(head.get("id")) or stem(self._name),
+            "title": self._title,
+            "cwd": first_text(head.get("cwd")),
+            "parent": _parent(first_text(head.get("parentSession"), head.get("branchedFrom"))),
+            "created_at": read_time(head.get("timestamp")) or self._book.first_stamp,
+            "refusal": refusal_of(self._name, self.tool, head.get("version"), _VERSION),
+        }
 
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = entry.kind = text(record.get("type")) or None
@@ -111,48 +82,22 @@ class _Session:
 
 
 def _tell_message(message: Record, entry: SourceEntry) -> None:
-    role = message.get("role")
-    content = message.get("content")
+    role, content, model = (message.get(name) for name in ("role", "content", "model"))
+    said = content if isinstance(content, str) else said_blocks(content)
     entry.kind = text(role) or None
     if role == "user":
-        entry.user(content if isinstance(content, str) else _blocks(content))
-    elif role == "assistant":
-        _tell_assistant(message, entry)
+        entry.user(said)
     elif role == "toolResult":
-        result = content if isinstance(content, str) else _blocks(content)
         failed = message.get("isError") is True
-        entry.result(message.get("toolCallId"), result, is_error=failed)
-
-
-def _tell_assistant(message: Record, entry: SourceEntry) -> None:
-    model, content = message.get("model"), message.get("content")
-    if isinstance(content, str):
-        entry.assistant(content, model)
-    for block in map(mapping, items(content)):
-        kind = block.get("type")
-        if kind == "text":
-            entry.assistant(block.get("text"), model)
-        elif kind == "thinking":
-            entry.thinking(text(block.get("thinking")), block.get("thinkingSignature"))
-        elif kind == "toolCall":
-            signature = block.get("thoughtSignature")
-            entry.call(block.get("id"), block.get("name"), block.get("arguments"), signature)
-    figures = rename_figures(message.get("usage"), _USAGE)
-    cost = rename_figures(mapping(message.get("usage")).get("cost"), {"total": "cost"})
-    entry.usage(figures | cost, model)
-
-
-def _blocks(content: Any) -> list[Record]:
-    """A content's words and pictures in our form."""
-    found = []
-    for block in map(mapping, items(content)):
-        if block.get("type") == "text":
-            found.append({"type": "text", "text": text(block.get("text"))})
-        elif block.get("type") == "image":
-            source = mapping(block.get("source"))
-            media = first_text(block.get("mimeType"), source.get("mediaType"))
-            found.append(image_block(media, block.get("data", source.get("data"))) or {})
-    return [block for block in found if block]
+        entry.result(message.get("toolCallId"), said, is_error=failed)
+    elif role == "assistant":
+        if isinstance(content, str):
+            entry.assistant(content, model)
+        for block in map(mapping, items(content)):
+            entry.block(block, _BLOCKS, model)
+        figures = rename_figures(message.get("usage"), _USAGE)
+        cost = rename_figures(mapping(message.get("usage")).get("cost"), {"total": "cost"})
+        entry.usage(figures | cost, model)
 
 
 def _parent(path: str | None) -> str | None:
@@ -161,4 +106,9 @@ def _parent(path: str | None) -> str | None:
     return named[0] if named else path
 
 
-READER = Pi()
+READER = ToolReader(
+    _Session.tool,
+    (".pi/agent/sessions/*/*.jsonl",),
+    (".jsonl", has_record(_is_mine), _Session.sessions),
+    homes={"PI_CODING_AGENT_DIR": ".pi/agent"},
+)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
-from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._gemini_parts import (
+from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
+from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
+from holdfast.formats.readers._values import first_text, mapping, rename_figures, text, texts
+from holdfast.formats.readers.gemini_cli import (
+    FAILED,
     USAGE,
     Pairing,
     parts_of,
@@ -18,39 +18,11 @@ from holdfast.formats.readers._gemini_parts import (
     tell_model_parts,
     tell_responses,
 )
-from holdfast.formats.readers._shape import first_text, mapping, rename_figures, text
-from holdfast.formats.readers._tree import TreeNode, left_behind
-
-__all__ = ["READER", "Qwen"]
-
-Record = dict[str, Any]
 
 _TYPES = frozenset({"user", "assistant", "tool_result", "system"})
 # What a person typed; the tool itself speaks in the user's place under other names.
 _TYPED = frozenset({"", "mid_turn_user_message", "realtime_message"})
 _REMINDER = re.compile(r"\s*<system-reminder>")
-_FAILED = frozenset({"error", "cancelled"})
-
-
-class Qwen:
-    """Reads ``~/.qwen/projects/*/chats/*.jsonl``."""
-
-    tool = "qwen"
-    places = (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.jsonl")
-    homes: ClassVar[dict[str, str]] = {"QWEN_HOME": ".qwen"}
-
-    def claims(self, source: Source) -> bool:
-        """Whether a file holds records as Qwen Code writes them."""
-        return any_of(source, ".jsonl", _is_mine)
-
-    def read(self, source: Source) -> Iterator[Foreign]:
-        """Each file is a session."""
-        for name in names_of(source, ".jsonl", _is_mine):
-            yield _Chat(source, name).foreign()
-
-
-def _is_mine(source: Source, name: str) -> bool:
-    return any(_is_record(record) for record in first_records(source, name))
 
 
 def _is_record(record: Record) -> bool:
@@ -59,36 +31,25 @@ def _is_record(record: Record) -> bool:
     return "parts" in mapping(record.get("message")) or "systemPayload" in record
 
 
-class _Chat:
-    """One file on its way to a session."""
+class _QwenChat(SessionLog):
+    tool = "qwen"
+    id_member = "uuid"
 
     def __init__(self, source: Source, name: str) -> None:
-        self._book = Book(Qwen.tool)
-        self._name = name
+        super().__init__(source, name)
         self._pairing = Pairing()
-        self._lines = list(records(source, name, self._book.problems))
+        self._parent: str | None = None
         nodes = [_node(r) for _, r in self._lines if isinstance(r.get("uuid"), str)]
         self._strays = left_behind(nodes, joined_roots=True)
-        self._title: str | None = None
-        self._parent: str | None = None
 
-    def foreign(self) -> Foreign:
-        """The session."""
-        for line, record in self._lines:
-            key = first_text(record.get("uuid"))
-            if key is not None and self._book.knows(key):
-                continue
-            stray = self._strays.get(key or "")
-            run = f"branch-{stray}" if stray else None
-            with self._book.entry(line, read_time(record.get("timestamp")), key, run) as entry:
-                self._tell(record, entry)
-        return self._book.foreign(
-            first_text(*(record.get("sessionId") for _, record in self._lines)) or stem(self._name),
-            title=self._title,
-            cwd=first_text(*(record.get("cwd") for _, record in self._lines)),
-            parent=self._parent,
-            version=first_text(*(record.get("version") for _, record in self._lines)),
-        )
+    def _about(self) -> dict[str, Any]:
+        return {
+            "foreign_id": self._first("sessionId") or stem(self._name),
+            "title": self._title,
+            "cwd": self._first("cwd"),
+            "parent": self._parent,
+            "version": self._first("version"),
+        }
 
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
@@ -108,7 +69,7 @@ class _Chat:
 
     def _tell_result(self, record: Record, content: Any, entry: SourceEntry) -> None:
         outcome = mapping(record.get("toolCallResult"))
-        failed = True if text(outcome.get("status")) in _FAILED else None
+        failed = True if text(outcome.get("status")) in FAILED else None
         if not tell_responses(content, self._pairing, entry, is_error=failed):
             id = first_text(outcome.get("callId"))
             if id is not None:
@@ -124,13 +85,18 @@ def _node(record: Record) -> TreeNode:
     parts = parts_of(mapping(record.get("message")).get("parts"))
     calls = (mapping(part.get("functionCall")).get("id") for part in parts)
     answers = (mapping(part.get("functionResponse")).get("id") for part in parts)
-    parent = first_text(record.get("parentUuid"))
-    is_talk = record.get("type") != "system"
-    return TreeNode(record["uuid"], parent, None, _texts(calls), _texts(answers), is_talk)
+    return TreeNode(
+        record["uuid"],
+        first_text(record.get("parentUuid")),
+        calls=texts(calls),
+        answers=texts(answers),
+        is_talk=record.get("type") != "system",
+    )
 
 
-def _texts(values: Any) -> tuple[str, ...]:
-    return tuple(value for value in values if isinstance(value, str))
-
-
-READER = Qwen()
+READER = ToolReader(
+    _QwenChat.tool,
+    (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.jsonl"),
+    (".jsonl", has_record(_is_record), _QwenChat.sessions),
+    homes={"QWEN_HOME": ".qwen"},
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_text, digest, member, speak
+from holdfast.formats.readers._values import as_text, digest, member, speak
 from holdfast.model import encode_value
 
 __all__ = ["READER"]

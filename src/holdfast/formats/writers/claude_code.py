@@ -51,6 +51,7 @@ def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[by
             uuid = stable_uuid(own, number)
             record = {
                 "parentUuid": parent,
+                # Only what is no side chain is shown when the session is resumed.
                 "isSidechain": False,
                 "type": turn.role,
                 "message": message,
@@ -89,6 +90,7 @@ def _messages(turn: DialogueTurn, options: ExportOptions, id: str) -> Iterator[d
                 "type": "message",
                 "role": "assistant",
                 "model": options.model or _MODEL,
+                # Claude Code writes a line for each block; by the id they are one message again.
                 "content": [block],
                 "stop_reason": "tool_use" if calls else "end_turn",
                 "stop_sequence": None,

@@ -36,6 +36,7 @@ def session_id(recorded: Recorded) -> str:
     digits = int(digest_id("codex", row.session_id)[:20], 16) & ((1 << 80) - 1)
     time = max(0, row.created_at) & ((1 << _TIME_BITS) - 1)
     value = (time << 80) | digits
+    # The version and the variant of a UUID have their places among the bits.
     value = value & ~(0xF << 76) | (7 << 76)
     return str(uuid.UUID(int=value & ~(3 << 62) | (2 << 62)))
 
@@ -80,6 +81,7 @@ def _item(turn: DialogueTurn, item: dict[str, Any]) -> Iterator[bytes]:
     if kind == "message":
         yield _line(time, "response_item", _message(item))
         text = _words(item["content"])
+        # The screen shows events, the model gets items: without both one of them sees nothing.
         if text:
             shown = "user_message" if item["role"] == "user" else "agent_message"
             yield _line(time, "event_msg", {"type": shown, "message": text})

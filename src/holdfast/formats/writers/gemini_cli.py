@@ -16,7 +16,9 @@ from holdfast.formats._view import (
     dialogue,
     in_dialect,
     iso,
+    listed,
     result_text,
+    results_in,
     stable_uuid,
 )
 
@@ -35,6 +37,7 @@ def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[byt
     """One document: the head, then the messages one by one."""
     row = recorded.metadata
     own = session_id(recorded)
+    # The hash of the folder is what Gemini CLI finds a project's sessions by.
     head = {
         "sessionId": own,
         "projectHash": hashlib.sha256(options.cwd.encode("utf-8", "replace")).hexdigest(),
@@ -42,17 +45,16 @@ def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[byt
         "lastUpdated": iso(row.updated_at),
         "kind": "main",
     }
-    yield msgspec.json.encode(head)[:-1] + b',"messages":['
-    comma = b"\n"
-    turns = dialogue(recorded).turns
+    begun = msgspec.json.encode(head)[:-1] + b',"messages":['
+    yield from listed(begun, _messages(dialogue(recorded).turns, own), b"]}\n")
+
+
+def _messages(turns: list[DialogueTurn], own: str) -> Iterator[dict[str, Any]]:
     for number, turn in enumerate(turns):
-        after = turns[number + 1].blocks if number + 1 < len(turns) else []
+        after = results_in(turns[number + 1 : number + 2])
         message = _answer(turn, after) if turn.role == "assistant" else _prompt(turn)
         if message:
-            id = stable_uuid(own, number)
-            yield comma + msgspec.json.encode({"id": id, "timestamp": iso(turn.times[0])} | message)
-            comma = b",\n"
-    yield b"\n]}\n"
+            yield {"id": stable_uuid(own, number), "timestamp": iso(turn.times[0])} | message
 
 
 def _prompt(turn: DialogueTurn) -> dict[str, Any] | None:
@@ -62,8 +64,7 @@ def _prompt(turn: DialogueTurn) -> dict[str, Any] | None:
     return {"type": "user", "content": parts} if parts else None
 
 
-def _answer(turn: DialogueTurn, after: list[Block]) -> dict[str, Any]:
-    results = {block["tool_use_id"]: block for block in after if block["type"] == "tool_result"}
+def _answer(turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
     calls = [block for block in turn.blocks if block["type"] == "tool_use"]
     said = [block["text"] for block in turn.blocks if block["type"] == "text"]
     thoughts = [

@@ -7,51 +7,17 @@ import hashlib
 import re
 from collections.abc import Iterator
 from html import escape
+from importlib.resources import files
 from typing import Any
 
-from holdfast.formats._escapes import harmless, harmless_line
 from holdfast.formats._view import ExportOptions, Recorded, clock, moment
+from holdfast.formats.writers.markdown import harmless, harmless_line
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 
 __all__ = ["write_html"]
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e21; --paper: #fbfaf8; --faint: #686d76;
-  --line: #dcdad5; --code: #f1efea; --user: #0b62a8; --assistant: #7a3e9d; --system: #8a5a00;
-  --tool: #2e6b3a; --failed: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e2dd; --paper: #17181b; --faint: #9aa0a8;
-  --line: #34363b; --user: #79b8f2; --assistant: #d0a3ea; --system: #e2b65b; --tool: #8fd19e;
-  --code: #212327; --failed: #ff8a80; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 54rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
-  background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0;
-  color: var(--faint); font-size: .9rem; }
-dt { font-weight: 600; } dd { margin: 0; }
-main { border-top: 1px solid var(--line); margin-top: 1.5rem; }
-article { border-left: 3px solid var(--line); padding: .1rem 0 .1rem 1rem; margin: 1.5rem 0; }
-article.user { border-color: var(--user); } article.assistant { border-color: var(--assistant); }
-article.system { border-color: var(--system); } article.tool { border-color: var(--tool); }
-article h2 { font-size: .95rem; margin: 0 0 .35rem; }
-article.user h2 { color: var(--user); } article.assistant h2 { color: var(--assistant); }
-article.system h2 { color: var(--system); } article.tool h2 { color: var(--tool); }
-h2 time, h2 .agent, .note { color: var(--faint); font-weight: 400; font-size: .85rem; }
-.text { white-space: pre-wrap; margin: .35rem 0; }
-pre { white-space: pre-wrap; background: var(--code); border-radius: 6px; padding: .7rem .9rem;
-  margin: .5rem 0; font: .85rem/1.5 ui-monospace, monospace; }
-.text code { background: var(--code); border-radius: 4px; padding: .05rem .25rem;
-  font: .88em ui-monospace, monospace; }
-details { margin: .5rem 0; } summary { cursor: pointer; color: var(--faint); overflow: hidden;
-  white-space: nowrap; text-overflow: ellipsis; }
-summary b { color: var(--ink); font-family: ui-monospace, monospace; font-size: .9rem; }
-.failed summary b::after { content: " failed"; color: var(--failed); }
-img { max-width: 100%; border-radius: 6px; }
-.note { text-align: center; white-space: pre-wrap; margin: 1.25rem 0; }
-@media print { :root { --ink: #000; --paper: #fff; --code: #f4f4f4; color-scheme: light; }
-  body { max-width: none; padding: 0; } summary { white-space: normal; }
-  details::details-content { content-visibility: visible; display: block; block-size: auto; } }
-"""
+_STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="ascii")
+# The page allows this one style by its hash, and no other.
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # Nothing is fetched and nothing runs, even if a browser misread something: this is the second lock.
 _POLICY = (

@@ -1,4 +1,4 @@
-"""JSON: one document with everything, the log's own lines, and message lists for providers."""
+"""Sessions for programs: one JSON document, the log's own lines, message lists, and bundles."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.formats._archive import write_bundle as bundle
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
-from holdfast.formats._view import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded, listed
 from holdfast.model import VERSION, Event
 from holdfast.replay import Issue, State, as_json, unreadable
 from holdfast.security import escape_json
 
-__all__ = ["write_json", "write_jsonl", "writer_of_messages"]
+__all__ = ["write_bundle", "write_json", "write_jsonl", "writer_of_messages"]
 
 _IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message there
 
@@ -33,12 +34,8 @@ def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     }
     for name, value in parts.items():
         yield b',\n"%b":' % name.encode() + _encoded(value)
-    yield b',\n"events":['
-    comma = b"\n"
-    for event in recorded.events():
-        yield comma + _encoded(_plain_event(event))
-        comma = b",\n"
-    yield b"\n]}\n"
+    events = (_encoded(_plain_event(event)) for event in recorded.events())
+    yield from listed(b',\n"events":[', events, b"]}\n")
 
 
 def _lost_end(first: int | None) -> list[Issue]:
@@ -51,6 +48,16 @@ def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
     yield from recorded.lines()
 
 
+def write_bundle(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """Log, snapshots, blobs and other documents with a manifest; in clear, or encrypted."""
+    chunks = bundle(recorded.metadata.session_id, recorded.lines, recorded.documents)
+    if options.passphrase is None:
+        return chunks
+    from holdfast.security import seal_with_passphrase
+
+    return seal_with_passphrase(chunks, options.passphrase)
+
+
 def writer_of_messages(provider: str) -> Callable[[Recorded, ExportOptions], Iterator[bytes]]:
     """What writes the conversation as a list of messages that this provider accepts."""
 
@@ -59,12 +66,7 @@ def writer_of_messages(provider: str) -> Callable[[Recorded, ExportOptions], Ite
         messages = found.messages
         if found.system and provider in _IN_THE_LIST:
             messages = [{"role": "system", "content": found.system}, *messages]
-        yield b"["
-        comma = b"\n"
-        for message in messages:
-            yield comma + _encoded(message)
-            comma = b",\n"
-        yield b"\n]\n"
+        yield from listed(b"[", map(_encoded, messages), b"]\n")
 
     return write
 

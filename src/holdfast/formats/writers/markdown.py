@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
-from holdfast.formats._escapes import fenced, harmless, markdown_line, markdown_text
 from holdfast.formats._view import ExportOptions, Recorded, clock
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
-from holdfast.security import escape_json
+from holdfast.security import escape_json, neutralise, neutralise_line
 
 __all__ = ["write_markdown"]
 
@@ -90,3 +91,228 @@ def _note(entry: Entry) -> str:
     if any(line.startswith(("```", "~~~")) for line in (first, *more)):
         return fenced(text)
     return "\n".join(f"> {line}" for line in (first, *more))
+
+
+# Text of strangers in a document: harmless, and as people wrote it.
+#
+# A document is not a terminal: there the two joiners that emoji, Persian and the scripts of India
+# are written with may stay where they join something, one at a time. Elsewhere they hide
+# something.
+
+
+_PICTURE = "\u2190-\u2bff\U0001f000-\U0001faff"
+_LETTER = "\u0620-\u06ff\u0750-\u077f\u0900-\u0dff\u1000-\u109f"
+_JOINERS = re.compile(
+    f"(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])|(?<=[{_LETTER}])[\u200c\u200d](?=[{_LETTER}])"
+)
+
+
+def harmless(text: str) -> str:
+    """``text`` without anything that could be obeyed or hide something; lines and tabs stay."""
+    return _joined(text, neutralise(text))
+
+
+def harmless_line(text: str) -> str:
+    """``text`` for a place of one line, without anything that could be obeyed."""
+    return _joined(text, neutralise_line(text))
+
+
+def _joined(text: str, clean: str) -> str:
+    """Put joiners back; each character of the one stands where it stands in the other."""
+    found = [] if text.isascii() else list(_JOINERS.finditer(text))
+    if not found:
+        return clean
+    characters = list(clean)
+    for one in found:
+        characters[one.start()] = one[0]
+    return "".join(characters)
+
+
+# Text of strangers inside of a markdown document, readable and unable to change the document.
+#
+# What people and models write is mostly markdown itself, so emphasis, lists, links and code stay as
+# they are. What could end the message it is in is made plain text: headings, rules, link
+# definitions, HTML, pictures that would be fetched, and code blocks that never end. The rules:
+#
+# - A code block begins at the left margin and ends with its message. There, whatever a parser
+#   thinks of the lines before, it is a code block; inside of a list one parser's code is another's
+#   heading.
+# - A code span is kept if it ends on its own line; other backticks are escaped, so that no span can
+#   reach from one line into the next.
+# - Outside of code ``<`` and what would be an entity are escaped.
+
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)\Z")
+_MARKERS = re.compile(r"(?:[ \t]|>|[-+*](?=[ \t])|\d{1,9}[.)](?=[ \t]))*")
+_RULE = re.compile(r"[-=*_ \t]+\Z")
+_RUN = re.compile(r"`+")
+_ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]{1,32};)")
+_LINK_CODE = re.compile(r"\](?=\(\s*+<?+\s*+(?:javascript|vbscript|data|file)\s*+:)", re.IGNORECASE)
+_INLINE = re.compile(r"\\[!-/:-@\[-`{-~]|`+|<|!\[")
+_FENCE_CHARS = 3
+_TITLE = re.compile(r"([\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|#+\Z|&(?=#?\w+;))")
+
+
+def markdown_text(text: str) -> str:
+    """``text`` as part of a document; every line break stays one."""
+    shown: list[str] = []
+    fence = ""
+    indent = 0
+    for line in harmless(text.replace("\r\n", "\n")).split("\n"):
+        if fence:
+            end = _closes(line, fence)
+            shown.append(fence if end else _outdent(line, indent))
+            fence = "" if end else fence
+            continue
+        opening = _FENCE.match(line)
+        # Backticks in the rest of the line make it a code span, not a fence.
+        if opening and not (opening[1][0] == "`" and "`" in opening[2]):
+            fence, indent = opening[1], len(line) - len(line.lstrip(" \t"))
+            shown.append(fence + opening[2])
+        else:
+            shown.append(_plain(line))
+    if fence:
+        shown.append(fence)
+    return "\n".join(shown)
+
+
+def markdown_line(text: str) -> str:
+    """``text`` for a place of one line, such as a title: nothing in it is markdown."""
+    return _TITLE.sub(r"\\\1", harmless_line(text)).strip() or " "
+
+
+def fenced(text: str, language: str = "") -> str:
+    """``text`` as a code block, whose fence is longer than any in it."""
+    clean = harmless(text)
+    # A fence ends at the first run that is as long, so its own must be longer.
+    longest = max((len(run) for run in _RUN.findall(clean)), default=0)
+    fence = "`" * max(_FENCE_CHARS, longest + 1)
+    return f"{fence}{language}\n{clean}\n{fence}"
+
+
+def _closes(line: str, fence: str) -> bool:
+    bare = line.strip(" \t")
+    return len(bare) >= len(fence) and not bare.strip(fence[0])
+
+
+def _outdent(line: str, indent: int) -> str:
+    """A line of a code block that was indented, as far left as the block is now."""
+    spaces = len(line) - len(line.lstrip(" \t"))
+    return line[min(indent, spaces) :]
+
+
+def _plain(line: str) -> str:
+    """A line outside of code: what begins a block loses its meaning, the rest stays."""
+    prefix = _MARKERS.match(line)
+    assert prefix is not None
+    begin = prefix.end()
+    bare = line.lstrip(" \t>")
+    if bare and _RULE.match(bare):
+        begin = len(line) - len(bare)
+    rest = line[begin:]
+    if rest and (
+        rest[0] == "#"
+        or _RULE.match(rest)
+        or rest.startswith(("```", "~~~"))
+        or (rest[0] == "[" and ("]:" in rest or "]" not in rest))
+    ):
+        head = "\\" * (rest[0] != "`")
+        return line[:begin] + head + _inline(rest)
+    return line[:begin] + _inline(rest)
+
+
+def _inline(text: str) -> str:
+    """Within a line: code spans stay, HTML and pictures become words."""
+    if not _INLINE.search(text) and "&" not in text and "](" not in text:
+        return text
+    # Where runs of backticks begin, by their length: one of the same length ends a span.
+    runs: dict[int, list[int]] = {}
+    for found in _RUN.finditer(text) if "`" in text else ():
+        runs.setdefault(len(found[0]), []).append(found.start())
+    shown: list[str] = []
+    at = 0
+    while special := _INLINE.search(text, at):
+        shown.append(_words(text[at : special.start()]))
+        at, piece = _special(text, special, runs)
+        shown.append(piece)
+    shown.append(_words(text[at:]))
+    return "".join(shown)
+
+
+def _special(text: str, found: re.Match[str], runs: dict[int, list[int]]) -> tuple[int, str]:
+    """Where to go on, and what to write for a backslash, a backtick, a bracket or a picture."""
+    mark = found[0]
+    if mark[0] == "`":
+        return _span(text, found.start(), len(mark), runs)
+    if mark == "<":
+        return found.end(), "&lt;"
+    if mark == "![":
+        return found.end(), "!\\["
+    if mark == "\\`":
+        # What is left of a run after its first character must not be taken for a run of its own.
+        rest = _RUN.match(text, found.start() + 1)
+        assert rest is not None
+        return rest.end(), "\\`" * len(rest[0])
+    return found.end(), mark
+
+
+def _span(text: str, start: int, length: int, runs: dict[int, list[int]]) -> tuple[int, str]:
+    """A code span as it is, if one begins here; else its backticks, escaped."""
+    ends = runs.get(length, [])
+    number = bisect_left(ends, start + length)
+    if number < len(ends):
+        end = ends[number] + length
+        # In a table a bar ends the cell and with it the span.
+        if text.find("|", start, end) < 0:
+            return end, text[start:end]
+    return start + length, "\\`" * length
+
+
+def _words(text: str) -> str:
+    if "&" in text:
+        text = _ENTITY.sub("&amp;", text)
+    return _LINK_CODE.sub(r"\\]", text) if "](" in text else text
+
+
+# Plain text: what was said, by whom and when.
+
+
+_INDENT = "  "
+
+
+def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """A line for each message's speaker, its words indented below."""
+    row = recorded.metadata
+    title = harmless_line(row.title or "Untitled Session")
+    times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
+    yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
+    for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
+        yield f"\n{_shown(message, options)}\n".encode("utf-8", "replace")
+
+
+def _shown(message: list[Entry], options: ExportOptions) -> str:
+    first = message[0]
+    agent = f" ({harmless_line(first.agent)})" if first.agent else ""
+    head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
+    words = [line for entry in message for line in _lines(entry)]
+    if first.state != "whole":
+        words.append("(cut off here)")
+    return "\n".join([head, *(f"{_INDENT}{line}".rstrip() for line in words)])
+
+
+def _lines(entry: Entry) -> list[str]:
+    text, name = harmless(entry.text), harmless_line(entry.name)
+    if entry.kind == "call":
+        value = {} if entry.value is None else entry.value
+        text = f"{name} {escape_json(as_json(value))}"
+    elif entry.kind == "thinking":
+        text = f"(thinking) {text}"
+    elif entry.kind == "failure":
+        text = f"{name or 'result'} failed:\n{text}"
+    elif entry.name:
+        text = f"{name}:\n{text}" if entry.kind == "result" else _sentence(name, text)
+    return text.split("\n")
+
+
+def _sentence(head: str, text: str) -> str:
+    return f"{head}: {text}" if text else head

@@ -14,7 +14,9 @@ from holdfast.formats._view import (
     Recorded,
     dialogue,
     digest_id,
+    listed,
     result_text,
+    results_in,
 )
 
 __all__ = ["VERSION", "session_id", "write_opencode"]
@@ -31,6 +33,7 @@ _MS_BITS = 0xFFFFFFFFFFFF
 def session_id(recorded: Recorded) -> str:
     """The id under which opencode knows the session; newer sessions sort first there."""
     row = recorded.metadata
+    # Ids are compared as texts: the complement makes the newest come first.
     time = ~(row.created_at << 12) & _MS_BITS
     return f"ses_{time:012x}{digest_id('opencode', row.session_id)[:_DIGEST_CHARS]}"
 
@@ -38,12 +41,8 @@ def session_id(recorded: Recorded) -> str:
 def write_opencode(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """The session, then its messages one by one."""
     writer = _Writer(recorded, options)
-    yield b'{"info":' + msgspec.json.encode(writer.info()) + b',"messages":['
-    comma = b"\n"
-    for message in writer.messages():
-        yield comma + msgspec.json.encode(message)
-        comma = b",\n"
-    yield b"\n]}\n"
+    head = b'{"info":' + msgspec.json.encode(writer.info()) + b',"messages":['
+    yield from listed(head, writer.messages(), b"]}\n")
 
 
 class _Writer:
@@ -76,8 +75,7 @@ class _Writer:
         turns = dialogue(self._recorded).turns
         for index, turn in enumerate(turns):
             if turn.role == "assistant":
-                after = turns[index + 1].blocks if index + 1 < len(turns) else []
-                yield self._answer(turn, _results(after))
+                yield self._answer(turn, results_in(turns[index + 1 : index + 2]))
             elif said := [block for block in turn.blocks if block["type"] != "tool_result"]:
                 yield self._prompt(turn, said)
 
@@ -135,10 +133,6 @@ class _Writer:
         self._number += 1
         place = (time << 12) + self._number & _MS_BITS
         return f"{kind}_{place:012x}{digest_id(self._id, self._number)[:_DIGEST_CHARS]}"
-
-
-def _results(blocks: list[Block]) -> dict[str, Block]:
-    return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
 def _said(block: Block) -> dict[str, Any]:

@@ -9,42 +9,55 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     BaseCheckpointSaver,
+    CheckpointTuple,
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
 
-from holdfast.integrations._langchain_messages import FORM, answered, messages_of
-from holdfast.integrations._place import Act, AdapterSession, Library
-from holdfast.integrations._units import Units, voices
-from holdfast.integrations.langgraph._thread import TOOL
-from holdfast.integrations.langgraph._threads import (
-    GraphThreads,
-    NamedThread,
-    config_of,
-    named_in,
-    needed,
+from holdfast.errors import Fenced
+from holdfast.integrations._place import (
+    Act,
+    AdapterSession,
+    Library,
+    Recent,
+    library_of,
+    linked,
+    unblocked,
 )
+from holdfast.integrations._units import Units, Words, voices
+from holdfast.integrations.langchain import FORM, answered, messages_of
+from holdfast.integrations.langgraph._records import NewCheckpoint, removed_words, writes_words
+from holdfast.integrations.langgraph._thread import TOOL, GraphThread
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig as Config
     from langgraph.checkpoint.base import ChannelVersions as Versions
-    from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory
+    from langgraph.checkpoint.base import Checkpoint, DeltaChannelHistory
     from langgraph.checkpoint.base import CheckpointMetadata as Metadata
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from holdfast.integrations.langgraph._values import Typed
+    from holdfast.integrations.langgraph._thread import Typed
 
 __all__ = ["HoldfastSaver", "bring_over"]
 
 _CHANCE_BITS = 32  # of a version, below the number that grows: no two branches have the same
+
+
+class NamedThread(NamedTuple):
+    """What a config names: a thread, a namespace in it, and a checkpoint if it says which."""
+
+    thread_id: str
+    ns: str
+    id: str | None
 
 
 class HoldfastSaver(BaseCheckpointSaver[int]):
@@ -58,14 +71,28 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def __init__(self, hf: Library = None, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._threads = GraphThreads(hf)
+        self._library = library_of(hf)
+        self._threads: Recent[str, GraphThread] = Recent()
+        # Checkpoints that a run was shown as the newest: only one run may go on from each.
+        self._shown: set[NamedThread] = set()
 
     # -- reading -----------------------------------------------------------------------------
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """The checkpoint that a config names, or else the newest of its thread."""
-        id = self._threads.chosen(config)
-        return self._show(named_in(config)._replace(id=id)) if id is not None else None
+        named = named_in(config)
+        thread = self._of(named.thread_id)
+        with thread.lock:
+            thread.catch_up()
+            if named.id is not None:
+                # Whoever names a checkpoint may well go on from it although others did.
+                self._shown.discard(named)
+                return self._show(named)
+            newest = named._replace(id=thread.newest(named.ns))
+            if newest.id is None:
+                return None
+            self._shown.add(newest)
+            return self._show(newest)
 
     def list(
         self,
@@ -77,7 +104,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first, of one thread or of all."""
         until = get_checkpoint_id(before) if before else None
-        found = self._threads.find(config, filter or {}, until, self._typed)
+        found = self._find(config, filter or {}, until)
         shown = (self._show(named) for named in islice(found, limit))
         return (one for one in shown if one is not None)
 
@@ -85,7 +112,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Of each channel the nearest value before a checkpoint, and what was written since."""
-        return self._threads.history(named_in(config), channels, self._typed)
+        thread_id, ns, id = named_in(config)
+        thread = self._of(thread_id)
+        with thread.lock:
+            thread.catch_up()
+            id = id or thread.newest(ns)
+            return {name: _history(thread, ns, id, name, self._typed) for name in channels}
 
     def messages(self, thread_id: str) -> Sequence[BaseMessage]:
         """The conversation of a thread, whatever recorded it, valid in every state of its log.
@@ -93,7 +125,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         To go on with a session of another framework: give these to the graph as its input, with
         what is to be said next. What is on record already is not recorded a second time.
         """
-        units = Units(FORM, AdapterSession(self._threads.library, TOOL, thread_id)).read()
+        units = Units(FORM, AdapterSession(self._library, TOOL, thread_id)).read()
         return answered(messages_of(voices(units)))
 
     # -- writing -----------------------------------------------------------------------------
@@ -132,29 +164,35 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Move the thread's session to the trash; ``hf.undelete`` brings it back."""
-        self._threads.delete(thread_id)
+        thread = self._threads.pop(thread_id)
+        place = thread.place if thread else AdapterSession(self._library, TOOL, thread_id)
+        place.delete()
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made."""
         wanted = set(run_ids)
-        for thread_id in self._threads.ids():
-            thread = self._threads.of(thread_id)
-            with thread.lock:
-                thread.catch_up()
-                removed = [
+        for thread_id in self._ids():
+            self._remove(
+                thread_id,
+                lambda thread: [
                     (ns, id)
                     for ns, checkpoints in thread.checkpoints.items()
                     for id, one in checkpoints.items()
                     if one.metadata.get("run_id") in wanted
-                ]
-            self._threads.remove(thread, removed)
+                ],
+            )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another one, which may have checkpoints of its own."""
-        if not self._threads.fork(source_thread_id, target_thread_id):
-            source = config_of(source_thread_id, "", None)
-            del source["configurable"]["checkpoint_ns"]
-            _take_over(self, self.list(source), target_thread_id)
+        source, target = (
+            AdapterSession(self._library, TOOL, id) for id in (source_thread_id, target_thread_id)
+        )
+        if target.exists():
+            every = config_of(source_thread_id, "", None)
+            del every["configurable"]["checkpoint_ns"]
+            _take_over(self, self.list(every), target_thread_id)
+        elif source.exists():
+            self._library.fork(source.id, new_id=target.id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the newest of each namespace, or all (``"delete"``).
@@ -165,15 +203,14 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             if strategy == "delete":
                 self.delete_thread(thread_id)
                 continue
-            thread = self._threads.of(thread_id)
-            with thread.lock:
-                thread.catch_up()
-                removed = [
+            self._remove(
+                thread_id,
+                lambda thread: [
                     (ns, id)
                     for ns, checkpoints in thread.checkpoints.items()
                     for id in set(checkpoints) - needed(thread, ns)
-                ]
-            self._threads.remove(thread, removed)
+                ],
+            )
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """A version after this one that no branch of a thread has been given before.
@@ -188,9 +225,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- the same without blocking the event loop -----------------------------------------------
 
-    async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Do what ``get_tuple`` does, without blocking the event loop."""
-        return await asyncio.to_thread(self.get_tuple, config)
+    aget_tuple = unblocked(get_tuple)
+    aget_delta_channel_history = unblocked(get_delta_channel_history)
+    adelete_thread = unblocked(delete_thread)
+    adelete_for_runs = unblocked(delete_for_runs)
+    acopy_thread = unblocked(copy_thread)
+    aprune = unblocked(prune)
 
     async def alist(
         self,
@@ -205,53 +245,112 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
 
-    async def aget_delta_channel_history(
-        self, *, config: Config, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Do what ``get_delta_channel_history`` does, without blocking the event loop."""
-        return await asyncio.to_thread(
-            self.get_delta_channel_history, config=config, channels=channels
-        )
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Do what ``delete_thread`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do what ``delete_for_runs`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do what ``copy_thread`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Do what ``prune`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
-
     # -- inside ------------------------------------------------------------------------------
 
     @property
     def _typed(self) -> Typed:
         return cast("Typed", self.serde)
 
+    def _of(self, thread_id: str) -> GraphThread:
+        """A thread, which may be new."""
+        return self._threads.get(
+            thread_id, lambda: GraphThread(AdapterSession(self._library, TOOL, thread_id))
+        )
+
+    def _ids(self) -> Iterator[str]:
+        """The threads that were begun by LangGraph."""
+        return (link["id"] for _, link in linked(self._library, TOOL))
+
+    def _find(
+        self, config: Config | None, filter: dict[str, Any], before: str | None
+    ) -> Iterator[NamedThread]:
+        """Checkpoints of one thread or of all, the newest of each first."""
+        about = config["configurable"] if config else {}
+        wanted_ns, wanted_id = about.get("checkpoint_ns"), about.get("checkpoint_id")
+        ids: Iterable[str] = [named_in(config).thread_id] if config else self._ids()
+        for thread_id in ids:
+            thread = self._of(thread_id)
+            with thread.lock:
+                thread.catch_up()
+                found = [
+                    NamedThread(thread_id, ns, id)
+                    for ns, checkpoints in thread.checkpoints.items()
+                    if wanted_ns is None or ns == wanted_ns
+                    for id in sorted(checkpoints, reverse=True)
+                    if (wanted_id is None or id == wanted_id)
+                    and (before is None or id < before)
+                    and fits(_metadata(thread, ns, id, self._typed), filter)
+                ]
+            yield from found
+
     def _show(self, named: NamedThread) -> CheckpointTuple | None:
-        return self._threads.show(named, self._typed)
+        """A checkpoint as the framework has it; None if it is no more."""
+        thread_id, ns, id = named
+        thread, serde = self._of(thread_id), self._typed
+        with thread.lock:
+            if id not in thread.checkpoints.get(ns, {}):
+                thread.catch_up()  # it may have been let go since the checkpoint was found
+            one = thread.checkpoints.get(ns, {}).get(id or "")
+            if one is None:
+                return None
+            body = thread.values.decode(one.body, serde)
+            body["channel_values"] = thread.channel_values(ns, one, serde)
+            return CheckpointTuple(
+                config=config_of(thread_id, ns, one.id),
+                checkpoint=body,
+                metadata=cast("Metadata", _metadata(thread, ns, one.id, serde)),
+                parent_config=config_of(thread_id, ns, one.parent) if one.parent else None,
+                pending_writes=_writes(thread, ns, one.id, serde),
+            )
 
     def _put(
         self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
     ) -> tuple[AdapterSession, Act]:
-        given = (checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
-        return self._threads.record(named_in(config), given, self._typed)
+        named, about = named_in(config), get_checkpoint_metadata(config, metadata)
+        thread = self._of(named.thread_id)
+
+        def tell() -> Words:
+            if named in self._shown:
+                _check_not_overtaken(thread, named)
+            made = NewCheckpoint(thread, named.ns, named.id, self._typed)
+            return made.words(checkpoint, about, new_versions)
+
+        return thread.place, thread.recording(tell)
 
     def _gone_on(self, config: Config, checkpoint: Checkpoint) -> Config:
         named = named_in(config)
-        self._threads.gone_on(named)
+        self._shown.discard(named)  # it is the newest no more: its run went on
         return config_of(named.thread_id, named.ns, checkpoint["id"])
 
-    def _put_writes(self, config: Config, *given: Any) -> tuple[AdapterSession, Act]:
-        written = cast("tuple[Any, str, str]", given)
-        return self._threads.record_writes(named_in(config), written, self._typed)
+    def _put_writes(
+        self, config: Config, writes: Sequence[tuple[str, Any]], task: str, path: str
+    ) -> tuple[AdapterSession, Act]:
+        thread_id, ns, checkpoint_id = named_in(config)
+        thread, id = self._of(thread_id), checkpoint_id or ""
+        placed = [
+            (channel, WRITES_IDX_MAP.get(channel, number), value)
+            for number, (channel, value) in enumerate(writes)
+        ]
+
+        def tell() -> Words:
+            known = thread.writes.get((ns, id), {})
+            new = [one for one in placed if one[1] < 0 or (task, one[1]) not in known]
+            about = {"ns": ns, "id": id, "task": task, "path": path}
+            return writes_words(thread, new, **about, serde=self._typed) if new else []
+
+        return thread.place, thread.recording(tell)
+
+    def _remove(
+        self, thread_id: str, choose: Callable[[GraphThread], Sequence[tuple[str, str]]]
+    ) -> None:
+        """Remove checkpoints of a thread; the log keeps them."""
+        # Chosen under the lock: what others put since then is not removed unseen.
+        thread = self._of(thread_id)
+        with thread.lock:
+            thread.catch_up()
+            removed = set(choose(thread))
+        if removed:
+            thread.place.write(thread.recording(lambda: removed_words(thread, removed)))
 
 
 def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
@@ -285,3 +384,76 @@ def _take_over(
             target.put_writes(config, [(name, value) for _, name, value in writes], task)
         count += 1
     return count
+
+
+def named_in(config: Config) -> NamedThread:
+    """What a config names."""
+    about = config["configurable"]
+    thread_id = about.get("thread_id")
+    if not isinstance(thread_id, str):
+        thread_id = str(thread_id)
+    return NamedThread(thread_id, about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
+
+
+def config_of(thread_id: str, ns: str, id: str | None) -> Config:
+    """The config that names a checkpoint, or that there is none yet."""
+    about = {"thread_id": thread_id, "checkpoint_ns": ns}
+    return {"configurable": about | ({"checkpoint_id": id} if id is not None else {})}
+
+
+def fits(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
+    """Whether metadata has all that a filter asks for."""
+    return all(metadata.get(name) == value for name, value in filter.items())
+
+
+def needed(thread: GraphThread, ns: str) -> set[str]:
+    """The newest checkpoint, and those before it on which its channels of changes stand."""
+    newest = thread.newest(ns)
+    if newest is None:
+        return set()
+    counters = thread.checkpoints[ns][newest].metadata.get("counters_since_delta_snapshot")
+    found = {newest}
+    for channel in counters or ():
+        for one in thread.lineage(ns, newest):
+            found.add(one.id)
+            if channel in one.values:
+                break
+    return found
+
+
+def _history(
+    thread: GraphThread, ns: str, id: str | None, channel: str, serde: Typed
+) -> DeltaChannelHistory:
+    """What was written to a channel in its order, after the nearest value if there is one."""
+    one = thread.checkpoints.get(ns, {}).get(id or "")
+    seed, passed = thread.stretch(ns, one.parent if one else None, channel)
+    writes = [write for one in passed for write in _writes(thread, ns, one, serde, channel)]
+    made: DeltaChannelHistory = {"writes": writes}
+    if seed is not None:
+        made["seed"] = thread.channel_value(ns, seed, channel, serde)
+    return made
+
+
+def _writes(
+    thread: GraphThread, ns: str, id: str, serde: Typed, channel: str | None = None
+) -> list[tuple[str, str, Any]]:
+    """What tasks wrote at a checkpoint, or to a channel of it, as the framework has it."""
+    return [
+        (write.task, write.channel, thread.values.decode(write.value, serde))
+        for write in thread.ordered_writes(ns, id)
+        if channel in (None, write.channel)
+    ]
+
+
+def _metadata(thread: GraphThread, ns: str, id: str, serde: Typed) -> dict[str, Any]:
+    told = thread.checkpoints[ns][id].metadata
+    return cast("dict[str, Any]", thread.values.decode(told, serde))
+
+
+def _check_not_overtaken(thread: GraphThread, named: NamedThread) -> None:
+    """Refuse a second run from a checkpoint that both were given as the newest."""
+    if (named.ns, named.id) in thread.parents:
+        raise Fenced(
+            f"another run of thread {named.thread_id} went on from checkpoint {named.id} before",
+            session_id=thread.place.id,
+        )

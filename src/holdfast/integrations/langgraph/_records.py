@@ -13,19 +13,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from holdfast.integrations._difference import difference
-from holdfast.integrations._langchain_messages import FORM, reference
-from holdfast.integrations._units import Words
+from holdfast.integrations._units import Words, difference, shared_start, stored
+from holdfast.integrations.langchain import FORM, reference
 from holdfast.integrations.langgraph._thread import (
     INPUT,
     ROOT,
     TOOL,
     Checkpoint,
     GraphThread,
+    Items,
+    Typed,
     Version,
+    is_listed,
     names_in,
 )
-from holdfast.integrations.langgraph._values import Items, Typed, is_listed
 
 _LISTED_MIN = 4  # a list that shares fewer items with the one before is told whole
 
@@ -109,8 +110,7 @@ class NewCheckpoint:
         if encoded[: len(before)] == before:
             kept = len(before)
         else:
-            pairs = zip(before, encoded, strict=False)
-            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            kept = shared_start(before, encoded)
             still = set(names_in(encoded))
             if self._ns == ROOT:
                 self._gone += [name for name in names_in(before[kept:]) if name not in still]
@@ -160,6 +160,7 @@ class NewCheckpoint:
         said = set(self._said)
         still = [name for name in taken if name in said]
         order = [name for name in self._said if name in self._new or name in still]
+        # In the order of the graph they can stay where they were told; else all is told again.
         if order[: len(still)] == still:
             self._gone += [
                 one for one, now in zip(announced, taken, strict=True) if now not in said
@@ -321,9 +322,9 @@ def _amended(thread: GraphThread, got_ids: dict[str, str], new: Items) -> Words:
     for name, now in got_ids.items():
         change = difference(values.items[name], new.pop(now))
         told = {"amends": values.standing[name][0], "by": FORM.name, "change": change}
-        words.append(("frame", {"direction": "stored", **told}))
+        words.append(stored(**told))
     return words
 
 
 def _frame(kind: str, told: Any) -> tuple[str, dict[str, Any]]:
-    return "frame", {"direction": "stored", "tool": TOOL, kind: told}
+    return stored(tool=TOOL, **{kind: told})

@@ -11,16 +11,19 @@ last one. ``HoldfastStepStore`` is the store for ``StepPersistence`` of the harn
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Collection
 from dataclasses import replace
-from itertools import chain, islice, takewhile
+from itertools import chain, groupby, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
 from pydantic_ai.messages import (
     SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN,
 )
 from pydantic_ai.messages import (
+    ModelMessage,
     ModelMessagesTypeAdapter,
     ModelResponse,
     ToolCallPart,
@@ -31,26 +34,32 @@ from pydantic_ai.messages import (
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import Unit, Units, Words
-from holdfast.integrations.pydantic_ai._messages import (
-    FORM,
-    RecordedMessage,
-    as_items,
-    as_messages,
-    changes,
-    told_by,
+from holdfast.integrations._units import (
+    Form,
+    Unit,
+    Units,
+    Words,
+    answered,
+    blocks_of,
+    retraction,
+    shared_start,
+    spoken,
+    stored,
+    voices,
 )
+from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from pydantic_ai import Agent, AgentRun, AgentRunResult
-    from pydantic_ai.messages import ModelMessage, ModelRequest
+    from pydantic_ai.messages import ModelRequest
 
     from holdfast.integrations.pydantic_ai._store import HoldfastStepStore, bring_over_runs
     from holdfast.model import Event
     from holdfast.session import Session
+
 
 __all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs"]
 
@@ -67,7 +76,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Kept(Units):
+class _Conversation(Units):
     """The conversation, and what is known of its calls besides."""
 
     def __init__(self, place: AdapterSession) -> None:
@@ -105,7 +114,7 @@ class HoldfastHistory:
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
         self._place = AdapterSession(hf, _TOOL, session_id)
-        self._units = _Kept(self._place)
+        self._units = _Conversation(self._place)
 
     def messages(self) -> list[ModelMessage]:
         """What was recorded, for ``agent.run(…, message_history=…)``; also what others recorded."""
@@ -123,8 +132,7 @@ class HoldfastHistory:
         """Put messages in the place of all that were recorded; the log keeps those."""
         words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
         async with self._place.awriting() as session:
-            seqs = [seq for unit in self._units.read() for seq in unit.seqs]
-            session.extend([("retracted", {"seqs": seqs}), *words])
+            session.extend([*retraction(self._units.read()), *words])
             await session.abarrier()
 
     async def run(self, agent: Agent[Any, Any], prompt: Any, **options: Any) -> AgentRunResult[Any]:
@@ -269,8 +277,8 @@ class Steps:
     async def _record(self, messages: Sequence[ModelMessage], more: Words | None = None) -> None:
         """Record what messages have that is not on record, and more that is to be said."""
         # The last one may have been completed since; those before it are as they were.
-        pairs = zip(self._messages[:-1], messages, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        same = shared_start(self._messages[:-1], messages, operator.is_)
+        # What an amendment changed is told anew, so nothing may be skipped as the same.
         if self._kept.misspoken:
             same = 0
         items = as_items(list(messages[same:]))
@@ -299,7 +307,7 @@ def _said_of(calls: Sequence[str], what: str) -> Words:
     if not calls:
         return []
     about = {"by": FORM.name, "calls": dict.fromkeys(calls, what)}
-    return [("frame", {"direction": "stored", **about})]
+    return [stored(**about)]
 
 
 def _approves(answer: Any) -> bool:
@@ -365,3 +373,162 @@ def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage
         return ModelMessagesTypeAdapter.validate_python(list(source))
     except (TypeError, ValueError) as error:  # pydantic's own error is a ValueError
         raise UsageError("what is brought over is a list of messages or its JSON") from error
+
+
+# Messages of Pydantic AI as events, and back.
+
+
+_DIALECT = "pydantic-ai"
+_PLAIN_PART = {"id": None, "provider_name": None, "provider_details": None}
+_PLAIN_RESPONSE = {
+    "provider_name": None,
+    "provider_url": None,
+    "provider_details": None,
+    "provider_response_id": None,
+    "finish_reason": None,
+    "metadata": None,
+    "workspace_ref": None,
+    "history_digest": None,
+    "failed_attempts": None,
+    "state": "complete",
+}
+
+
+def as_items(messages: list[ModelMessage]) -> list[dict[str, Any]]:
+    """Messages as plain data."""
+    items: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return items
+
+
+def as_messages(items: list[dict[str, Any]]) -> list[ModelMessage]:
+    """Plain data as messages."""
+    return ModelMessagesTypeAdapter.validate_python(items)
+
+
+class RecordedMessage(NamedTuple):
+    """A message as it is on record: the unit of it, or (None) the events of others that say it."""
+
+    item: dict[str, Any]
+    seqs: tuple[int, ...]
+    unit: Unit | None
+
+
+def told_by(units: list[Unit]) -> list[RecordedMessage]:
+    """What an agent gets: its own messages as they came, what others said in its form.
+
+    A call that others began, and that has no result, is given one that says so.
+    """
+    told: list[RecordedMessage] = []
+    for own, some in groupby(answered(voices(units)), key=lambda unit: unit.own):
+        stretch = list(some)
+        if own:
+            told += [RecordedMessage(unit.fresh, unit.seqs, unit) for unit in stretch]
+            continue
+        said = [unit.item for unit in stretch]
+        seqs = tuple(seq for unit in stretch for seq in unit.seqs)
+        told += [RecordedMessage(item, seqs, None) for item in to_dialect(said, _DIALECT)]
+    return told
+
+
+def changes(
+    told: list[RecordedMessage], items: list[dict[str, Any]], misspoken: Collection[int] = ()
+) -> tuple[list[RecordedMessage], Words, list[dict[str, Any]]]:
+    """What is to be recorded so that these items are on record: nothing that is told already.
+
+    Returns what stays, the words by which it is completed and the rest is taken back, and the items
+    that are new. An item is told already if what is on record says the same, be it as one message
+    or as several; what its unit lacks beside the words is added to it. ``misspoken`` are units
+    whose words say another thing than they hold.
+    """
+    stay: list[RecordedMessage] = []
+    words: Words = []
+    at = 0
+    for item in items:
+        same = _that_say(told[at:], item, misspoken)
+        if not same:
+            break
+        unit = same[0].unit if len(same) == 1 else None
+        if unit is not None and same[0].item != item:
+            words += FORM.amend(unit, item)
+            unit = unit._replace(item=item)
+        seqs = tuple(dict.fromkeys(seq for one in same for seq in one.seqs))
+        stay.append(RecordedMessage(item, seqs, unit))
+        at += len(same)
+    while stay and at < len(told) and stay[-1].unit is None and stay[-1].seqs == told[at].seqs:
+        stay.pop()  # others said it in one stretch, which stays or goes as one
+        at -= 1
+    known = {seq for one in stay for seq in one.seqs}
+    gone = dict.fromkeys(seq for one in told[at:] for seq in one.seqs if seq not in known)
+    if gone:
+        words.append(("retracted", {"seqs": list(gone)}))
+    return stay, words, items[len(stay) :]
+
+
+def _that_say(
+    told: list[RecordedMessage], item: dict[str, Any], misspoken: Collection[int]
+) -> list[RecordedMessage]:
+    """The first of what is on record, as far as it says what an item says; empty if it does not."""
+    words = _tell(item)
+    said: Words = []
+    for number, one in enumerate(told, 1):
+        if one.seqs[0] in misspoken:
+            return []
+        said += _tell(one.item)
+        if said == words:
+            return told[:number]
+        if len(said) >= len(words):
+            return []
+    return []
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    words = spoken(item, _DIALECT)
+    usage = item.get("usage") or {}
+    spent = {name: usage[name] for name in ("input_tokens", "output_tokens") if usage.get(name)}
+    about = {"usage": spent, "model": item.get("model_name")}
+    for type, data in words:
+        if type == "assistant":
+            data.update({name: value for name, value in about.items() if value})
+            break
+    return words
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    type, data = words[0]
+    if type == "frame":
+        return {}
+    if type in ("user", "system", "tool_result"):
+        parts = [_request_part(*word) for word in words]
+        return {"kind": "request", "parts": parts, "metadata": None, "state": "complete"}
+    said = next((data for type, data in words if type == "assistant"), data)
+    parts = [_response_part(block) for word in words for block in blocks_of(*word)]
+    made = {"kind": "response", "parts": parts, **_PLAIN_RESPONSE}
+    return made | ({"model_name": said["model"]} if "model" in said else {})
+
+
+def _request_part(type: str, data: dict[str, Any]) -> dict[str, Any]:
+    if type == "user":
+        return {"part_kind": "user-prompt", "content": data["content"]}
+    if type == "system":
+        plain = {"dynamic_ref": None, "scope": "conversation", "metadata": None}
+        return {"part_kind": "system-prompt", "content": data["content"], **plain}
+    names = {"tool_call_id": data["toolCallId"], "content": data["result"]}
+    plain = {"tool_kind": None, "metadata": None, "outcome": "success", "retry": None}
+    return {"part_kind": "tool-return", **names, **plain}
+
+
+def _response_part(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block["type"]
+    if kind == "text":
+        return {"part_kind": "text", "content": block["text"], "citations": None, **_PLAIN_PART}
+    if kind == "thinking":
+        signature = block.get("signature")
+        thought = {"content": block["thinking"], "signature": signature}
+        return {"part_kind": "thinking", **thought, **_PLAIN_PART}
+    if kind == "tool_use":
+        names = {"tool_name": block["name"], "args": block["input"], "tool_call_id": block["id"]}
+        return {"part_kind": "tool-call", **names, "tool_kind": None, **_PLAIN_PART}
+    return block
+
+
+FORM = Form("pydantic-ai/1", _tell, _rebuild)

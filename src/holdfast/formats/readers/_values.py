@@ -1,16 +1,175 @@
-"""Messages of other systems as drafts: words, thoughts, calls and results, in their order."""
+"""Taking values out of records that nobody vouches for: what is not as it should be is empty."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.formats._foreign import ForeignDraft
+from holdfast.formats._foreign import ForeignDraft, read_time
 from holdfast.model import decode_json
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+ANTHROPIC_USAGE = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
+}
+"""What a request used, by the provider's names, which are ours."""
+_BASE64 = ";base64"
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(values: Iterable[Any]) -> tuple[str, ...]:
+    """Those of the values that are texts."""
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def first_text(*values: Any) -> str | None:
+    """The first of the values that is a text with something in it."""
+    return next((value for value in values if isinstance(value, str) and value.strip()), None)
+
+
+def first_time(*values: Any) -> int | None:
+    """The first of the values that is a time, in Unix milliseconds."""
+    return next(filter(None, map(read_time, values)), None)
+
+
+def between(words: str, opening: str, closing: str) -> str | None:
+    """What stands between two marks; None without the first, all the rest without the second."""
+    _, found, rest = words.partition(opening)
+    return rest.partition(closing)[0] if found else None
+
+
+def json_value(value: Any) -> Any:
+    """The value of a text that holds JSON; the text itself if it holds none."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def block_text(blocks: Any) -> str:
+    """The text of a content: a string, or the text of its blocks one below the other."""
+    if isinstance(blocks, str):
+        return blocks
+    parts = (part if isinstance(part, str) else mapping(part).get("text") for part in items(blocks))
+    return "\n".join(part for part in parts if isinstance(part, str) and part)
+
+
+def said_blocks(content: Any) -> list[dict[str, Any]]:
+    """The words and pictures of a content in our form; what is neither is left out."""
+    found: list[dict[str, Any] | None] = []
+    for block in map(mapping, items(content)):
+        if block.get("type") == "text":
+            found.append(text_block(block.get("text")))
+        elif block.get("type") == "image":
+            source = mapping(block.get("source"))
+            media = first_text(block.get("mimeType"), source.get("mediaType"))
+            found.append(image_block(media, block.get("data", source.get("data"))))
+    return [block for block in found if block]
+
+
+def text_block(words: Any) -> dict[str, Any]:
+    """Words in our form."""
+    return {"type": "text", "text": text(words)}
+
+
+def image_block(media: Any, data: Any) -> dict[str, Any] | None:
+    """A picture or document in our form; None without data."""
+    if not isinstance(data, str) or not data:
+        return None
+    media = media if isinstance(media, str) and media else "image/png"
+    kind = "image" if media.startswith("image/") else "document"
+    return {"type": kind, "source": {"type": "base64", "media_type": media, "data": data}}
+
+
+def data_url_block(url: Any) -> dict[str, Any] | None:
+    """A picture by its address, which may be a ``data:`` one that carries the picture itself."""
+    if not isinstance(url, str) or not url:
+        return None
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and comma and head.endswith(_BASE64):
+        return image_block(head[len("data:") : -len(_BASE64)], data)
+    if not url.startswith(("http://", "https://")):
+        return None
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
+    given = mapping(figures)
+    return {
+        ours: given[theirs]
+        for theirs, ours in names.items()
+        if _is_figure(given.get(theirs)) and given[theirs] > 0
+    }
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# JSON documents that were cut short: tools that rewrite whole files leave them behind.
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
+_CLOSING = {b"[": b"]", b"{": b"}"}
+_DEPTH_KEPT = 2
+"""A list of messages is at most this deep: what is cut within one of them is not whole."""
+
+
+def mend(data: bytes) -> bytes | None:
+    """The whole part of a document that was cut short, as a document; None if it was not cut.
+
+    It is cut back to the last comma between members of the document or of a list in it.
+    """
+    # A document that a tool was writing when it died lacks its end, never its beginning.
+    open_ones: list[bytes] = []
+    kept: tuple[int, list[bytes]] = (0, [])
+    for token in _TOKEN.finditer(data):
+        mark = token[0]
+        if mark in _CLOSING:
+            open_ones.append(mark)
+            if len(open_ones) <= _DEPTH_KEPT:
+                kept = token.end(), list(open_ones)
+        elif mark in (b"]", b"}"):
+            if not open_ones or _CLOSING[open_ones.pop()] != mark:
+                return None
+            if not open_ones:
+                return None
+            if len(open_ones) < _DEPTH_KEPT:
+                kept = token.end(), list(open_ones)
+        elif mark == b"," and len(open_ones) <= _DEPTH_KEPT:
+            kept = token.start(), list(open_ones)
+    end, unclosed = kept
+    return data[:end] + b"".join(_CLOSING[mark] for mark in reversed(unclosed)) if end else None
+
+
+# Messages of other systems as drafts: words, thoughts, calls and results, in their order.
+
 
 T = TypeVar("T")
 _SIDES = {
@@ -61,6 +220,7 @@ def _dressed(
         drafts.append(ForeignDraft(side, {"content": ""}, when))
     drafts[0].raw = raw
     given = {name: value for name, value in extra.items() if value is not None}
+    # Usage and model belong to what the model said, not to what it thought before.
     spoken = next((draft for draft in drafts if draft.type in (side, "tool_call")), drafts[0])
     spoken.data.update(given)
     return drafts
@@ -155,6 +315,7 @@ def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:
         places.setdefault(key(item), []).append(place)
     at = 0
     for item in other:
+        # Each place is used up once: what was said twice stays said twice.
         known = places.get(key(item))
         if known:
             at = known.pop(0)
