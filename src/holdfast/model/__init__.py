@@ -1,4 +1,4 @@
-"""Pure data: the line format, events, messages, metadata, ids, limits and notices.
+"""Pure data: the line format, events, metadata, ids, limits and notices.
 
 Nothing here touches a file, a clock or a source of randomness.
 """
@@ -67,8 +67,6 @@ from holdfast.model._version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.model._bodies import BODIES
-    from holdfast.model._data import decode_strict
-    from holdfast.model._event import Block, Content, Message, Role
     from holdfast.model._maker import LineMaker, line_maker, make_line
     from holdfast.model._salvage import Gap, Salvage, salvage
     from holdfast.model._values import Record, decode_value, encode_value
@@ -78,8 +76,6 @@ __getattr__ = lazy(
     __name__,
     {
         "_bodies": "BODIES",
-        "_data": "decode_strict",
-        "_event": "Block Content Message Role",
         "_maker": "LineMaker line_maker make_line",
         "_salvage": "Gap Salvage salvage",
         "_values": "Record decode_value encode_value",
@@ -99,18 +95,14 @@ __all__ = [
     "STATUSES",
     "VERSION",
     "AnyLine",
-    "Block",
-    "Content",
     "Event",
     "Gap",
     "Limits",
     "LineMaker",
     "LineReader",
-    "Message",
     "Notice",
     "Position",
     "Record",
-    "Role",
     "Salvage",
     "SessionMetadata",
     "Status",
@@ -122,7 +114,6 @@ __all__ = [
     "cut_body",
     "cut_line",
     "decode_json",
-    "decode_strict",
     "decode_value",
     "encode_data",
     "encode_event_line",

@@ -107,8 +107,8 @@ def _turns(messages: list[Message], provider: str) -> list[tuple[str, list[Block
     dialect = dialect_of(provider)
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
-        for side, block in dialect.read(message, _ignore):
-            pair = admit(side, block, _ignore)
+        for side, block in dialect.read(message, ignore):
+            pair = admit(side, block, ignore)
             if pair is None:
                 continue
             if not turns or turns[-1][0] != pair[0]:
@@ -117,7 +117,7 @@ def _turns(messages: list[Message], provider: str) -> list[tuple[str, list[Block
     return turns
 
 
-def _ignore(type: str, detail: str, content: Any) -> None:
+def ignore(type: str, detail: str, content: Any) -> None:
     """Take no notice."""
 
 
@@ -165,7 +165,7 @@ def tool_result_message(
     tool_call_id: str, result: Any, *, is_error: bool = False, provider: str = "neutral"
 ) -> Message:
     """The message that answers a call. Raises UsageError for an unknown provider."""
-    block = result_block(tool_call_id, result, _ignore, failed=is_error)
+    block = result_block(tool_call_id, result, ignore, failed=is_error)
     return dialect_of(provider).write("user", [block], [])[0]
 
 
@@ -192,7 +192,7 @@ def recover_todos(
 
 def _read(message: Any) -> list[Pair]:
     try:
-        return read_message(message, _ignore)[1]
+        return read_message(message, ignore)[1]
     except Exception:  # noqa: BLE001 - what cannot be read says nothing
         return []
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from holdfast.replay._dialects import Dialect
 
 
+NOWHERE = -1
+"""The event of what no event said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Issue:
     """One thing that was wrong and what was done about it.
@@ -84,9 +88,6 @@ def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "eve
 def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
     """The line for a log: which session was recovered and what was changed."""
     return f"Session {session_id} recovery: {format_issues(issues)}"
-
-
-NOWHERE = -1
 
 
 INCOMPLETE = ("mark", "drop", "keep")

@@ -13,7 +13,7 @@ from holdfast.replay._blocks import Block, is_paused, is_soft, is_thought, text_
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import ProviderAnswer, open_answer
 from holdfast.replay._dialects._form import bare_text
-from holdfast.replay._messages import admit, recognise
+from holdfast.replay._messages import admit, ignore, recognise
 from holdfast.replay._native import pack
 from holdfast.replay._rules import check_alone
 from holdfast.replay._text import fit_id, fit_name, is_blank, is_named, type_name
@@ -358,8 +358,8 @@ class _Numbers:
 
 def _pairs(dialect: Dialect, message: Message, numbers: _Numbers) -> Iterator[tuple[str, Block]]:
     """Sides and blocks of a message; the side of a result is "tool"."""
-    for side, block in dialect.read(message, _ignore):
-        pair = admit(side, block, _ignore)
+    for side, block in dialect.read(message, ignore):
+        pair = admit(side, block, ignore)
         if pair is None:
             raise _unreadable(f"a {block['type']} of the {side}", block)
         side, block = pair  # noqa: PLW2901 - where it may stand
@@ -370,10 +370,6 @@ def _pairs(dialect: Dialect, message: Message, numbers: _Numbers) -> Iterator[tu
                 if is_named(block[name]):
                     block[name] = numbers.apart(block[name])
         yield ("tool" if block["type"] == "tool_result" else side), block
-
-
-def _ignore(type: str, detail: str, content: Any) -> None:
-    """Take no notice: the message itself is kept."""
 
 
 def _check_content(message: Message, member: str) -> None:
