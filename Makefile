@@ -42,7 +42,7 @@ test: $(READY)  ## Everything a change must pass: lint, types, tests, coverage (
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
 	REQUIREMENTS_RESULTS=$(CURDIR)/$(SHOWN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
 	wait $$types; typed=$$?; cat $(VENV)/types.txt; [ $$tested -eq 0 ] && [ $$typed -eq 0 ]
-	$(MAKE) --no-print-directory test-frameworks FRAMEWORK_TESTS='$(CONFORMANCE)' \
+	$(MAKE) --no-print-directory test-frameworks WORKERS=2 FRAMEWORK_TESTS='$(CONFORMANCE)' \
 	  COVERAGE='--cov --cov-append --cov-report= --cov-fail-under=0'
 	$(if $(PYTEST_ARGS),,$(BIN)/python tools/requirements.py $(SHOWN) --check)
 	$(BIN)/coverage report

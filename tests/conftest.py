@@ -37,11 +37,15 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
 # Rooms whose tests wait for processes, terminals and browsers, or run through thousands of states.
-_LONG = frozenset({"chat", "crash", "examples", "simulation", "web"})
+_LONG = frozenset(
+    {"chat", "crash", "docs", "examples", "mcp", "simulation", "transcript", "tui", "web"}
+)
 
-# How many cases of a test are measured for coverage. Rooms of which every branch must be covered
-# measure each; rooms with many thousands of runs, which would take several times longer, none.
+# What is measured for coverage, as measuring doubles the time: of a test its first case, of a file
+# of the terminal app its first tests, which go through its screens. Rooms of which every branch is
+# to be covered measure each case, and searches too; rooms with many thousands of runs measure none.
 _MEASURED = 1
+_MEASURED_OF_A_FILE = {"tui": 4}
 _EACH_MEASURED = frozenset({"model", "replay"})
 _NONE_MEASURED = frozenset({"crash", "simulation"})
 _runs: Counter[str] = Counter()
@@ -62,6 +66,16 @@ def pytest_configure(config: pytest.Config) -> None:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             config.pluginmanager.register(module, name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let one worker measure what is loaded while tests are found: all load the same."""
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    if worker == "gw0":
+        return (yield)
+    with _unmeasured():
+        return (yield)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -169,13 +183,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _is_measured(item: pytest.Item) -> bool:
-    """Not slow tests, whose lines quicker ones go through, and the first cases of the others."""
+    """Not slow tests and searches, whose lines plain ones go through; first cases of the others."""
     room = item.path.parent.name
     if room in _NONE_MEASURED or any(map(item.get_closest_marker, ("slow", "unmeasured"))):
         return False
+    if room in _EACH_MEASURED:
+        return True
     function = item.nodeid.partition("[")[0]
     _runs[function] += 1
-    return room in _EACH_MEASURED or _runs[function] <= _MEASURED
+    searches = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    if searches or _runs[function] > _MEASURED:
+        return False
+    _runs[str(item.path)] += 1
+    return _runs[str(item.path)] <= _MEASURED_OF_A_FILE.get(room, sys.maxsize)
 
 
 @contextlib.contextmanager

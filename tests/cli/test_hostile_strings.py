@@ -19,6 +19,8 @@ from holdfast.apps.cli._completion import SHELLS
 from holdfast.apps.render.page import SGR, STYLES
 from holdfast.testing.model_server import Say, ScriptedModel
 
+pytestmark = pytest.mark.unmeasured
+
 COUNT = 5_000
 SESSIONS = 8
 # What the command itself may write: the colours of its styles, and on a terminal what takes a

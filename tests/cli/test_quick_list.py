@@ -464,6 +464,7 @@ def test_the_engine_of_json_may_be_missing(monkeypatch):
     assert _list_json.quoted('\x07"\\é') == r'"\u0007\"\\é"'
 
 
+@pytest.mark.unmeasured
 def test_how_wide_common_characters_are():
     """Each of those that are counted without a table of widths takes one column."""
     seen = [chr(code) for code in range(0x20, 0x110000) if is_narrow(chr(code))]

@@ -108,6 +108,7 @@ def test_empty_session(library):
     assert document.endswith("---\n")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.req("S2-81")
 def test_large_session(library):
     """Ten thousand messages are all there."""

@@ -13,6 +13,8 @@ from holdfast.errors import NotFound
 from holdfast.storage import FileStore
 from holdfast.testing import SimDisk
 
+pytestmark = pytest.mark.unmeasured
+
 ROOT = "/store"
 FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 SMALL = holdfast.Limits(blob_bytes_min=500)

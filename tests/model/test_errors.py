@@ -202,6 +202,7 @@ def numbers_of_errors(source):
             yield getattr(node, "lineno", 0)
 
 
+@pytest.mark.unmeasured
 def test_no_module_repeats_statuses_or_exit_codes():
     """Only errors.py says which number stands for which error."""
     table = "T = ((NotFound, 404), ((UsageError, InvalidId), EXIT_USAGE))\nD = {Locked: 409}"

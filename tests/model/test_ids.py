@@ -166,6 +166,7 @@ def test_generated_ids_of_one_millisecond_differ(randoms):
     assert len({make_id(1, random) for random in randoms}) == len(randoms)
 
 
+@pytest.mark.unmeasured
 def test_many_ids_in_one_millisecond_do_not_collide():
     """100,000 at once, as a hundred processes would make them."""
     assert len({make_id(7, os.urandom(RANDOM_BYTES)) for _ in range(100_000)}) == 100_000

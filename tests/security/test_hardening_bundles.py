@@ -67,6 +67,7 @@ def bring(hf, tmp_path, data):
     return hf.import_(place)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.req("C18")
 def test_payloads_that_name_each_other_without_end(tmp_path):
     """Twelve small ones, each naming the next twenty times: everything comes to its end."""

@@ -77,6 +77,7 @@ def box(tmp_path):
     return tmp_path
 
 
+@pytest.mark.unmeasured
 @pytest.mark.req("S2-99", "S2-100", "S0-69")
 def test_five_thousand_names(box):
     """Whatever is given as an id, an agent, a space or a name of a document stays in the store."""
@@ -214,6 +215,7 @@ def test_something_else_in_the_place_of_a_file(box, filled, name):
         assert _all_below(box / "outside") == before, kind
 
 
+@pytest.mark.unmeasured
 def test_two_hundred_races(box):
     """While someone swaps directories and files for links, nothing lands on the other side."""
     _fill(box / "store")

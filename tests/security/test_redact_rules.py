@@ -87,6 +87,7 @@ def _ordinary():
     yield from sorted((ROOT / "docs").rglob("*.md"))
 
 
+@pytest.mark.unmeasured
 def test_false_marks(redactor):
     """Ordinary code and prose gets at most one mark in 100 KiB."""
     size = marks = 0
@@ -285,6 +286,7 @@ def _recorded(text):
     return json.dumps({"content": text}, ensure_ascii=False).encode()
 
 
+@pytest.mark.unmeasured
 def test_a_glance_passes_no_secret():
     """Whatever a rule is about, a glance at the recorded JSON does not pass it."""
     scanner = Scanner()

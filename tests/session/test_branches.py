@@ -168,6 +168,7 @@ def test_damage_before_the_place_is_refused():
     assert not store.exists("sessions/g")
 
 
+@pytest.mark.unmeasured
 def test_too_much_to_check_is_taken_as_it_is(monkeypatch):
     """Damage far back in a very long log comes along, and is told as in the parent."""
     monkeypatch.setattr(places, "_CHECKED_BYTES_MAX", 10)

@@ -217,6 +217,7 @@ def test_a_big_tool_result_is_kept_beside_the_log(hf):
     assert hf.verify("a").ok
 
 
+@pytest.mark.unmeasured
 def test_a_payload_of_many_small_parts_is_kept_beside_the_log(hf):
     """What is big only in sum becomes one blob of JSON."""
     rows = [{"n": n} for n in range(40_000)]

@@ -24,6 +24,8 @@ from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore, op
 from holdfast.storage.sqlite.store import SQLiteStore
 from holdfast.testing import DeferredStore, SimDisk
 
+pytestmark = pytest.mark.unmeasured
+
 KEYS = ("sessions/a", "sessions/b", "trash/a")
 NAMES = ("memory.json", "blobs/x", "snapshots/1.json")
 keys = st.sampled_from(KEYS)

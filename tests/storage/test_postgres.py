@@ -75,6 +75,7 @@ def test_a_connection_cut_at_any_byte_loses_and_doubles_nothing(postgres_server,
     assert _texts(direct) == ["first", *acknowledged]
 
 
+@pytest.mark.unmeasured
 def test_a_server_killed_and_started_again_under_load(postgres_server, postgres_url):
     """The database killed with -9: nothing acknowledged is lost, and work goes on after."""
     acknowledged: dict[str, list[str]] = {f"s{n}": [] for n in range(4)}

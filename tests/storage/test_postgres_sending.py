@@ -150,6 +150,7 @@ def test_a_server_without_the_better_compression_is_good_enough(store, postgres_
     assert store._fetch("SELECT version FROM migrations")[0]["version"] == len(changed)
 
 
+@pytest.mark.unmeasured
 def test_a_batch_of_very_many_logs_is_stored_whole(store):
     """Each line is where it belongs, whatever the order of the logs on the server."""
 

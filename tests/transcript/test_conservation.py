@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from holdfast import Event
 from holdfast.replay import read_transcript, runs
 
+pytestmark = pytest.mark.unmeasured
+
 
 class Draft:
     """A log in the making, and the words that are in it, by who said them."""

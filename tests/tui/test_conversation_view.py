@@ -76,6 +76,7 @@ async def test_the_end_is_shown_without_reading_all(sit, hf, long, monkeypatch):
         await seat.sees("question 0")
 
 
+@pytest.mark.unmeasured
 async def test_earlier_parts_come_while_scrolling(sit, long):
     """What stands before is fetched when the top is near, and the lines in sight stay."""
     async with sit() as seat:
@@ -90,6 +91,7 @@ async def test_earlier_parts_come_while_scrolling(sit, long):
         await seat.sees("answer 599")
 
 
+@pytest.mark.unmeasured
 async def test_later_parts_come_too(sit, long):
     """From the beginning one comes to the end again by scrolling."""
     async with sit() as seat:
@@ -105,6 +107,7 @@ async def test_later_parts_come_too(sit, long):
         await seat.sees("answer 599")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("text", "expected"), [("500", "question 2"), ("t10", "question 9"), ("t-1", "question 599")]
 )

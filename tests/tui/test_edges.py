@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.apps.render.transcript import family
 from holdfast.apps.tui._entry_lines import EntryLook, block_of
 from holdfast.apps.tui._session_table import state_of
@@ -108,6 +110,7 @@ def test_a_relative_that_cannot_be_read(hf, trip, monkeypatch):
     assert [row.session_id for row in family(hf, trip, 9)[0]] == [trip, child]
 
 
+@pytest.mark.unmeasured
 def test_a_very_long_text_is_cut():
     """Only so much of a text is drawn, and the rest is counted."""
     entry = Entry(1, 0, 0, "assistant", ("word\n" * 60_000,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.markdown import Markdown
@@ -16,6 +17,8 @@ from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._entry_lines import EntryLook, block_of
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line
 from holdfast.replay import Entry
+
+pytestmark = pytest.mark.unmeasured
 
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
