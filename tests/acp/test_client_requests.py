@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.apps.acp.client import ClientConfig, Files, create_or_resume
-from holdfast.apps.acp.client.requests import Requests
+from holdfast.apps.acp.client.config import Requests
 from holdfast.apps.wire.frames import RpcError
 from holdfast.errors import Forbidden
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from holdfast.apps.acp.handover import ReplayedWords, missing_end
 from holdfast.apps.acp.recording.recorder import Notes
-from holdfast.apps.acp.replay_gap import ReplayedWords, missing_end
 
 PATIENCE_S = 120
 
@@ -127,7 +127,7 @@ def test_calls_count_by_their_ids():
 
 def test_a_replay_that_is_too_long_to_keep_is_believed(monkeypatch):
     """Nothing is told twice for want of memory."""
-    monkeypatch.setattr("holdfast.apps.acp.replay_gap._CHARS_MAX", 10)
+    monkeypatch.setattr("holdfast.apps.acp.handover._CHARS_MAX", 10)
     replay = heard(("user_message_chunk", "a long long text"), ("user_message_chunk", "b"))
     assert not missing_end([said("user", "other")], replay)
 

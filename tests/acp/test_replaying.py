@@ -13,8 +13,10 @@ from holdfast.apps.acp.recording.recorder import Notes
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import _TAKERS, replay, replay_some
 from holdfast.apps.acp.replay.words import UNDONE
-from holdfast.model import Event, encode_line, line_body
+from holdfast.model import Event
 from holdfast.replay import Conversation
+from holdfast.storage import MemoryStore
+from holdfast.testing.strategies import encode_log
 
 schema = pytest.importorskip("acp.schema")
 
@@ -80,13 +82,11 @@ def told(events, **options):
 
 def from_log(events, **options):
     """The frames of a replay that reads the same events from a log, the quick way."""
-    first, log, crc = events[0].seq if events else 0, b"", 0
-    for event in [*(Event.make("closed", seq=seq) for seq in range(first)), *events]:
-        line, crc = encode_line(event.seq, line_body(event), crc)
-        log += line
-    with Holdfast("memory:") as hf:
-        stop, documents = first + len(events), hf.store.documents("sessions/none")
-        some = list(read_some([log], first, stop, documents, lambda _: iter(())))
+    first = events[0].seq if events else 0
+    log = encode_log([*(Event.make("closed", seq=seq) for seq in range(first)), *events])
+    store, key = MemoryStore(), "sessions/none"
+    store.log(key).append(log, 0, first + len(events), 0)
+    some = list(read_some(store.log(key), first, first + len(events), store.documents(key)))
     assert [event for few in some for event in few.events] == events
     return [
         json.loads(line) for line in b"".join(replay_some(some, "ours", **options)).splitlines()

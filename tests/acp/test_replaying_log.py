@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Holdfast
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import replay, replay_some
-from holdfast.model import Event, encode_line, line_body
+from holdfast.errors import KeyMissing
+from holdfast.model import LINE_END_BYTES, Event, encode_line, line_body
+from holdfast.session import read_range
+from holdfast.storage import MemoryStore
 
 COUNT = 40
 BLOCKS = [{"type": "text", "text": "one"}]
@@ -37,24 +39,32 @@ def log_of(drafts):
 
 
 class Log:
-    """A log in memory, and who was asked to read it with care."""
+    """A log in memory, and from which bytes on it was read."""
 
-    def __init__(self, log, drafts):
+    unseal = None
+
+    def __init__(self, log, drafts=()):
         self.log = log
         self.events = [Event.make(type, data, seq=n) for n, (type, data) in enumerate(drafts)]
-        self.asked = []
+        self.reads = []
+        self.chunk_bytes = 1 << 18
 
-    def careful(self, start):
-        self.asked.append(start)
-        return iter(self.events[start:])
+    def read(self, start=0):
+        """What follows, in chunks."""
+        self.reads.append(start)
+        for at in range(start, len(self.log), self.chunk_bytes):
+            yield self.log[at : at + self.chunk_bytes]
 
-    def read(self, first=0, stop=None, chunk_bytes=1 << 18):
-        chunks = [self.log[n : n + chunk_bytes] for n in range(0, len(self.log), chunk_bytes)]
+    def some(self, first=0, stop=None, chunk_bytes=1 << 18):
+        """What a replay reads of it."""
+        self.chunk_bytes = chunk_bytes
         stop = len(self.events) if stop is None else stop
-        with Holdfast("memory:") as hf:
-            documents = hf.store.documents("sessions/none")
-            some = read_some(chunks, first, stop, documents, self.careful, block_bytes=chunk_bytes)
-            return list(some)
+        documents = MemoryStore().documents("sessions/none")
+        return list(read_some(self, first, stop, documents, block_bytes=chunk_bytes))
+
+    def carefully(self):
+        """The events that are found when each line is looked at."""
+        return list(read_range(Log(self.log)))
 
 
 def numbers(some):
@@ -72,8 +82,8 @@ def test_chunks_of_any_size_give_the_same_events(chunk_bytes):
     """Where a chunk ends, within a line or between two, makes no difference."""
     drafts = [call(number) for number in range(COUNT)]
     log = Log(log_of(drafts), drafts)
-    assert numbers(log.read(chunk_bytes=chunk_bytes)) == list(range(COUNT))
-    assert log.asked == []
+    assert numbers(log.some(chunk_bytes=chunk_bytes)) == list(range(COUNT))
+    assert log.reads == [0]
 
 
 @given(st.integers(0, COUNT), st.integers(0, COUNT), st.sampled_from([100, 1000, 1 << 18]))
@@ -82,7 +92,7 @@ def test_any_part_can_be_read(first, stop, chunk_bytes):
     drafts = [call(number) for number in range(COUNT)]
     log = Log(log_of(drafts), drafts)
     expected = list(range(first, stop))
-    assert numbers(log.read(first, max(first, stop), chunk_bytes)) == expected
+    assert numbers(log.some(first, max(first, stop), chunk_bytes)) == expected
 
 
 @given(st.data())
@@ -95,10 +105,11 @@ def test_a_changed_byte_is_never_told(data):
     changed = bytearray(whole)
     changed[at] ^= data.draw(st.integers(1, 255))
     log = Log(bytes(changed), drafts)
-    some = log.read(chunk_bytes=1000)
-    assert len(log.asked) == 1
-    assert numbers(some) == list(range(COUNT))
-    assert [event for few in some for event in few.events] == log.events
+    some = log.some(chunk_bytes=1000)
+    assert len(log.reads) > 1
+    found = [event for few in some for event in few.events]
+    assert found == log.carefully()
+    assert all(event == log.events[event.seq] for event in found)
 
 
 def test_numbers_that_do_not_follow_one_another_are_read_with_care(log):
@@ -108,23 +119,25 @@ def test_numbers_that_do_not_follow_one_another_are_read_with_care(log):
         line, crc = encode_line(event.seq, line_body(event), crc)
         lines += line
     log.log = lines
-    assert numbers(log.read()) == list(range(COUNT))
-    assert log.asked == [0]  # a block is told of as a whole
+    assert [event for few in log.some() for event in few.events] == log.carefully()
+    assert log.reads[1] == 0  # a block is told of as a whole
 
 
 def test_a_sealed_line_is_read_with_care(log):
     """Only who has the key can read it."""
     line, _ = encode_line(0, b'"sealed":"AAAA"', 0)
     log.log = line
-    assert numbers(log.read()) == list(range(COUNT))
-    assert log.asked == [0]
+    with pytest.raises(KeyMissing):
+        log.some()
+    assert log.reads == [0, 0]
 
 
 def test_a_log_that_ends_too_early_is_read_with_care(log):
     """What another process has not written yet is for the careful way to find."""
-    log.log = log.log[: log.log.index(b'{"seq":7,') + 30]
-    assert numbers(log.read()) == list(range(COUNT))
-    assert log.asked == [7]
+    end = log.log.index(b'{"seq":7,')
+    log.log = log.log[: end + 30]
+    assert numbers(log.some()) == list(range(7))
+    assert log.reads == [0, end - LINE_END_BYTES]  # only what was not told yet is read again
 
 
 @pytest.mark.parametrize(
@@ -142,7 +155,7 @@ def test_a_log_that_ends_too_early_is_read_with_care(log):
 def test_one_odd_event_changes_nothing_for_the_others(odd):
     """A block with an event of another form is told as well, the slower way."""
     drafts = [call(1), odd, call(2, status="completed")]
-    some = Log(log_of(drafts), drafts).read()
+    some = Log(log_of(drafts), drafts).some()
     told = [json.loads(line) for line in b"".join(replay_some(some, "ours")).splitlines()]
     calls = [line["params"]["update"].get("toolCallId") for line in told]
     assert [id for id in calls if id == "c2"] == ["c2"]
@@ -152,7 +165,7 @@ def test_one_odd_event_changes_nothing_for_the_others(odd):
 
 def words(drafts, first=0):
     """The texts that a replay of some drafts tells, from one of them on."""
-    some = Log(log_of(drafts), drafts).read(first)
+    some = Log(log_of(drafts), drafts).some(first)
     lines = b"".join(replay_some(some, "ours")).splitlines()
     slowly = replay([event for few in some for event in few.events], "ours")
     assert [json.loads(line) for line in slowly] == [json.loads(line) for line in lines]
@@ -178,7 +191,7 @@ def test_a_message_after_one_without_its_whole_is_told_once(count, chunk_bytes):
     whole = "".join(part["content"] for _, part in parts)
     drafts = [("turn_start", {}), ("delta", {"content": "long ago "}), *parts]
     drafts.append(("assistant", {"content": whole + "end", "covers_from": 2}))
-    some = Log(log_of(drafts), drafts).read(chunk_bytes=chunk_bytes)
+    some = Log(log_of(drafts), drafts).some(chunk_bytes=chunk_bytes)
     lines = b"".join(replay_some(some, "ours")).splitlines()
     told = [json.loads(line)["params"]["update"]["content"]["text"] for line in lines]
     assert "".join(told) == "long ago " + whole + "end"
@@ -288,6 +301,6 @@ def _with_joined_words(lines):
 def test_the_quick_way_tells_what_the_careful_one_does(drafts, chunk_bytes):
     """Whether lines are sorted out at once or told event by event, an editor gets the same."""
     log = Log(log_of(drafts), drafts)
-    quick = b"".join(replay_some(log.read(chunk_bytes=chunk_bytes), "ours")).splitlines()
-    assert log.asked == []
+    quick = b"".join(replay_some(log.some(chunk_bytes=chunk_bytes), "ours")).splitlines()
+    assert log.reads == [0]
     assert _with_joined_words(quick) == _with_joined_words(replay(log.events, "ours"))

@@ -8,11 +8,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Holdfast
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import replay, replay_some
 from holdfast.model import Event
 from holdfast.replay import read_transcript
+from holdfast.storage import MemoryStore
 from holdfast.testing.strategies import encode_log
 
 steps = st.tuples(
@@ -64,10 +64,10 @@ def streamed(given):
 
 def quickly(events):
     """The lines of a replay that reads the events from a log."""
-    with Holdfast("memory:") as hf:
-        documents = hf.store.documents("sessions/none")
-        some = read_some([encode_log(events)], 0, len(events), documents, lambda _: iter(()))
-        return b"".join(replay_some(some, "ours")).splitlines()
+    store, key = MemoryStore(), "sessions/none"
+    store.log(key).append(encode_log(events), 0, len(events), 0)
+    some = read_some(store.log(key), 0, len(events), store.documents(key))
+    return b"".join(replay_some(some, "ours")).splitlines()
 
 
 def said(lines, kind):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.acp.notes import transcript_note, undone
+from holdfast.apps.acp.handover import transcript_note, undone
 from holdfast.apps.acp.recording.recorder import Notes
 from holdfast.apps.acp.replay.replay import replay
 from holdfast.apps.acp.replay.words import UNDONE

@@ -13,7 +13,7 @@ from holdfast.agent import (
     memory_tools,
     todo_tool,
 )
-from holdfast.agent import _plugins as plugins_module
+from holdfast.agent import _spec as plugins_module
 from holdfast.errors import Forbidden, NotFound, TooLarge, UsageError
 from holdfast.replay import recover_todos
 from holdfast.storage.outside import Folder

@@ -164,9 +164,9 @@ async def test_children_may_delegate_further(hf, script):
 
 async def test_agents_do_not_call_each_other_for_ever(hf, script, monkeypatch):
     """There is a bound on the depth, and reaching it is an error result."""
-    from holdfast.agent import _delegation
+    from holdfast.agent import _turn
 
-    monkeypatch.setattr(_delegation, "DEPTH_MAX", 0)
+    monkeypatch.setattr(_turn, "DEPTH_MAX", 0)
     lead, _, child_script = team(script, [ASK, "ok"], ["never"])
     with hf.session("s") as session:
         await lead.run("go", session=session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent import Agent, Tool
-from holdfast.agent._window import fit_messages, measure, shorten_results
+from holdfast.agent._loop import fit_messages, measure, shorten_results
 from holdfast.errors import TooLarge
 from holdfast.replay import validate
 

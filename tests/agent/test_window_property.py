@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent._window import fit_messages, measure
+from holdfast.agent._loop import fit_messages, measure
 from holdfast.errors import TooLarge
 from holdfast.model import Event
 from holdfast.replay import recover, validate

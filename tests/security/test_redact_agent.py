@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import holdfast
-from holdfast.agent._cache import ResultCache
-from holdfast.agent._plugins import PluginHost
+from holdfast.agent._execution import ResultCache
+from holdfast.agent._spec import PluginHost
 from holdfast.agent._turn import find_leftovers
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"

@@ -11,22 +11,25 @@ from holdfast._lazy import lazy
 
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
-    from holdfast.agent._attempts import Attempt, attempts
     from holdfast.agent._builtin import builtin_tools, file_tools, memory_tools, todo_tool
-    from holdfast.agent._context import Suspend, ToolContext
+    from holdfast.agent._context import Suspend, ToolContext, plain_result, plain_text
     from holdfast.agent._engine import Engine, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
-    from holdfast.agent._home import AgentHome, RepairedWarning
-    from holdfast.agent._kit import AGENT_TYPE, AgentMaker, Kit, needs_agent
-    from holdfast.agent._models import ModelChoice, choose_model
+    from holdfast.agent._kit import (
+        AGENT_TYPE,
+        AgentHome,
+        AgentMaker,
+        Kit,
+        ModelChoice,
+        RepairedWarning,
+        choose_model,
+        needs_agent,
+    )
     from holdfast.agent._options import Features, PersistentSession
     from holdfast.agent._permissions import Decision, PermissionRequest
-    from holdfast.agent._plugins import Plugin, PluginWarning
-    from holdfast.agent._reply import Ask, Usage
-    from holdfast.agent._result import RunResult, RunStream
-    from holdfast.agent._run_log import is_child
-    from holdfast.agent._suspension import Suspension
-    from holdfast.agent._tool_results import plain_result, plain_text
+    from holdfast.agent._result import Ask, RunResult, RunStream, Suspension, Usage
+    from holdfast.agent._run_log import Attempt, attempts, is_child
+    from holdfast.agent._spec import Plugin, PluginWarning
     from holdfast.agent._tools import Tool, tool
     from holdfast.agent.commands import fork_seq, offered_commands, read_command
     from holdfast.agent.host import Host, HostedTurn, Message, Question, Scope
@@ -36,22 +39,19 @@ __getattr__ = lazy(
     __name__,
     {
         "_agent": "Agent",
-        "_attempts": "Attempt attempts",
         "_builtin": "builtin_tools file_tools memory_tools todo_tool",
-        "_context": "Suspend ToolContext",
+        "_context": "Suspend ToolContext plain_result plain_text",
         "_engine": "Engine register_model resolve_model",
         "_event_logger": "EventLogger",
-        "_home": "AgentHome RepairedWarning",
-        "_kit": "AGENT_TYPE AgentMaker Kit needs_agent",
-        "_models": "ModelChoice choose_model",
+        "_kit": (
+            "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model "
+            "needs_agent"
+        ),
         "_options": "Features PersistentSession",
         "_permissions": "Decision PermissionRequest",
-        "_plugins": "Plugin PluginWarning",
-        "_reply": "Ask Usage",
-        "_result": "RunResult RunStream",
-        "_run_log": "is_child",
-        "_suspension": "Suspension",
-        "_tool_results": "plain_result plain_text",
+        "_result": "Ask RunResult RunStream Suspension Usage",
+        "_run_log": "Attempt attempts is_child",
+        "_spec": "Plugin PluginWarning",
         "_tools": "Tool tool",
         "commands": "fork_seq offered_commands read_command",
         "host": "Host HostedTurn Message Question Scope",

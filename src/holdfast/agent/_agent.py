@@ -9,9 +9,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from holdfast.agent._delegation import check_delegates
 from holdfast.agent._engine import resolve_model
-from holdfast.agent._home import AgentHome
+from holdfast.agent._kit import AgentHome
 from holdfast.agent._loop import make_bounds
 from holdfast.agent._options import (
     Features,
@@ -26,11 +25,10 @@ from holdfast.agent._options import (
     settle_persistence,
 )
 from holdfast.agent._permissions import PermissionRequest
-from holdfast.agent._plugins import SessionPlugins
 from holdfast.agent._result import RunResult, RunStream
-from holdfast.agent._spec import Spec, read_custom, write_custom
+from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
 from holdfast.agent._tools import as_tools
-from holdfast.agent._turn import AgentTurn, Prompt
+from holdfast.agent._turn import AgentTurn, Prompt, check_delegates
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
@@ -98,6 +96,7 @@ class Agent:
             delegates=tuple(_spec_of(agent) for agent in delegates),
             deps=deps,
         )
+        # All that can be wrong is found before a store is opened.
         check_delegates(self.spec)
         self._plugins = SessionPlugins(plugins)
         self._session_id = session_id
@@ -420,6 +419,7 @@ def _spec_of(delegate: Agent) -> Spec:
 
 
 T = TypeVar("T")
+# Of the main thread alone: a loop belongs to one thread, and others come and go.
 _main_runner: list[asyncio.Runner] = []
 
 

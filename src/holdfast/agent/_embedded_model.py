@@ -77,6 +77,7 @@ class LocalServer:
             raise _missing("the engine of the embedded model is not installed") from error
         self.path = path
         self.threads = threads
+        # A port of this machine is open to all its users; the key is known to this process only.
         self.key = secrets.token_urlsafe(24)
         self._server = _start(xllamacpp, path, self.key, threads, context_tokens)
         self.url: str = self._server.listening_address

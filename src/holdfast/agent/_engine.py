@@ -1,8 +1,10 @@
-"""The model: found by its name, asked, streamed from; whatever goes wrong is a typed error."""
+"""The engine behind a model: our messages in its words, and its answers in ours."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,10 +19,196 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from holdfast.agent._messages import Converter, read_reply
-from holdfast.agent._reply import Ask, Reply
-from holdfast.agent._tool_results import plain_text
+from holdfast.agent._context import plain_text
+from holdfast.agent._result import Ask, CallRequest, Reply, Speech, Usage
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
+from holdfast.model import decode_json
+from holdfast.replay import estimate_tokens
+
+_ANTHROPIC = "anthropic"
+_GOOGLE = "google"
+_REDACTED = "redacted_thinking"
+
+
+class Converter:
+    """Turns neutral messages into the engine's, remembering those it has turned before.
+
+    The session hands out the same dict for a message that has not changed, so that a long
+    conversation is converted once, not at every step.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[dict[str, Any], pai.ModelMessage]] = []
+
+    def convert(self, messages: list[dict[str, Any]]) -> list[pai.ModelMessage]:
+        """The engine's messages for these."""
+        fresh: list[tuple[dict[str, Any], pai.ModelMessage]] = []
+        for index, message in enumerate(messages):
+            if index < len(self._known) and self._known[index][0] is message:
+                fresh.append(self._known[index])
+            else:
+                before = messages[index - 1] if index else None
+                fresh.append((message, _convert(message, before)))
+        self._known = fresh
+        return [converted for _, converted in fresh]
+
+
+def _convert(message: dict[str, Any], before: dict[str, Any] | None) -> pai.ModelMessage:
+    blocks = blocks_of(message)
+    if message["role"] == "assistant":
+        parts = [part for block in blocks if (part := _response_part(block)) is not None]
+        provider = next((p.provider_name for p in parts if getattr(p, "provider_name", None)), None)
+        return pai.ModelResponse(parts=parts, provider_name=provider)
+    names = {b["id"]: b["name"] for b in blocks_of(before or {}) if b["type"] == "tool_use"}
+    returned = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
+    said = [_user_content(block) for block in blocks if block["type"] != "tool_result"]
+    requests: list[pai.ModelRequestPart] = [*returned]
+    if said:
+        lone = len(said) == 1 and isinstance(said[0], str)
+        requests.append(pai.UserPromptPart(content=said[0] if lone else said))  # type: ignore[arg-type]  # a text only where it is alone
+    return pai.ModelRequest(parts=requests)
+
+
+def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The content of a neutral message as blocks, also if it is a text."""
+    content = message.get("content", [])
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
+    if block["type"] == "text":
+        return pai.TextPart(content=block["text"])
+    if block["type"] == "thinking":
+        return _thinking_part(block)
+    if block["type"] == _REDACTED:
+        return pai.ThinkingPart(
+            content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC
+        )
+    if block["type"] != "tool_use":
+        return None
+    signature = block.get("thought_signature")
+    return pai.ToolCallPart(
+        tool_name=block["name"],
+        args=block["input"],
+        tool_call_id=block["id"],
+        provider_name=_GOOGLE if signature else None,
+        provider_details={"thought_signature": signature} if signature else None,
+    )
+
+
+def _thinking_part(block: dict[str, Any]) -> pai.ThinkingPart:
+    if "thought_signature" in block:
+        return pai.ThinkingPart(
+            content=block["thinking"],
+            signature=block["thought_signature"],
+            provider_name=_GOOGLE,
+        )
+    signature = block.get("signature")
+    return pai.ThinkingPart(
+        content=block["thinking"],
+        signature=signature,
+        provider_name=_ANTHROPIC if signature else None,
+    )
+
+
+def _return_part(block: dict[str, Any], names: dict[str, str]) -> pai.ToolReturnPart:
+    content = block["content"]
+    shown = content if isinstance(content, str) else [_user_content(part) for part in content]
+    return pai.ToolReturnPart(
+        tool_name=names.get(block["tool_use_id"], "tool"),
+        content=shown,
+        tool_call_id=block["tool_use_id"],
+        outcome="failed" if block.get("is_error") else "success",
+    )
+
+
+def _user_content(block: dict[str, Any]) -> pai.UserContent:
+    source = block.get("source", {})
+    if block["type"] == "text":
+        return str(block["text"])
+    if source.get("type") == "base64":
+        return _binary(source)
+    if source.get("type") == "url":
+        kind = pai.ImageUrl if block["type"] == "image" else pai.DocumentUrl
+        return kind(url=source["url"])
+    return str(source.get("data", f"[{block['type']}]"))
+
+
+def _binary(source: dict[str, Any]) -> pai.UserContent:
+    try:
+        data = base64.b64decode(source["data"], validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return "[a picture or document that could not be read]"
+    return pai.BinaryContent(data=data, media_type=str(source.get("media_type")))
+
+
+def read_reply(response: pai.ModelResponse) -> Reply:
+    """What the engine's response says, in our words."""
+    speech: list[Speech] = []
+    calls: list[CallRequest] = []
+    for part in response.parts:
+        if isinstance(part, pai.TextPart) and part.content:
+            speech.append(Speech("text", plain_text(part.content)))
+        elif isinstance(part, pai.ThinkingPart) and (part.content or part.signature):
+            speech.append(_read_thinking(part))
+        elif isinstance(part, pai.ToolCallPart):
+            calls.append(_read_call(part))
+    usage = _read_usage(response, speech, calls)
+    return Reply(speech, calls, usage, response.model_name, response.finish_reason)
+
+
+def _read_thinking(part: pai.ThinkingPart) -> Speech:
+    provider, text = part.provider_name or "", plain_text(part.content)
+    if provider.startswith(_GOOGLE):
+        return Speech("thinking", text, thought_signature=part.signature)
+    if provider.startswith((_ANTHROPIC, "bedrock")):
+        redacted = part.id == _REDACTED
+        return Speech("thinking", text, signature=part.signature, redacted=redacted)
+    # Others tie their signatures to ids on their own servers: of no use to a later process.
+    return Speech("thinking", text)
+
+
+def _read_call(part: pai.ToolCallPart) -> CallRequest:
+    signature = (part.provider_details or {}).get("thought_signature")
+    args, fault = _read_args(part.args)
+    name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
+    return CallRequest(call_id, name, args, fault, signature)
+
+
+def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
+    if args is None or args == "":
+        return {}, None
+    if isinstance(args, str):
+        try:
+            args = decode_json(args.encode("utf-8", "replace"))
+        except ValueError as error:
+            return {"malformed": args}, f"the arguments are not JSON: {error}"
+    if not isinstance(args, dict):
+        return {"malformed": args}, "the arguments are not an object"
+    return args, None
+
+
+def _read_usage(
+    response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]
+) -> Usage:
+    found = response.usage
+    usage = Usage(
+        input_tokens=found.input_tokens or 0,
+        output_tokens=found.output_tokens or 0,
+        cache_read_tokens=found.cache_read_tokens or 0,
+        cache_write_tokens=found.cache_write_tokens or 0,
+        requests=1,
+    )
+    # Local servers often count nothing; a window needs figures all the same.
+    if not usage.output_tokens:
+        said = sum(estimate_tokens(part.text) for part in speech)
+        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
+        usage.output_tokens, usage.estimated = said + asked, True
+    return usage
+
+
+# The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
+
 
 Resolver = Callable[[str], Any]
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
@@ -142,6 +330,8 @@ class Engine:
         They belong to one event loop, so they are given back at its end: the next run may have
         another loop, and nothing is left open when a program ends.
         """
+        # Connections belong to the loop in which they were made: while another loop has the model,
+        # this one gets a model of its own.
         with _lending:
             if self._remake is not None and self._is_elsewhere():
                 self.model = self._remake()
@@ -204,6 +394,7 @@ class Engine:
                         piece = _piece(event)
                         if piece is not None:
                             yield piece
+            # How the engine says that a model cannot stream; nothing has been asked of it then.
             except NotImplementedError:
                 whole = await self.request(ask)
                 for part in whole.speech:
@@ -219,6 +410,7 @@ class Engine:
         return ModelRequestParameters(function_tools=tools, allow_text_output=True)
 
     def _messages(self, ask: Ask) -> list[pai.ModelMessage]:
+        # The engine takes instructions from the last request, wherever else they stand.
         messages = self._converter.convert(ask.messages)
         last = messages[-1] if messages else None
         if ask.instructions and isinstance(last, pai.ModelRequest):

@@ -145,6 +145,7 @@ class EventLogger:
 
     def log(self, type: str, data: dict[str, Any] | None = None) -> None:
         """Any event by its type and data. What JSON does not know is recorded as its text."""
+        # One lock for queue and store: threads log in the order in which they come.
         with self._lock:
             try:
                 if self._closed:
@@ -213,6 +214,7 @@ class EventLogger:
     def _failed(self, error: Exception) -> None:
         self.errors += 1
         self.last_error = error
+        # The oldest go: whoever reads the log later needs what happened last.
         while len(self._waiting) > _WAITING_MAX:
             self._waiting.popleft()
         if not self._failing:  # a full disk is told once, not with every event

@@ -67,6 +67,7 @@ class StandingApprovals:
 
     def add(self, tool: str, approval: Approval) -> None:
         """Approve a tool for good."""
+        # Compare and swap: another process of the same agent may approve something meanwhile.
         for _ in range(_TRIES_MAX):
             document, etag = self._load()
             document.approvals[tool] = approval
@@ -107,6 +108,7 @@ class Gate:
         if not self._enabled:
             return Verdict(True)
         known = self._session.live_state.permissions
+        # The blocklist wins over every approval, of whatever scope.
         if tool.name in known.blocklist:
             return Verdict(False, f"the tool {tool.name} is blocked")
         if not tool.needs_permission or tool.name in known.allowlist:
@@ -139,6 +141,7 @@ class Gate:
         if inspect.isawaitable(answer):
             answer = await answer
         decision = _decision(answer)
+        # On the medium before the tool runs: nobody can say later that it was not allowed.
         self._record(tool.name, args, call_id, decision)
         await self._session.abarrier()
         if decision.allow:

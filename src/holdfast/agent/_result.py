@@ -1,18 +1,204 @@
-"""What a run gives back, whole or word by word."""
+"""What a model says and what a run gives, in our own words: no type of the engine gets here."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from holdfast.agent._reply import Usage
-from holdfast.agent._suspension import Suspension
-from holdfast.errors import UsageError
+from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed, UsageError
 from holdfast.model import Notice
+from holdfast.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.agent._context import Suspend
+    from holdfast.agent._run_log import RunLog
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """Words of a model: its answer (``text``) or its thoughts (``thinking``)."""
+
+    kind: str
+    text: str
+    signature: str | None = None
+    thought_signature: str | None = None
+    """Google's form of a signature; only the provider that made one may see it again."""
+    redacted: bool = False
+    """The provider showed no words: the signature is all there is."""
+
+
+class CallRequest(msgspec.Struct, frozen=True):
+    """A tool call that the model asks for. ``fault`` says why its arguments cannot be read."""
+
+    id: str
+    name: str
+    args: dict[str, Any]
+    fault: str | None = None
+    thought_signature: str | None = None
+
+
+class Usage(msgspec.Struct, kw_only=True):
+    """Tokens of one request or of several. ``estimated`` if no provider told them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    requests: int = 0
+    estimated: bool = False
+
+    @property
+    def total_tokens(self) -> int:
+        """What went in and what came out."""
+        return self.input_tokens + self.output_tokens
+
+    def add(self, other: Usage) -> None:
+        """Count another request."""
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cache_read_tokens += other.cache_read_tokens
+        self.cache_write_tokens += other.cache_write_tokens
+        self.requests += other.requests
+        self.estimated = self.estimated or other.estimated
+
+    def figures(self) -> dict[str, Any]:
+        """What is recorded of it, without what is zero or false."""
+        found: dict[str, Any] = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+        }
+        for name in ("cache_read_tokens", "cache_write_tokens", "estimated"):
+            if getattr(self, name):
+                found[name] = getattr(self, name)
+        return found
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer of a model: words, then calls."""
+
+    speech: list[Speech]
+    calls: list[CallRequest]
+    usage: Usage
+    model: str | None = None
+    finish_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer without thoughts."""
+        return "".join(part.text for part in self.speech if part.kind == "text")
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One request to a model: the conversation in neutral form, and what goes with it."""
+
+    messages: list[dict[str, Any]]
+    instructions: str | None = None
+    tools: tuple[Any, ...] = ()
+    """Definitions that the engine made from our tools."""
+
+
+# Waiting for someone: a token that is given out once, works once and expires.
+
+
+_TOKEN_BYTES = 24
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """What a suspended run gives: the token to go on with, until ``expires_at`` (Unix ms)."""
+
+    token: str
+    reason: str
+    resume_as: str
+    expires_at: int
+
+
+class Waiting(msgspec.Struct):
+    """A suspension as the log knows it: the token's digest, never the token."""
+
+    digest: str
+    expires_at: int
+    resume_as: str
+    call: str | None
+    done: bool = False
+
+
+def suspend(talk: RunLog, call_id: str, wish: Suspend, now: int) -> Suspension:
+    """Record that the run waits, and make the token."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    suspension = Suspension(token, wish.reason, wish.resume_as, now + wish.expires_in_ms)
+    talk.append(
+        "suspended",
+        {
+            "reason": wish.reason,
+            "token": _digest(token),
+            "expires_at": suspension.expires_at,
+            "resume_as": wish.resume_as,
+            "call": call_id,
+            "agent": talk.agent,
+        },
+    )
+    return suspension
+
+
+def find_waiting(session: Session, token: str, now: int) -> Waiting:
+    """The suspension that a token belongs to.
+
+    Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired.
+    """
+    found = _read(session).get(_digest(token))
+    if found is None:
+        raise ResumeTokenInvalid(session_id=session.id)
+    if found.done:
+        raise ResumeTokenUsed(session_id=session.id)
+    if found.expires_at <= now:
+        raise ResumeTokenExpired(session_id=session.id, expires_at=found.expires_at)
+    return found
+
+
+def revoke(talk: RunLog) -> None:
+    """Go on without the answer: its token is spent, and the call that waited for it is told."""
+    waiting = [one for one in _read(talk.session).values() if not one.done]
+    talk.append("resumed", {"reason": "superseded"})
+    for one in waiting:
+        if one.resume_as == "tool_result" and one.call is not None:
+            message = "interrupted: the conversation went on before an answer came"
+            talk.tool_result(one.call, {"error": True, "message": message}, is_error=True)
+
+
+def _read(session: Session) -> dict[str, Waiting]:
+    waiting: dict[str, Waiting] = {}
+    for event in session.events():
+        if event.type == "suspended":
+            one = _waiting(event.data)
+            waiting[one.digest] = one
+        elif event.type in ("resumed", "forked", "merged"):
+            digest = event.data.get("token")
+            for one in waiting.values():
+                # Without a token the session went on by itself: no answer is awaited any more. A
+                # fork waits for nothing: the token is its parent's, and works once.
+                one.done = one.done or digest in (None, one.digest)
+    return waiting
+
+
+def _waiting(data: dict[str, Any]) -> Waiting:
+    expires_at, call = data.get("expires_at"), data.get("call")
+    return Waiting(
+        digest=str(data.get("token")),
+        expires_at=expires_at if isinstance(expires_at, int) else 0,
+        resume_as=str(data.get("resume_as", "user_message")),
+        call=call if isinstance(call, str) else None,
+    )
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+# What a run gives back, whole or word by word.
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +242,7 @@ class RunStream:
         self._begin()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:
@@ -81,5 +262,6 @@ class RunStream:
             pieces: asyncio.Queue[str | None] = asyncio.Queue()
             self._pieces = pieces
             self._task = asyncio.ensure_future(self._start(pieces.put_nowait))
+            # However it ends, whoever reads the pieces is told that no more come.
             self._task.add_done_callback(lambda _task: pieces.put_nowait(None))
         return self._pieces, self._task

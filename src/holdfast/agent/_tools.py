@@ -96,6 +96,7 @@ class Tool:
                 return await self.function(*given, **args)
             found = await in_thread(lambda: self.function(*given, **args), name=f"tool-{self.name}")
             return await found if isinstance(found, Awaitable) else found
+        # A tool is a stranger: it must not end the program that called it.
         except SystemExit as error:
             raise RuntimeError(f"the tool wanted to end the process ({error})") from error
 
@@ -178,6 +179,7 @@ def _engine_tool(
 
     parameters = _parameters(function)[1 if takes_context else 0 :]
     hints = _hints(function)
+    # The engine would show the model our context as an argument.
     stand_in.__name__ = name
     stand_in.__doc__ = inspect.getdoc(function)
     stand_in.__annotations__ = {p.name: hints[p.name] for p in parameters if p.name in hints}

@@ -37,13 +37,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from holdfast.errors import Fenced, HoldfastError, Locked, UsageError
 from holdfast.library.answers.turns import ToolQuestion
-from holdfast.session import (
-    Patience,
-    Session,
-    Timers,
-    in_thread,
-    uncancelled,
-)
+from holdfast.session import Patience, Session, Timers, in_thread, uncancelled
 
 if TYPE_CHECKING:
     from holdfast.agent._permissions import Decision, PermissionRequest
@@ -88,7 +82,7 @@ class Question:
 
     def shown(self) -> ToolQuestion:
         """The question as it goes over a wire."""
-        from holdfast.agent._tool_results import plain_result
+        from holdfast.agent._context import plain_result
 
         return ToolQuestion(
             session_id=self.request.session_id,
@@ -252,6 +246,7 @@ class HostedTurn:
             name, value = "done", task.result()
             self.result = value
         self.ended = name
+        # Cancelled and not denied: nobody has said no.
         for question in self.questions.values():
             question.answer.cancel()
         self.questions.clear()
@@ -429,6 +424,7 @@ class Host(Generic[K, T]):
             raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
         if not self.takes_turns:
             raise UsageError("no turn begins here any more", remedy="Begin it elsewhere.")
+        # Noted before it starts: the work may ask at once whether a turn goes on.
         turn = self._turns[key] = HostedTurn(key)
         turn.start(work(turn), lambda: self._turns.pop(key))
         return turn
@@ -451,6 +447,7 @@ class Host(Generic[K, T]):
     async def aclose(self) -> None:
         """Cancel what goes on, and give everything back; nobody is told what cannot be saved."""
         self.takes_turns = False
+        # Turns first: they write to what is closed then.
         await self._stop_turns()
         await uncancelled(self._run(self.close_quietly))
 
@@ -479,6 +476,7 @@ class Host(Generic[K, T]):
 
     def _forget(self, key: K, kept: _Kept[T]) -> None:
         """Under the lock: drop an entry that holds nothing."""
+        # An entry that somebody waits for stays, or the next user would open a second one.
         is_free = not kept.users and kept.moving is None and kept.thing is None
         if is_free and self._kept.get(key) is kept:
             del self._kept[key]
@@ -518,6 +516,7 @@ class Host(Generic[K, T]):
             if kept.open is not None:
                 return kept.open
             kept.moving = _moving()
+        # Opening takes as long as the log is: without the lock, or all others would wait.
         thing: T | None = None
         try:
             thing = make()
@@ -567,6 +566,7 @@ class Host(Generic[K, T]):
         ]
         if rests:
             self._is_watched = True
+            # One timer for all, set for what has rested longest.
             left = min(rests) + self._idle_ms - self._clock()
             self._timers.soon(self._look, max(int(left), 1))
 

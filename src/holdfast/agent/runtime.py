@@ -58,6 +58,7 @@ class Runtime(Host[str, Session]):
 
     def session(self, id: str) -> Session:
         """The session of that id, created or resumed; the same object while it is in memory."""
+        # To wait here would stop the loop, and with it whoever has the session.
         patience = None if in_event_loop() else self._patience(id)
         with self.use(id, self._opener(id), patience) as session:
             return session
@@ -148,6 +149,7 @@ class Runtime(Host[str, Session]):
         try:
             super().close()
         finally:
+            # Also after a failure: a listener of a closed runtime would be called for ever.
             for stop in self._stops:
                 stop()
             if self._owns_hf:

@@ -20,7 +20,14 @@ from holdfast.session._subscribers import Hub, Subscriber
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import blob_loader, fits, read_range, read_step, resolve_blobs
+from holdfast.session.reader import (
+    blob_loader,
+    fits,
+    read_blocks,
+    read_range,
+    read_step,
+    resolve_blobs,
+)
 from holdfast.session.session import Session
 
 if TYPE_CHECKING:
@@ -131,6 +138,7 @@ __all__ = [
     "opener_of",
     "point_agent",
     "read_agent",
+    "read_blocks",
     "read_or_begin",
     "read_range",
     "read_step",

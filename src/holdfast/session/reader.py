@@ -24,11 +24,12 @@ from holdfast.model import (
     is_reference,
     one_by_one,
     read_blob,
+    verified_blocks,
 )
 from holdfast.replay import LoadBlob
 from holdfast.storage import Documents, Log
 
-__all__ = ["read_range", "second_line"]
+__all__ = ["read_blocks", "read_range", "second_line"]
 
 _TAIL_BYTES = 1 << 16
 _PIECE_BYTES_MIN = 1 << 17
@@ -43,12 +44,14 @@ def read_range(
     types: Collection[str] | None = None,
     reverse: bool = False,
     limit: int | None = None,
+    after: Position = START,
 ) -> Iterator[Event]:
     """The valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
 
-    Backwards, only as much of the log is read as the limit needs.
+    Backwards, only as much of the log is read as the limit needs; forwards, what comes ``after``
+    a position that a reader has reached.
     """
-    events = one_by_one(_backwards(log)) if reverse else read_forwards(log)
+    events = one_by_one(_backwards(log)) if reverse else read_forwards(log, after)
     if start > 0 or stop is not None:
         events = _chosen(events, start, stop, types, reverse=reverse)
     elif types is not None:
@@ -158,18 +161,23 @@ def whole_end(log: Log) -> Position | None:
 # Reading a log from its beginning, while a writer may cut off what was read of its end.
 
 
-def read_forwards(log: Log) -> Iterator[Event]:
-    """Every valid event, in order, also of a damaged log."""
-    return one_by_one(_batches(log))
+def read_forwards(log: Log, after: Position = START) -> Iterator[Event]:
+    """Every valid event, in order, also of a damaged log.
+
+    A log that was made anew since a reader came as far as ``after`` is read from its beginning.
+    """
+    return one_by_one(_batches(log, after))
 
 
-def _batches(log: Log) -> Iterator[list[Event]]:
+def _batches(log: Log, after: Position) -> Iterator[list[Event]]:
     """The events as they become whole.
 
     What seems damaged is looked at again from the last whole event on: half a batch that a crash
     left may have been read, cut off by the next writer, and other lines be in its place by now.
     """
-    reader, chunks = LineReader(unseal=log.unseal), log.read()
+    begun = chunks_after(log, after)
+    reader = reader_at(log, START if begun is None else after)
+    chunks = log.read() if begun is None else begun
     while True:
         for chunk in chunks:
             yield reader.feed(chunk)
@@ -185,6 +193,20 @@ def _batches(log: Log) -> Iterator[list[Event]]:
         reader, chunks, events = looked
         yield events
     yield reader.finish()
+
+
+def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
+    """The lines of a log, at least so many bytes at a time, and the position after them.
+
+    They are verified and not decoded: for readers that need little of each event. It ends with the
+    first bytes that are not as a writer of ours leaves them; from there on :func:`read_range` goes
+    on ``after`` the last position.
+    """
+    end = START
+    for block in verified_blocks(log.read(), block_bytes):
+        crc = checksum_after(block[-LINE_END_BYTES:])
+        end = Position(end.seq + block.count(b"\n"), end.offset + len(block), crc)
+        yield block, end
 
 
 def _look_again(

@@ -10,7 +10,7 @@ import socket
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from holdfast.apps.acp.agent.server import AgentServer, Kit
+from holdfast.apps.acp.agent.server import AgentServer, EditorKit
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe, PipeWriter
@@ -191,7 +191,7 @@ async def serve(hf):
             model = (
                 steps[0] if steps and isinstance(steps[0], Script) else Script(*steps or ("hi",))
             )
-            kit = Kit(make_model=lambda: model.model, **options)
+            kit = EditorKit(make_model=lambda: model.model, **options)
             mine, theirs = [end async for end in _ends()]
             server = AgentServer(library, kit, mine)
             desktop = Desktop(theirs)

@@ -62,7 +62,7 @@ def test_settings_are_taken_where_no_option_says_more(run, tmp_path):
     _, kit = run(HOLDFAST_MODEL="openai:gpt-4o")
     assert kit.agent_id == "mine"
     assert kit.instructions == "Be brief."
-    assert server.Kit(make_model=list).instructions is None
+    assert server.EditorKit(make_model=list).instructions is None
     assert "gpt-4o" in kit.about
 
 
@@ -88,7 +88,7 @@ def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, 
 
     monkeypatch.setattr(server.AgentServer, "run", noisy)
     monkeypatch.setattr(pipes, "serve", lambda work: asyncio.run(work(None)))
-    server.serve_agent(str(store_root), server.Kit(make_model=list))
+    server.serve_agent(str(store_root), server.EditorKit(make_model=list))
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "a greeting\n"

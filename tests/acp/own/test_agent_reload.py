@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast.apps.acp.replay import past
+from holdfast.apps.acp import replay as past
 
 
 async def test_a_load_in_mid_turn_tells_everything_once_and_in_order(serve, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.acp.agent.server import AgentServer, Kit
+from holdfast.apps.acp.agent.server import AgentServer, EditorKit
 from holdfast.apps.wire.pipes import Pipe, PipeWriter
 from holdfast.library import Holdfast
 
@@ -285,7 +285,7 @@ def test_no_request_ends_the_server(store_root, method, params):
             ends.append((Pipe(reader, PipeWriter(writer)), writer))
         (mine, mine_writer), (theirs, theirs_writer) = ends
         with Holdfast(store_root, timers=False) as hf:
-            kit = Kit(make_model=lambda: None)
+            kit = EditorKit(make_model=lambda: None)
             served = asyncio.ensure_future(AgentServer(hf, kit, mine).run())
             for id, (name, given_params) in enumerate([(method, params), ("session/list", {})]):
                 frame = {"jsonrpc": "2.0", "id": id, "method": name, "params": given_params}

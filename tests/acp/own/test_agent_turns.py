@@ -307,12 +307,12 @@ async def test_cost_and_cached_tokens_are_told(serve, tmp_path, monkeypatch):
     """As far as the provider and the prices say."""
     from pydantic_ai.usage import RequestUsage
 
-    from holdfast.agent import _messages
+    from holdfast.agent import _engine
 
     figures = RequestUsage(
         input_tokens=900, output_tokens=50, cache_read_tokens=400, cache_write_tokens=30
     )
-    read = _messages.read_reply
+    read = _engine.read_reply
 
     def priced(response):
         response.usage = figures

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.client.config import ClientConfig
-from holdfast.apps.acp.client.requests import Requests
+from holdfast.apps.acp.client.config import ClientConfig, Requests
 from holdfast.apps.acp.link import AgentLink
 from holdfast.apps.render.words import counted
 from holdfast.apps.wire.frames import (
@@ -23,8 +22,6 @@ from holdfast.apps.wire.frames import (
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 from holdfast.model import VERSION
-
-__all__ = ["Capability", "Examination", "examine"]
 
 WORKS, REFUSED, FAILS, SILENT, DIED, UNTRIED = (
     "works",

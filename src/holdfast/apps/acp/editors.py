@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from holdfast.errors import InvalidData, UsageError
 from holdfast.storage import is_path, place_file, read_file
 
-__all__ = ["EDITORS", "EditorPlan", "command_line", "default_name", "plan", "write"]
-
 _KEY = "agent_servers"
 
 

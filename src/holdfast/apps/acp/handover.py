@@ -1,15 +1,274 @@
-"""How an agent gets a session back: its own resume, its own load, or a new one that is told."""
+"""A session handed over to an agent: how it gets it, what it lacks of it, and how it is told."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shlex
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.apps.wire.frames import AUTH_REQUIRED, INTERNAL, RpcError
+from holdfast.apps.acp.link import AgentLink
+from holdfast.apps.wire.frames import AUTH_REQUIRED, INTERNAL, Frame, RpcError
+from holdfast.library import Holdfast
+from holdfast.replay import Stage
 
-__all__ = ["CONVERSATION", "Attached", "Driver", "Waits", "attach", "be_quiet"]
+if TYPE_CHECKING:
+    from holdfast.apps.acp.recording.channel import Channel
+
+WINDOW_TOKENS = 24_000
+"""How much of the past an agent is told at most; the newest of it."""
+
+_RESULT_CHARS = 4_000
+_SEEN_CHARS = 2_000
+_CALL_CHARS = 1_000
+_COMMANDS = ("command", "cmd", "commands", "script")
+_FOLDERS = ("cwd", "workdir", "working_directory", "directory", "dir_path")
+_UNDONE: dict[Stage, str] = {
+    "begun": (
+        "These tool calls had begun, and whether they took effect is unknown: {}."
+        " Check before you do any of it again."
+    ),
+    "asked": "These did not run, because nobody answered whether they may: {}.",
+    "refused": "These did not run, because the user refused them: {}.",
+}
+
+_ABOUT = (
+    "[Note of the session keeper, not of the user. This conversation began before this session of"
+    " yours, which knows nothing of it. Here is what was said and done so far, oldest first{cut}."
+    " Take it as your own past: do not answer it, do not repeat its actions, and go on with the"
+    " user's message that follows this note.]"
+)
+_CUT = "; what came before it is left out"
+_ABOUT_END = (
+    "[Note of the session keeper, not of the user. Your record of this conversation lacks its end."
+    " Here is what was said and done after what you know, oldest first. Take it as your own past:"
+    " do not answer it, do not repeat its actions, and go on with the user's message that follows"
+    " this note.]"
+)
+
+
+def transcript_note(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    cut: bool = False,
+    before: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """A conversation in neutral form as a text for a model that was not there.
+
+    ``cut``: it does not begin with the beginning. ``before`` is what the model knows of it: then
+    only the end is told.
+    """
+    about = _ABOUT_END if before else _ABOUT.format(cut=_CUT if cut else "")
+    calls = {
+        block.get("id"): f"{block.get('name')}: {_params_of(block)}"
+        for message in (*before, *messages)
+        for block in _blocks(message)
+        if block.get("type") == "tool_use"
+    }
+    lines, newest = [about, "<conversation>"], None
+    for message in messages:
+        speaker = "User" if message.get("role") == "user" else "Assistant"
+        for block in _blocks(message):
+            if block.get("type") == "tool_result":
+                id = block.get("tool_use_id")
+                lines.append(_told_result(block, "" if id == newest else calls.get(id, "")))
+                newest = None
+            elif line := _told_block(speaker, block):
+                lines.append(line)
+                newest = block.get("id") if block.get("type") == "tool_use" else None
+    lines.append("</conversation>")
+    return "\n".join(lines)
+
+
+def _told_block(speaker: str, block: Mapping[str, Any]) -> str:
+    kind = block.get("type")
+    if kind == "text":
+        return f"{speaker}: {block.get('text', '')}"
+    if kind == "tool_use":
+        return f"Assistant used {block.get('name')}: {_params_of(block)}"
+    if kind in ("image", "document"):
+        return f"{speaker}: [{kind}]"
+    return ""  # thoughts are the thinker's own
+
+
+def _params_of(call: Mapping[str, Any]) -> str:
+    return _short(json.dumps(call.get("input"), ensure_ascii=False), _RESULT_CHARS)
+
+
+def _told_result(block: Mapping[str, Any], call: str) -> str:
+    """What came of a call; which, unless it stands right before."""
+    label = "It failed" if block.get("is_error") else "It gave"
+    if call:
+        label = f"{call} {'failed' if block.get('is_error') else 'gave'}"
+    return f"{label}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}"
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [block.get("text", f"[{block.get('type')}]") for block in content]
+        return "\n".join(map(str, texts))
+    return json.dumps(content, ensure_ascii=False)
+
+
+class Undone(NamedTuple):
+    """A call that had no result when a turn was cut off: what was to be done, and how far it is."""
+
+    what: str
+    stage: Stage
+
+
+def undone(call: Mapping[str, Any], stage: Stage, cwd: Any) -> Undone:
+    """What a model has to know of a call, given the data of its ``tool_call``.
+
+    Enough to look whether it took effect: the command or the input, and in which folder.
+    """
+    tool, title, params = call.get("tool"), call.get("title"), call.get("params")
+    given = params if isinstance(params, Mapping) else {}
+    what = next((text for name in _COMMANDS if (text := _command(given.get(name)))), "")
+    if not what:
+        rest = {name: value for name, value in given.items() if name != "title"}
+        shown = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
+        named = title if isinstance(title, str) and ("title" in given or not rest) else ""
+        what = f"{named} ({shown})" if named and shown else named or shown
+    folder = next((found for name in _FOLDERS if (found := _command(given.get(name)))), "")
+    folder = os.path.join(cwd if isinstance(cwd, str) else "", folder).rstrip(os.sep)
+    where = f" in {folder}" if folder else ""
+    told = f"{tool}: {_short(what, _CALL_CHARS)}" if what else str(tool)
+    return Undone(told + where, stage if stage in _UNDONE else "begun")
+
+
+def _command(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return shlex.join(value)
+    return value if isinstance(value, str) else ""
+
+
+def interruption_note(calls: Iterable[Undone], seen: str) -> str:
+    """What the agent has to know of a turn that never ended: what ran, and what the user saw."""
+    parts = ["[Note of the session keeper, not of the user. Your last turn was cut off."]
+    calls = list(calls)
+    for stage, sentence in _UNDONE.items():
+        these = [call.what for call in calls if call.stage == stage]
+        if these:
+            parts.append(sentence.format("; ".join(these)))
+    if seen.strip():
+        parts.append(f"The user had seen this much of your answer: {_short(seen, _SEEN_CHARS)!r}.")
+    parts.append("Go on with the user's message that follows this note.]")
+    return " ".join(parts)
+
+
+def _short(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} […{len(text) - 2 * half:,} characters left out…] {text[-half:]}"
+
+
+# What an agent's own replay lacks of a conversation that it says it has loaded.
+
+
+Message = Mapping[str, Any]
+
+# Of a longer replay nothing is compared: rather that than hold a whole conversation twice.
+_CHARS_MAX = 8 * 1024 * 1024
+_COMPARED_CHARS = 200
+_SAID = frozenset({"user_message_chunk", "agent_message_chunk"})
+_DONE = frozenset({"completed", "failed"})
+
+
+class ReplayedWords:
+    """The words and the calls of a replay, however they are cut and in whatever order."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._room = _CHARS_MAX
+        self._calls: set[str] = set()
+        self._results: set[str] = set()
+
+    def take(self, update: Mapping[str, Any]) -> None:
+        """One update of the replay."""
+        kind, call = update.get("sessionUpdate"), update.get("toolCallId")
+        content = update.get("content")
+        if kind in _SAID and isinstance(content, dict):
+            text = _bare(content.get("text"))
+            self._room -= len(text)
+            if self._room > 0:
+                self._pieces.append(text)
+        elif isinstance(call, str):
+            self._calls.add(call)
+            if update.get("status") in _DONE:
+                self._results.add(call)
+
+    def end(self) -> tuple[str, bool]:
+        """All words, and whether all that came are among them."""
+        return "".join(self._pieces), self._room > 0
+
+    def has_call(self, id: Any) -> bool:
+        """Whether the replay has a call."""
+        return id in self._calls
+
+    def has_result(self, id: Any) -> bool:
+        """Whether the replay has the end of a call."""
+        return id in self._results
+
+
+def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[Message]:
+    """The messages after the last one that the replay has."""
+    said, is_whole = heard.end()
+    if not is_whole:
+        return ()  # nothing is told twice for want of memory
+    ours = Counter(_bare(block.get("text")) for each in messages for block in _blocks(each))
+
+    def holds(block: Message) -> bool | None:
+        kind = block.get("type")
+        if kind == "tool_use":
+            return heard.has_call(block.get("id"))
+        if kind == "tool_result":
+            return heard.has_result(block.get("tool_use_id"))
+        text = _bare(block.get("text"))
+        # Agents put words of their own around it: the ends of it are compared, not the whole.
+        ends = {text[:_COMPARED_CHARS], text[-_COMPARED_CHARS:]}
+        ours[text] -= 1  # of the same words, those that were said last are missing first
+        return all(said.count(end) > ours[text] for end in ends) if text else None
+
+    # From the end on: an agent that was killed lacks what was said last.
+    for number in range(len(messages), 0, -1):
+        held = [
+            found for block in _blocks(messages[number - 1]) if (found := holds(block)) is not None
+        ]
+        if held and all(held):
+            return messages[number:]
+    return messages
+
+
+def is_only_speech(messages: Sequence[Message]) -> bool:
+    """Whether these are words of the agent and nothing else."""
+    kinds = {block.get("type") for message in messages for block in _blocks(message)}
+    return kinds <= {"text", "thinking"} and all(
+        each.get("role") == "assistant" for each in messages
+    )
+
+
+def _blocks(message: Message) -> Sequence[Message]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else ()
+
+
+def _bare(text: Any) -> str:
+    """A text without its white space, in which replays differ."""
+    return "".join(text.split()) if isinstance(text, str) else ""
+
+
+# How an agent gets a session back: its own resume, its own load, or a new one that is told.
+
 
 CONVERSATION = frozenset(
     {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call"}
@@ -39,22 +298,8 @@ class Attached(NamedTuple):
     """What did not work, for people."""
 
 
-class Driver(Protocol):
-    """The agent as far as it is needed here."""
-
-    @property
-    def can(self) -> dict[str, Any]:
-        """What it says that it can do."""
-
-    def advertises(self, name: str) -> bool:
-        """Whether it says that it can resume, list, fork … sessions."""
-
-    async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> Any:
-        """Ask it. Raises RpcError and TimeoutError."""
-
-
 async def attach(
-    agent: Driver,
+    agent: AgentLink,
     params: dict[str, Any],
     *,
     known_id: str | None,
@@ -79,11 +324,13 @@ async def attach(
                 f"session/{how}", {**params, "sessionId": known_id}, timeout_s=wait_s
             )
             if how == "load" and expects_replay:
+                # Some answer first and replay then; silence after that means that there is nothing.
                 await _first_of_replay(replayed, before, waits)
                 if replayed() == before:
                     failures.append("load: the agent has nothing of it any more")
                     continue
         except RpcError as error:
+            # Every other way would end at the same door; the editor can offer a login.
             if error.code == AUTH_REQUIRED:
                 raise
             failures.append(f"{how}: {error.message}")
@@ -105,7 +352,8 @@ async def attach(
     return Attached(agent_id, "new", answer, tuple(failures))
 
 
-def _ways(agent: Driver, *, doubtful: bool) -> list[str]:
+def _ways(agent: AgentLink, *, doubtful: bool) -> list[str]:
+    # A resume replays nothing: it is quicker than a load, and shows nothing of what the agent has.
     ways = ["resume"] if agent.advertises("resume") else []
     if agent.can.get("loadSession"):
         ways.insert(0 if doubtful else len(ways), "load")
@@ -130,3 +378,59 @@ async def be_quiet(heard_at: Callable[[], float], waits: Waits = Waits()) -> Non
 
 def _object(answer: Any) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
+
+
+# What an agent has to be told of a session that it does not have, or not whole.
+
+
+class Past(NamedTuple):
+    """What an agent can be told, and whether something is left out before it."""
+
+    messages: list[Frame]
+    is_cut: bool
+
+
+class Missing(NamedTuple):
+    """What the agent's own record of a conversation lacks."""
+
+    is_all: bool
+    """All of it, not only the end."""
+    is_told: bool
+    """Whether it is told for that; the words of a turn that was cut off are told with that news."""
+
+
+async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) -> Past:
+    """The agent has nothing of the past: it is told with the next prompt."""
+    past = await _read(hf, channel.id, window_tokens)
+    if past.messages:
+        channel.told.insert(0, transcript_note(past.messages, cut=past.is_cut))
+    return past
+
+
+async def tell_missing(
+    hf: Holdfast, channel: Channel, window_tokens: int, waits: Waits
+) -> Missing | None:
+    """Wait until the agent's replay is through; what it lacks is told with the prompt.
+
+    Agents that were killed have lost what they had not written; some lose all by loading.
+    """
+    heard = await channel.end_replay(waits)
+    if heard is None:
+        return None
+    past = await _read(hf, channel.id, window_tokens)
+    lost = missing_end(past.messages, heard)
+    if not lost:
+        return None
+    is_all = len(lost) == len(past.messages)
+    if channel.told and is_only_speech(lost):
+        return Missing(is_all, is_told=False)
+    known = past.messages[: len(past.messages) - len(lost)]
+    note = transcript_note(lost, cut=is_all and past.is_cut, before=known)
+    channel.told.insert(0, note)
+    return Missing(is_all, is_told=True)
+
+
+async def _read(hf: Holdfast, id: str, window_tokens: int) -> Past:
+    recovery = await asyncio.to_thread(hf.recover, id, "neutral", "mark", window_tokens)
+    is_cut = recovery.left_out is not None and bool(recovery.left_out.messages)
+    return Past(recovery.messages, is_cut)

@@ -23,8 +23,6 @@ from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 
-__all__ = ["AgentGone", "AgentLink"]
-
 Answered = Callable[[Frame], None]
 _START_S = 60.0
 
@@ -100,6 +98,7 @@ class AgentLink:
     async def greet(self, params: Frame) -> Frame:
         """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
         self._greeting = params
+        # What an editor can do is part of the greeting, which an agent takes only once.
         if self._process is not None:
             await self._let_go()
         await self.ready()
@@ -113,6 +112,7 @@ class AgentLink:
         """Return once it runs and has been greeted. Raises AgentGone if that cannot be."""
         if self.alive:
             return
+        # Many requests may find it dead at once; one of them starts it.
         async with self._starting:
             if not self.alive:
                 await self._start()
@@ -171,6 +171,7 @@ class AgentLink:
             self.tell("$/cancel_request", {"requestId": number})
             raise
         finally:
+            # An answer that comes too late finds nobody.
             self._waiting.pop(number, None)
 
     def ask(self, method: str, params: Any, answered: Answered) -> int:
@@ -224,6 +225,7 @@ class AgentLink:
                 await self._on_batch()
         except ConnectionError:
             pass
+        # Else it was ended on purpose, and whoever did that tells those who wait.
         if self._process is process:
             self._process, self._reading = None, None
             status = await process.end()

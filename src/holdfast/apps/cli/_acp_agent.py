@@ -50,8 +50,9 @@ def command(app: App, *, model: str | None, agent: str | None, mode: str) -> int
     with needs_agent():
         if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
             raise ModuleNotFoundError(name=_ENGINE)
-        from holdfast.apps.acp.agent.server import Kit, serve_agent
+        from holdfast.apps.acp.agent.editor import EditorKit
+        from holdfast.apps.acp.agent.server import serve_agent
 
-    kit = Kit.configured(app.place, model=model, agent=agent, mode=mode)
+    kit = EditorKit.configured(app.place, model=model, agent=agent, mode=mode)
     serve_agent(app.place, kit)
     return EXIT_FINE

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         Answer,
         ClientConfig,
         Permission,
-        PermissionRequest,
-        Turn,
+        PermissionQuestion,
+        PromptTurn,
         Update,
     )
 
@@ -162,7 +162,7 @@ class _Talk:
             )
         return self._ask
 
-    async def _refuse(self, request: PermissionRequest) -> str | None:
+    async def _refuse(self, request: PermissionQuestion) -> str | None:
         """Refuse a tool, and say so: an answer that lacks it looks like any other."""
         self._refused.append(request.title)
         self._app.out.end_stream()
@@ -172,7 +172,7 @@ class _Talk:
         )
         return request.option("deny")
 
-    async def _ask(self, request: PermissionRequest) -> str | None:
+    async def _ask(self, request: PermissionQuestion) -> str | None:
         """Ask at the terminal, without a thread that would wait for a line for ever."""
         self._app.out.end_stream()
         self._app.err.line(Span("The agent wants to use a tool: ", "warning"), request.title)
@@ -200,7 +200,7 @@ class _Talk:
         self._app.err.line(Span(f"session {session.id} ({how})", "faint"))
         self._app.err.flush()
 
-    def _heed_interrupts(self, turn: Turn) -> None:
+    def _heed_interrupts(self, turn: PromptTurn) -> None:
         """The first Ctrl-C asks the agent to stop, the second does not wait for it."""
         task = asyncio.current_task()
 
@@ -213,7 +213,7 @@ class _Talk:
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop)
 
-    async def _show(self, turn: Turn) -> Answer:
+    async def _show(self, turn: PromptTurn) -> Answer:
         try:
             async for update in turn:
                 if not self._wishes.as_json:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import AgentMaker, ModelChoice
+from holdfast.agent import AgentMaker, Host, ModelChoice
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._talk_options import Wishes
@@ -19,9 +19,10 @@ from holdfast.replay import as_text
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.agent import PermissionRequest, RunResult
+    from holdfast.agent import Agent, HostedTurn, PermissionRequest, RunResult
 
 _CALL_CHARS = 100
+_HERE = "here"  # a talk has one session at a time, which may have no id yet
 
 
 class Talker:
@@ -47,11 +48,19 @@ class Talker:
         session_id = _wanted_session(app, wishes)
         self.agent_id = self._maker.agent_for(session_id)
         self._model = self._maker.model
-        self.agent = self._maker.make(self.agent_id, session_id, load=not wishes.new)
+        self._host: Host[str, Agent] = Host(idle_ms=None)
+        self._host.keep(_HERE, self._maker.make(self.agent_id, session_id, load=not wishes.new))
         # The model's connections live in this loop; they are closed in it too.
         self._runner = asyncio.Runner()
         self._runner.run(self._model.__aenter__())
         self._unsubscribe = app.library.subscribe(self._show_event)
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that answers now."""
+        agent = self._host.get(_HERE)
+        assert agent is not None, "the talk is over"
+        return agent
 
     @property
     def session(self) -> Session | None:
@@ -62,30 +71,24 @@ class Talker:
         """Go on with another session; if that one cannot be opened, with the same as before."""
         if self.session is not None and self.session.id == session_id:
             return
-        before, agent_id = self.agent, self.agent_id
-        self.agent_id = self._maker.agent_for(session_id)
-        try:
-            self.agent = self._maker.make(self.agent_id, session_id, load=True)
-        except BaseException:
-            self.agent_id = agent_id
-            raise
-        before.close()
+        agent_id = self._maker.agent_for(session_id)
+        self._take(self._maker.make(agent_id, session_id, load=True))
+        self.agent_id = agent_id
 
     def begin(self) -> None:
         """Leave the session; the next message begins a new one, with its own instructions."""
-        before, self.agent = self.agent, self._maker.make(self.agent_id, None, load=False)
-        before.close()
+        self._take(self._maker.make(self.agent_id, None, load=False))
 
     def answer(self, prompt: str | None) -> RunResult:
         """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
         try:
-            return self._runner.run(self._stream(prompt))
+            return self._turn(lambda _: self._stream(prompt))
         finally:
             self.end_line()
 
     def ask_quietly(self, prompt: str) -> RunResult:
         """The answer, without showing it."""
-        return self._runner.run(self.agent.run(prompt))
+        return self._turn(lambda _: self.agent.run(prompt))
 
     def tell_session(self) -> None:
         """Say which session this is, and how much of it there is."""
@@ -113,14 +116,30 @@ class Talker:
         """Give the session back."""
         self._unsubscribe()
         try:
-            self.agent.close()
+            self._host.close()
         finally:
             self._runner.run(self._model.__aexit__(None, None, None))
             self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _take(self, agent: Agent) -> None:
+        """Go on with another agent. It is made before this, so that a failure changes nothing."""
+        try:
+            self._host.let_go(_HERE)
+        finally:
+            self._host.keep(_HERE, agent)
+
+    def _turn(self, work: Callable[[HostedTurn], Awaitable[RunResult]]) -> RunResult:
+        async def run() -> RunResult:
+            result: RunResult = await self._host.begin(_HERE, work).finish()
+            return result
+
+        # Ctrl-C cancels what the runner runs, and with it the turn; then it is KeyboardInterrupt.
+        return self._runner.run(run())
+
     async def _stream(self, prompt: str | None) -> RunResult:
+        # Shown by the turn itself: a listener would be late for the line of a tool that is called.
         async with self.agent.run_stream(prompt) as stream:
             async for piece in stream:
                 self.app.out.stream(piece)

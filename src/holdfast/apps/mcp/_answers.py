@@ -305,7 +305,9 @@ TEXT_CHARS_MAX = 200_000
 _AGENT = "mcp"
 
 
-def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: str | None) -> Any:
+def save(
+    hf: Holdfast, text: str, *, role: str, session_id: str | None, title: str | None
+) -> Answer:
     """Append something to a session, or begin one with it; where it is now.
 
     A note is kept in the session's memory, beside the conversation. Raises Locked while another
@@ -328,13 +330,13 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
         else:
             session.assistant(text, metadata={"saved_by": _AGENT})
         session.flush()
-        return msgspec.to_builtins(Saved(session_id=session.id, seq=session.seq))
+        return _plain(Saved(session_id=session.id, seq=session.seq))
 
 
-def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) -> Any:
+def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) -> Answer:
     """A new session with the events of another up to a point."""
     parent = choose(hf, session_id)
     made = hf.fork(parent, at, title=title)
     origin = hf.state(made).parent
     told = SessionForked(session_id=made, parent=parent, at=None if origin is None else origin.seq)
-    return msgspec.to_builtins(told)
+    return _plain(told)

@@ -15,8 +15,6 @@ from holdfast.apps.mcp.server import SessionServer
 from holdfast.apps.watched import watch
 from holdfast.library import Holdfast
 
-__all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
-
 PATH = "/mcp"
 _HOST = "127.0.0.1"
 _BODY_BYTES_MAX = 16 << 20

@@ -13,13 +13,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
 from holdfast.apps.mcp import _answers
-from holdfast.apps.mcp import _answers as _save
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION
 from holdfast.security import neutralise
-
-__all__ = ["SessionServer"]
 
 _SCHEME = "holdfast://"
 _LISTED_MAX = 50
@@ -64,6 +61,7 @@ class SessionServer(MCPServer[Any]):
         ]
         for tool in tools:
             self.add_tool(tool, annotations=_READ_ONLY)
+        # Not offered rather than refused: a model does not try what it does not see.
         if writes:
             self.add_tool(self.save_to_session, annotations=_ADDS)
             self.add_tool(self.fork_session, annotations=_ADDS)
@@ -164,16 +162,12 @@ class SessionServer(MCPServer[Any]):
     ) -> dict[str, Any]:
         """Add a note or a message to a session, or begin a session with it."""
         with _told():
-            saved: dict[str, Any] = _save.save(
-                self._hf, text, role=role, session_id=session_id, title=title
-            )
-            return saved
+            return _answers.save(self._hf, text, role=role, session_id=session_id, title=title)
 
     def fork_session(self, session_id: Id, at: At = None, title: Title = None) -> dict[str, Any]:
         """Make a new session from any point of another, which stays as it is."""
         with _told():
-            made: dict[str, Any] = _save.fork(self._hf, session_id, at=at, title=title)
-            return made
+            return _answers.fork(self._hf, session_id, at=at, title=title)
 
     # -- resources ---------------------------------------------------------------------------
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from holdfast.agent import Tool
 
-__all__ = ["McpServer", "Servers", "can_use_servers", "read_servers"]
-
 _START_S = 30.0
 _END_S = 10.0
 _NAME_CHARS = 80

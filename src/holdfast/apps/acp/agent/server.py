@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from holdfast.apps.acp.agent.commands import available_commands, find_command, obey
-from holdfast.apps.acp.agent.editor import EditorAccess
-from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
-from holdfast.apps.acp.agent.params import (
+from holdfast.agent import Host, fork_seq, offered_commands, read_command
+from holdfast.apps.acp.agent.editor import (
+    MODES,
     ClientCapabilities,
+    EditorAccess,
+    EditorKit,
     Initialize,
-    Kit,
     ListWish,
     ModeWish,
     NewSessionParams,
@@ -31,9 +31,10 @@ from holdfast.apps.acp.agent.params import (
     read_params,
     read_prompt,
 )
+from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
 from holdfast.apps.acp.agent.session import Live
-from holdfast.apps.acp.replay.past import tell_past
-from holdfast.apps.acp.session_list import list_sessions
+from holdfast.apps.acp.recording.values import clean
+from holdfast.apps.acp.replay import list_sessions, tell_past
 from holdfast.apps.wire.frames import NOT_FOUND, RpcError, rpc_code
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe
@@ -42,7 +43,92 @@ from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice, check_id
 from holdfast.session import Session
 
-__all__ = ["AgentServer", "Kit", "serve_agent"]
+_DONE = {"stopReason": "end_turn"}
+
+Act = Callable[[Holdfast, Live, str], Awaitable[str]]
+
+
+def available_commands() -> dict[str, Any]:
+    """The update that tells an editor which commands there are."""
+    shown = []
+    for name, command in COMMANDS.items():
+        hint = {"input": {"hint": command.takes}} if command.takes else {}
+        shown.append({"name": name, "description": command.does, **hint})
+    return {"sessionUpdate": "available_commands_update", "availableCommands": shown}
+
+
+def find_command(prompt: Any) -> tuple[str, str] | None:
+    """The name of a command and what follows it; None for what is meant for the model."""
+    found = read_command(prompt) if isinstance(prompt, str) else None
+    return found if found is not None and found[0] in COMMANDS else None
+
+
+async def obey(hf: Holdfast, live: Live, name: str, rest: str) -> dict[str, Any]:
+    """Carry out a command; what its prompt is answered with. Both stand in the log, as frames.
+
+    Raises RpcError while a turn is under way, and whatever ends the turn of "continue".
+    """
+    if name == "continue":
+        return await live.answer(None)
+    return await live.occupy(lambda: _obey(hf, live, name, rest))
+
+
+async def _obey(hf: Holdfast, live: Live, name: str, rest: str) -> dict[str, Any]:
+    asked = {"method": "session/prompt", "params": {"prompt": f"/{name} {rest}".strip()}}
+    live.session.append("frame", clean({"direction": "holdfast", "frame": asked}))
+    try:
+        act = COMMANDS[name].act
+        live.say(await _OWN[name](hf, live, rest) if act is None else act(live.session, rest))
+    except (HoldfastError, RpcError) as error:
+        live.say(" ".join(filter(None, [f"That did not work: {error}.", _remedy(error)])))
+    await live.session.abarrier()
+    return dict(_DONE)
+
+
+def _remedy(error: Exception) -> str:
+    return str(getattr(error, "remedy", "") or "")
+
+
+async def _status(hf: Holdfast, live: Live, _: str) -> str:
+    await live.session.aflush()
+    row = await asyncio.to_thread(hf.info, live.id)
+    lines = [
+        f"Session {row.session_id}: {row.message_count} messages, {row.event_count} events",
+        f"Title: {row.title or '(none)'}",
+        f"Tags: {', '.join(row.tags) or '(none)'}",
+        f"Tokens: {'about ' if row.tokens_estimated else ''}{row.total_tokens:,}"
+        + ("" if row.cost is None else f", ${row.cost:.4f}"),
+        f"Mode: {live.mode}",
+        f"Kept at: {await asyncio.to_thread(hf.location, live.id)}",
+    ]
+    return "\n".join(filter(None, [*lines, live.kit.about]))
+
+
+async def _fork(hf: Holdfast, live: Live, rest: str) -> str:
+    made = await asyncio.to_thread(hf.fork, live.id, fork_seq(rest))
+    return f"Made {made}, a copy of this session. Open it from the list of sessions."
+
+
+async def _mode(_: Holdfast, live: Live, rest: str) -> str:
+    if rest:
+        live.set_mode(rest)
+    name, about = MODES[live.mode]
+    return f"{name}: {about}"
+
+
+async def _help(_: Holdfast, __: Live, ___: str) -> str:
+    return "\n".join(
+        f"{f'/{name} {command.takes}'.strip()}: {command.does}"
+        for name, command in COMMANDS.items()
+    )
+
+
+_OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help": _help}
+COMMANDS = offered_commands([*_OWN, "continue"])
+
+
+# The server itself.
+
 
 PROTOCOL = 1
 
@@ -55,11 +141,12 @@ _NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are no
 class AgentServer:
     """Our agent at one end of a connection. ``run`` serves it until the editor is gone."""
 
-    def __init__(self, hf: Holdfast, kit: Kit, pipe: Pipe) -> None:
+    def __init__(self, hf: Holdfast, kit: EditorKit, pipe: Pipe) -> None:
         self._hf = hf
         self._kit = kit
         self._pipe = pipe
         self._capabilities = ClientCapabilities()
+        self._host: Host[str, Session] = Host(idle_ms=None)
         self._live: dict[str, Live] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         methods: dict[str, Callable[[Params], Awaitable[Any]]] = {
@@ -129,16 +216,24 @@ class AgentServer:
 
     async def _new(self, params: Params) -> Any:
         wish = read_params(params, NewSessionParams)
-        return await self._begin(await asyncio.to_thread(self._open_session, None), wish)
+        return await self._begin(None, wish)
 
-    async def _begin(self, session: Session, wish: NewSessionParams | OpenSession) -> Any:
+    async def _begin(self, id: str | None, wish: NewSessionParams | OpenSession) -> Any:
         """A session that is new to the editor: where it works is on record."""
+
+        def opened() -> Session:
+            # Kept on the thread: a request that is given up meanwhile loses no open session.
+            session = self._kit.open_session(self._hf, id)
+            self._host.keep(session.id, session)
+            return session
+
+        session = await asyncio.to_thread(opened)
         try:
             if session.live_state.metadata.get("cwd") != wish.cwd:
                 session.append("metadata", {"cwd": wish.cwd})
             await session.abarrier()
         except BaseException:
-            await session.aclose()
+            await asyncio.to_thread(self._host.let_go, session.id)
             raise
         live = self._take(session, wish)
         await self._give_servers(live, wish)
@@ -146,11 +241,13 @@ class AgentServer:
 
     async def _open(self, params: Params, *, replays: bool) -> Any:
         wish = read_params(params, OpenSession)
+        # Two loads of one session must not both open it, nor one meet it half closed.
         async with self._alone(wish.session_id):
             live = self._live.get(wish.session_id)
             if live is None:
-                session = await asyncio.to_thread(self._open_session, wish.session_id)
-                live = self._take(session, wish)
+                make = partial(self._kit.open_session, self._hf, wish.session_id)
+                async with self._host.ause(wish.session_id, make) as session:
+                    live = self._take(session, wish)
             await self._give_servers(live, wish)
             if replays:
                 await self._replay(live)
@@ -159,7 +256,7 @@ class AgentServer:
     async def _fork(self, params: Params) -> Any:
         wish = read_params(params, OpenSession)
         made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
-        return await self._begin(await asyncio.to_thread(self._open_session, made), wish)
+        return await self._begin(made, wish)
 
     async def _list(self, params: Params) -> Any:
         read_params(params, ListWish)
@@ -206,15 +303,14 @@ class AgentServer:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _open_session(self, session_id: str | None) -> Session:
-        return self._kit.open_session(self._hf, session_id)
-
     def _take(self, session: Session, wish: NewSessionParams | OpenSession) -> Live:
         def send(update: dict[str, Any]) -> None:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
         desk = EditorAccess(self._peer, self._capabilities, session.id, wish.cwd)
-        live = self._live[session.id] = Live(self._hf, self._kit, session, desk, send)
+        live = self._live[session.id] = Live(
+            self._hf, self._kit, session, desk, host=self._host, send=send
+        )
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
         return live
@@ -267,6 +363,7 @@ class AgentServer:
         for live in list(self._live.values()):
             with contextlib.suppress(HoldfastError):  # the others are closed all the same
                 await self._let_go(live)
+        await self._host.aclose()  # also what a request opened that ended before it was answered
 
 
 def _explained(
@@ -286,7 +383,7 @@ def _explained(
     return explained
 
 
-def serve_agent(place: str | None, kit: Kit) -> None:
+def serve_agent(place: str | None, kit: EditorKit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
     from holdfast.apps.watched import watch
     from holdfast.apps.wire.pipes import serve

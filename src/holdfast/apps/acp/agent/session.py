@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import plain_result
-from holdfast.apps.acp.agent.editor import EditorAccess
+from holdfast.agent import Host, HostedTurn, is_child, plain_result
+from holdfast.apps.acp.agent.editor import (
+    AUTO,
+    MODES,
+    OPTIONS,
+    READ_ONLY,
+    EditorAccess,
+    EditorKit,
+    window_of,
+)
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
-from holdfast.apps.acp.agent.params import AUTO, MODES, OPTIONS, READ_ONLY, Kit
-from holdfast.apps.acp.agent.screen import EditorScreen, Update
 from holdfast.apps.acp.recording.values import clean
-from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError
+from holdfast.apps.acp.replay.words import (
+    call_update,
+    content_updates,
+    plan_update,
+    result_update,
+)
+from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
 from holdfast.library import Holdfast
-from holdfast.session import Session
+from holdfast.model import Event, has_marked_keys
+from holdfast.session import Session, resolve_blobs, uncancelled
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, Tool
     from holdfast.apps.acp.agent.tools import ToolBox
 
 
-__all__ = ["Live"]
+_CATCH_UP_S = 10.0
+Update = dict[str, Any]
 
 
-class Live(EditorScreen):
-    """A session with its agent, its mode, and at most one turn at a time.
+class Live:
+    """A session with its agent and its mode; its turns are the host's.
 
     ``send`` is given the updates of this session, in order, for the editor.
     """
@@ -35,26 +50,47 @@ class Live(EditorScreen):
     def __init__(
         self,
         hf: Holdfast,
-        kit: Kit,
+        kit: EditorKit,
         session: Session,
         desk: EditorAccess,
+        *,
+        host: Host[str, Session],
         send: Callable[[Update], None],
     ) -> None:
-        super().__init__(hf, kit, session, desk, send)
+        self._hf = hf
+        self._out = send
+        self._kept: list[Update] | None = None
+        """Updates that wait until the past has been told."""
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._replayed = -1
+        self.kit = kit
+        self.session = session
+        self.desk = desk
+        self._pending: set[str] = set()
+        """Calls that the editor was shown and that have not ended."""
+        self._shaped: set[str] = set()
+        """Calls of which it was shown more than their result."""
+        self._used: int | None = None
+        self._title = session.title
+        self._seen = session.seq
+        self._told = asyncio.Event()
         self.mode = kit.mode
         self.is_closing = False
+        self._host = host
         self._agent: Agent | None = None
         self._box: ToolBox | None = None
         self._servers: Servers | None = None
-        self._work: asyncio.Task[dict[str, Any]] | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._stopping = False
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.session.id
 
     @property
     def is_busy(self) -> bool:
         """Whether a turn or a command is under way."""
-        return not self._idle.is_set()
+        return self._host.turn(self.id) is not None
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -63,10 +99,10 @@ class Live(EditorScreen):
 
         Raises RpcError while another is answered, and what ends the turn.
         """
-        self._check_free()
         before, reason = self.session.seq, "failed"
+        turn = self._begin(lambda: self._turn(prompt))
         try:
-            ended = await self.occupy(self._turn(prompt))
+            ended = await _end_of(turn)
             reason = str(ended["stopReason"])
             return ended
         except asyncio.CancelledError:
@@ -84,64 +120,50 @@ class Live(EditorScreen):
                 [("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})]
             )
 
-    async def occupy(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    async def occupy(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Do something that only one can do at a time. Raises RpcError while another is at it.
 
         What is stopped by ``cancel`` gives the stop reason "cancelled".
         """
-        try:
-            self._check_free()
-        except RpcError:
-            work.close()  # it will not be awaited
-            raise
-        self._stopping = False
-        self._idle.clear()
-        self._work = asyncio.ensure_future(work)
-        try:
-            return await self._finish(self._work)
-        finally:
-            self._work = None
-            self._idle.set()
+        return await _end_of(self._begin(work))
 
-    async def _finish(self, work: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-            return {"stopReason": "cancelled"}
-        finally:
-            await self._settle()
+    def _begin(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> HostedTurn:
+        async def shown(_: HostedTurn) -> dict[str, Any]:
+            try:
+                return await work()
+            finally:
+                # Inside of the turn: its end is the prompt's answer, after which nothing may come.
+                await uncancelled(self._settle())
 
-    def _check_free(self) -> None:
         if self.is_busy:
             raise RpcError(
                 INVALID_REQUEST,
                 f"session {self.id} is answering a prompt already; wait for it, or cancel it",
             )
+        return self._host.begin(self.id, shown)
 
     def cancel(self) -> None:
         """Stop what is under way; it is on record then that it was stopped."""
-        if self._work is not None:
-            self._stopping = True
-            self._work.cancel()
+        turn = self._host.turn(self.id)
+        if turn is not None:
+            turn.cancel()
 
     async def close(self) -> None:
         """Stop what is under way, and give the session back."""
         self.is_closing = True
-        self.cancel()
-        await self._idle.wait()
+        await self._host.cancel(self.id)
         if self._agent is not None:
             await self._agent.aclose()
         if self._servers is not None:
             await self._servers.close()
-        await self.session.aclose()
+        await asyncio.to_thread(self._host.let_go, self.id, used=True)
 
     async def use_servers(self, servers: list[McpServer]) -> None:
         """Have these MCP servers from now on; those of before are ended.
 
         A turn that is under way goes on with those that it has, and so do the next ones.
         """
+        # A running turn holds the tools of the servers that it began with.
         before = self._servers
         if self.is_busy or servers == ([] if before is None else before.given):
             return
@@ -215,6 +237,7 @@ class Live(EditorScreen):
         question = {"tool": request.tool, "call": request.call_id, "decision": "ask"}
         framed = clean({"direction": "agent", "frame": asked})
         self.session.extend([("frame", framed), ("permission", question)])
+        # On the medium before anybody is asked: an approval must not outlive the question.
         await self.session.abarrier()
         self._send({"sessionUpdate": "tool_call", **call})
         self._pending.add(request.call_id)
@@ -231,7 +254,6 @@ class Live(EditorScreen):
         if outcome.get("outcome") == "cancelled":
             given = {"tool": request.tool, "call": request.call_id, "decision": "cancelled"}
             self.session.append("permission", given)
-            self._stopping = True
             raise asyncio.CancelledError
         chosen = outcome.get("optionId")
         if not isinstance(chosen, str) or chosen not in OPTIONS:
@@ -239,8 +261,185 @@ class Live(EditorScreen):
         _, allow, scope = OPTIONS[chosen]
         return Decision(allow=allow, scope=scope, reason=None if allow else "the user rejected it")
 
+    # -- what the editor is shown -------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def held_back(self) -> Iterator[int]:
+        """While the past is told up to the event that this gives: what comes now is shown then."""
+        self._kept = []
+        self._whole.clear()
+        self._replayed = self.session.seq
+        try:
+            yield self._replayed
+        finally:
+            kept, self._kept = self._kept, None
+            for update in kept:
+                self._out(update)
+            self._whole.set()
+
+    def _send(self, update: Update) -> None:
+        if self._kept is None:
+            self._out(update)
+        else:
+            self._kept.append(update)
+
+    def show(self, event: Event) -> None:
+        """Show the editor what was recorded."""
+        if has_marked_keys(bytes(event.raw)):
+            [event] = resolve_blobs([event], self._hf.store.documents(self.session.key))
+        try:
+            if not is_child(event):
+                self._count(event.data.get("usage"))
+                updates = self._updates(event)
+                # What it says itself is not part of the past.
+                if event.seq > self._replayed or event.data.get("direction") == "holdfast":
+                    for update in updates:
+                        self._send(update)
+        finally:
+            self._seen = max(self._seen, event.seq)
+            self._told.set()
+
+    def say(self, text: str) -> None:
+        """Tell the user something that is not the model's; it is recorded, and not replayed."""
+        for update in content_updates(text, "agent_message_chunk"):
+            self._note(update, "holdfast")
+
+    def _note(self, update: Update, direction: str) -> None:
+        """Record an update that no other event stands for; then it is shown."""
+        frame = notification("session/update", {"sessionId": self.id, "update": update})
+        self.session.append("frame", clean({"direction": direction, "frame": frame}))
+
+    def _updates(self, event: Event) -> list[Update]:
+        data = event.data
+        match event.type:
+            case "delta":
+                kind = "thought" if data.get("kind") == "thinking" else "message"
+                return content_updates(data.get("content"), f"agent_{kind}_chunk")
+            case "assistant" | "thinking" if "covers_from" not in data:
+                kind = "thought" if event.type == "thinking" else "message"
+                return content_updates(data.get("content"), f"agent_{kind}_chunk")
+            case "tool_call":
+                return [self._begun(data)]
+            case "tool_result":
+                return self._ended(data)
+            case "todo_update":
+                return [plan_update(data)]
+            case "user" | "title":
+                return self._titled()
+            case "frame" if data.get("direction") in ("agent", "holdfast"):
+                return _update_in(data.get("frame"))
+            case _:
+                return []
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            figures = (usage.get("input_tokens"), usage.get("output_tokens"))
+            self._used = sum(figure for figure in figures if isinstance(figure, int))
+
+    def _begun(self, data: dict[str, Any]) -> Update:
+        call = self._call(str(data.get("id")), str(data.get("tool")), data.get("params"))
+        known = call["toolCallId"] in self._pending
+        self._pending.add(call["toolCallId"])
+        if known:
+            return {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": call["toolCallId"],
+                "status": "in_progress",
+            }
+        return {"sessionUpdate": "tool_call", **call, "status": "in_progress"}
+
+    def _ended(self, data: dict[str, Any]) -> list[Update]:
+        call, failed = str(data.get("toolCallId")), data.get("is_error") is True
+        self._pending.discard(call)
+        made = result_update(call, data.get("result"), failed=failed)
+        if call in self._shaped and not failed:
+            made.pop("content", None)  # it would take the place of what is shown
+        return [made]
+
+    def _call(self, call_id: str, tool: str, params: Any) -> Update:
+        call = call_update({"id": call_id, "tool": tool, "params": params}, call_id)
+        del call["sessionUpdate"]
+        path = params.get("path") if isinstance(params, dict) else None
+        if isinstance(path, str) and path:
+            call["locations"] = [{"path": os.path.normpath(os.path.join(self.desk.root, path))}]
+        return call
+
+    def _show_diff(self, call_id: str, content: list[dict[str, Any]]) -> None:
+        self._shaped.add(call_id)
+        shown = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": call_id,
+            "content": content,
+            "locations": [{"path": part["path"]} for part in content],
+        }
+        self._note(shown, "agent")
+
+    def _show_terminal(self, call_id: str, content: list[dict[str, Any]]) -> None:
+        """Not recorded: to another editor, or to this one tomorrow, the id says nothing."""
+        self._shaped.add(call_id)
+        self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content})
+
+    def _titled(self) -> list[Update]:
+        title = self.session.title
+        if title == self._title:
+            return []
+        self._title = title
+        return [{"sessionUpdate": "session_info_update", "title": title}]
+
+    async def _tell_usage(self) -> None:
+        """How full the context is, where it is known how much there is room for."""
+        used, self._used = self._used, None
+        window = window_of(self.kit, str(self.session.live_state.config.get("model") or ""))
+        if window is None or used is None:
+            return
+        told: Update = {"sessionUpdate": "usage_update", "used": used, "size": window}
+        with contextlib.suppress(HoldfastError):
+            cost = (await asyncio.to_thread(self._hf.info, self.id)).cost
+            if cost is not None:
+                told["cost"] = {"amount": cost, "currency": "USD"}
+        self._send(told)
+
+    async def _settle(self) -> None:
+        """See to it that everything of a turn has been shown before its end is."""
+        end = self.session.seq
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_S):
+                while self._seen < end:
+                    self._told.clear()
+                    await self._told.wait()
+        await self._whole.wait()
+        # An editor would show them as running for ever.
+        for call in sorted(self._pending):
+            self._send(result_update(call, "cancelled", failed=True))
+        self._pending.clear()
+        self._shaped.clear()
+        await self._tell_usage()
+
+
+def _update_in(frame: Any) -> list[Update]:
+    """The update in a recorded frame, if it is one that the editor is shown."""
+    if not isinstance(frame, dict) or frame.get("method") != "session/update":
+        return []
+    update = frame["params"]["update"]
+    return [update] if isinstance(update, dict) else []
+
+
+# One open session of our agent: what it says is recorded, and then shown to the editor.
+
 
 # How a turn of our agent ended, in the protocol's words.
+
+
+async def _end_of(turn: HostedTurn) -> dict[str, Any]:
+    """The answer to the prompt of a turn; if its request is cancelled, the turn is."""
+    try:
+        ended: dict[str, Any] = await turn.finish()
+        return ended
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # the request itself: the peer says so
+        return {"stopReason": "cancelled"}
 
 
 _STOPS = {"length": "max_tokens", "content_filter": "refusal"}

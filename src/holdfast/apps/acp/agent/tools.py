@@ -9,8 +9,6 @@ from holdfast.agent import Tool, ToolContext, builtin_tools
 from holdfast.apps.acp.agent.editor import EditorAccess
 from holdfast.errors import UsageError
 
-__all__ = ["ToolBox", "with_more"]
-
 Show = Callable[[str, list[dict[str, Any]]], None]
 _COMMAND_S = 300
 

@@ -10,18 +10,26 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.client.attachment import AgentWarning
-from holdfast.apps.acp.client.config import ClientConfig, Permission, Provider, has_hidden
-from holdfast.apps.acp.client.requests import (
+from holdfast.apps.acp.client.config import (
+    ClientConfig,
     FileHandler,
     Files,
-    PermissionRequest,
+    Permission,
+    PermissionQuestion,
+    Provider,
     TerminalHandler,
+    has_hidden,
 )
-from holdfast.apps.acp.client.session import AcpSession
-from holdfast.apps.acp.client.store import SnapshotStats, SnapshotStore, Snapshotter
-from holdfast.apps.acp.client.turn import Answer, Turn, Update
-from holdfast.apps.acp.client.view import SessionMetrics, SessionSnapshot, SnapshotMessage
+from holdfast.apps.acp.client.session import AcpSession, AgentWarning
+from holdfast.apps.acp.client.store import (
+    SessionMetrics,
+    SessionSnapshot,
+    SnapshotMessage,
+    SnapshotStats,
+    SnapshotStore,
+    Snapshotter,
+)
+from holdfast.apps.acp.client.turn import Answer, PromptTurn, Update
 from holdfast.apps.acp.recording.channel import long_limits
 from holdfast.errors import DataError, UsageError
 from holdfast.library import Holdfast
@@ -35,7 +43,8 @@ __all__ = [
     "FileHandler",
     "Files",
     "Permission",
-    "PermissionRequest",
+    "PermissionQuestion",
+    "PromptTurn",
     "Provider",
     "SessionMetrics",
     "SessionSnapshot",
@@ -44,7 +53,6 @@ __all__ = [
     "SnapshotStore",
     "Snapshotter",
     "TerminalHandler",
-    "Turn",
     "Update",
     "create_or_resume",
 ]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings as python_warnings
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
-from holdfast.apps.acp.client.attachment import Attaching
-from holdfast.apps.acp.client.config import ClientConfig, Provider
-from holdfast.apps.acp.client.store import Snapshotter
-from holdfast.apps.acp.client.turn import Answer, Handover, Turn, Update
-from holdfast.apps.acp.client.view import SessionMetrics, SessionSnapshot, metrics_of
-from holdfast.apps.acp.handover import CONVERSATION
-from holdfast.apps.acp.link import AgentGone, AgentLink
+from holdfast.apps.acp.client.config import ClientConfig, Provider, Requests
+from holdfast.apps.acp.client.store import SessionMetrics, SessionSnapshot, Snapshotter, metrics_of
+from holdfast.apps.acp.client.turn import Answer, Handover, PromptTurn, Update
+from holdfast.apps.acp.handover import (
+    CONVERSATION,
+    Waits,
+    attach,
+    tell_missing,
+    tell_whole_past,
+)
+from holdfast.apps.acp.link import AgentGone, AgentLink, Breaker, Early
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
@@ -25,16 +29,21 @@ from holdfast.apps.wire.frames import (
     response,
 )
 from holdfast.apps.wire.peer import as_rpc_error
-from holdfast.errors import AgentError, HoldfastError, StoreError, UsageError
+from holdfast.apps.wire.pipes import AgentProcess
+from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError, StoreError, UsageError
 from holdfast.library import Holdfast
+from holdfast.model import VERSION
 from holdfast.session import Session
 
-__all__ = ["AcpSession"]
-
+_PROTOCOL = 1
 _TURN = "turn"  # there is one at a time
 
 
-class AcpSession(Attaching):
+class AgentWarning(UserWarning):
+    """An agent could not do what was asked of it, and something else was done."""
+
+
+class AcpSession:
     """A conversation with an external agent, on a session of ours.
 
     Get one from ``create_or_resume``, and use it as an async context manager. Prompts wait in a
@@ -52,7 +61,26 @@ class AcpSession(Attaching):
         snapshotter: Snapshotter,
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(library, session, provider=provider, config=config, params=params)
+        self.id = session.id
+        self.provider = provider
+        self.config = config
+        self.warnings: list[HoldfastError] = []
+        """What the user should know: that an agent could not go on by itself, for example."""
+        self.attached = ""
+        """How the agent got the session: ``new``, ``resume``, ``load`` or ``primed``."""
+        self.breaker = Breaker()
+        self._library = library
+        self._session = session
+        self._params = params
+        self._requests = Requests(config)
+        self._waits = Waits(
+            config.attach_timeout_s,
+            config.attach_timeout_s,
+            config.quiet_s,
+            config.quiet_timeout_s,
+        )
+        self._channel: Channel | None = None
+        self._early = Early(self._take_early)
         self._snapshotter = snapshotter
         self._on_close = on_close
         self._link = AgentLink(
@@ -63,11 +91,11 @@ class AcpSession(Attaching):
             on_noise=lambda _: None,
             breaker=self.breaker,
         )
-        self._prompts: asyncio.Queue[Turn] = asyncio.Queue(config.input_buffer)
+        self._prompts: asyncio.Queue[PromptTurn] = asyncio.Queue(config.input_buffer)
         self._worker: asyncio.Task[None] | None = None
-        self._turn: Turn | None = None
+        self._turn: PromptTurn | None = None
         self._handover = Handover(lambda: self._turn)
-        self._ending: list[tuple[Turn, Frame]] = []
+        self._ending: list[tuple[PromptTurn, Frame]] = []
         self._asked: list[Frame] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -79,14 +107,14 @@ class AcpSession(Attaching):
         turn = await self.send(prompt)
         return await turn.answer()
 
-    async def send(self, prompt: str | list[dict[str, Any]], *, wait: bool = True) -> Turn:
+    async def send(self, prompt: str | list[dict[str, Any]], *, wait: bool = True) -> PromptTurn:
         """Send a prompt; iterate over what comes back for updates.
 
         While the input buffer is full it waits, or with ``wait=False`` raises AgentError.
         """
         if self._closing:
             raise UsageError(f"session {self.id} is closed", session_id=self.id)
-        turn = Turn(_blocks(prompt), self.config.event_buffer, self._stop)
+        turn = PromptTurn(_blocks(prompt), self.config.event_buffer, self._stop)
         if not wait and self._prompts.full():
             raise AgentError(
                 f"{self._prompts.maxsize} prompts are waiting for the agent already",
@@ -128,6 +156,22 @@ class AcpSession(Attaching):
         """The free map of the session; change it with ``annotate``."""
         return self._session.state.metadata
 
+    @property
+    def acp_session_id(self) -> str | None:
+        """The agent's own id for it, which is not ours."""
+        return None if self._channel is None else self._channel.known_id
+
+    @property
+    def agent_info(self) -> dict[str, Any]:
+        """What the agent says of itself: name, version."""
+        info = self._link.hello.get("agentInfo")
+        return dict(info) if isinstance(info, dict) else {}
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the agent says that it can do."""
+        return dict(self._link.can)
+
     def annotate(self, **values: Any) -> None:
         """Set members of the metadata; None removes one."""
         self._session.append("metadata", values)
@@ -163,12 +207,7 @@ class AcpSession(Attaching):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _end_turns(self) -> None:
@@ -210,7 +249,7 @@ class AcpSession(Attaching):
             if self.config.persists:
                 self._snapshotter.snapshot_soon(self._session)
 
-    async def _run(self, turn: Turn) -> None:
+    async def _run(self, turn: PromptTurn) -> None:
         await self._ready()
         channel = self._channel
         assert channel is not None  # made by _ready
@@ -234,18 +273,20 @@ class AcpSession(Attaching):
             await self._cut_off(error.message)
             return
         channel.prompts[_TURN] = None
+        # It may have been cancelled while the agent was started, when there was nobody to tell.
         if turn.cancelled.is_set():
             self._stop(turn)
         await asyncio.wait({turn.ended})
 
-    def _answered(self, turn: Turn, frame: Frame, answer: Frame) -> None:
+    def _answered(self, turn: PromptTurn, frame: Frame, answer: Frame) -> None:
         if self._channel is None or answer.get("agentGone"):
             return  # told by _mourn
         self._channel.hold(self._channel.notes.answer(frame, answer, "agent"))
+        # The end is told with its batch, after what came before it is recorded and handed over.
         self._channel.prompts.clear()
         self._ending.append((turn, answer))
 
-    def _stop(self, turn: Turn) -> None:
+    def _stop(self, turn: PromptTurn) -> None:
         if turn is self._turn and self._channel is not None and self._channel.prompts:
             self._link.tell("session/cancel", {"sessionId": self._channel.agent_id})
 
@@ -322,7 +363,7 @@ class AcpSession(Attaching):
             self._link.tell("session/cancel", {"sessionId": channel.agent_id})
             await self._turn.fail(error)
 
-    async def _end(self, turn: Turn, answer: Frame) -> None:
+    async def _end(self, turn: PromptTurn, answer: Frame) -> None:
         result = answer.get("result")
         if isinstance(result, Mapping):
             self._link.worked()
@@ -371,6 +412,134 @@ class AcpSession(Attaching):
         self._handover.give_last()
         if turn is not None:
             await turn.fail(self._failed(AgentGone(reason)))
+
+    # -- the agent gets the session --------------------------------------------------------------
+
+    async def _launch(self) -> AgentProcess:
+        return await AgentProcess.start(
+            self.provider.command, cwd=self._params["cwd"], env=self.provider.env
+        )
+
+    async def _ready(self) -> None:
+        """Return once the agent runs and has the session."""
+        try:
+            if self._channel is None:
+                await self._link.greet(
+                    {
+                        "protocolVersion": _PROTOCOL,
+                        "clientCapabilities": self._requests.capabilities(),
+                        "clientInfo": {"name": "holdfast", "version": VERSION},
+                    }
+                )
+            else:
+                await self._link.ready()
+            channel = self._channel or self._open_channel()
+            if channel.agent_id is None:
+                await self._attach(channel)
+        except RpcError as error:
+            raise self._failed(error) from error
+        except TimeoutError as error:
+            self.breaker.failed()
+            raise AgentError("the agent did not answer in time") from error
+
+    def _failed(self, error: RpcError) -> AgentError:
+        if self._link.alive:  # a death counts by itself
+            self.breaker.failed()
+        remedy = "The session is intact; ask again to start the agent once more."
+        if self.breaker.wait_s:
+            remedy = f"The session is intact; wait {self.breaker.wait_s:.0f} s, then ask again."
+        return AgentError(error.message, remedy=remedy, session_id=self.id)
+
+    def _open_channel(self) -> Channel:
+        channel = Channel(self._library, self._session, self._link.name, self._params)
+        channel.look_back()
+        self._channel = channel
+        return channel
+
+    async def _attach(self, channel: Channel) -> None:
+        known, has_past = channel.known_id, bool(self._session.live_state.message_count)
+        if known is not None:
+            channel.listen_to_replay()
+        if has_past and not self._can_go_on():
+            self._complain(channel, "it does not say that it can", ())
+        names: set[str] = set()
+        with self._early.expecting(names):
+            taken = await attach(
+                self._link,
+                self._params,
+                known_id=known,
+                replayed=lambda: channel.swallowed,
+                expects_replay=has_past,
+                doubtful=channel.doubtful,
+                waits=self._waits,
+            )
+            if taken.how == "new" and has_past and self._can_go_on():
+                why = "it has no session of its own for this one" if known is None else "it failed"
+                self._complain(channel, why, taken.failures)
+            self._describe(channel)
+            channel.attached(self._link.name, taken)
+            names.add(taken.agent_id)
+        await channel.settle()
+        self.attached = taken.how
+        if taken.how == "new" and has_past:
+            self.attached = "primed"
+            await tell_whole_past(self._library, channel, self.config.window_tokens)
+
+    def _take_early(self, frames: list[Frame]) -> None:
+        """What the agent said of the session before we knew how it calls it."""
+        channel = self._channel
+        if channel is None or channel.agent_id is None:
+            return
+        for frame in frames:
+            if frame["params"].get("sessionId") == channel.agent_id:
+                channel.hold(channel.notes.agent(frame))
+
+    def _can_go_on(self) -> bool:
+        return bool(self._link.can.get("loadSession")) or self._link.advertises("resume")
+
+    def _complain(self, channel: Channel, why: str, failures: tuple[str, ...]) -> None:
+        """Raise or warn, as the configuration says: the agent begins anew."""
+        detail = f" ({'; '.join(failures)})" if failures else ""
+        error = AgentNoLoadSupport(
+            f"{self._link.name} cannot go on with its own session: {why}{detail}",
+            remedy="It is given the conversation so far with the next prompt.",
+            session_id=self.id,
+        )
+        if self.config.on_no_load == "raise":
+            raise error
+        channel.note(("frame", {"direction": "holdfast", "frame": {"warning": error.message}}))
+        self.warn(error)
+
+    def warn(self, error: HoldfastError) -> None:
+        """Keep a warning, and tell it as the configuration says."""
+        self.warnings.append(error)
+        if self.config.on_warning is not None:
+            self.config.on_warning(error)
+        else:
+            python_warnings.warn(str(error), AgentWarning, stacklevel=2)
+
+    def _describe(self, channel: Channel) -> None:
+        """Record once where the session works and with what; never the values of secrets."""
+        state = self._session.live_state
+        metadata = channel.description(self.provider.command, self.agent_info)
+        if any(state.metadata.get(name) != value for name, value in metadata.items()):
+            channel.note(("metadata", metadata))
+        config = {"provider": self.provider.type, **self.config.recorded()}
+        if any(state.config.get(name) != value for name, value in config.items()):
+            channel.note(("config", config))
+
+    async def _end_replay(self, channel: Channel) -> None:
+        """Wait until the agent's replay is through; what it lacks is told with the prompt."""
+        missing = await tell_missing(self._library, channel, self.config.window_tokens, self._waits)
+        if missing is not None:
+            part = "this conversation" if missing.is_all else "the end of this conversation"
+            self.warn(
+                AgentError(
+                    f"{self._link.name} has lost {part}",
+                    remedy="It is told with the prompt.",
+                    session_id=self.id,
+                )
+            )
 
 
 def _blocks(prompt: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,8 +13,6 @@ import msgspec
 from holdfast.apps.acp.recording.channel import Channel, Said
 from holdfast.errors import HoldfastError
 
-__all__ = ["Answer", "Turn", "Update"]
-
 
 class Update(msgspec.Struct, frozen=True):
     """Something that the agent told, already recorded."""
@@ -41,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] = {}
 
 
-class Turn:
+class PromptTurn:
     """A prompt on its way. Iterate over it for updates, or wait for its ``answer``.
 
     Of updates that nobody takes, as many are kept as the event buffer holds; then the agent has to
@@ -49,7 +47,7 @@ class Turn:
     """
 
     def __init__(
-        self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[Turn], None]
+        self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[PromptTurn], None]
     ) -> None:
         self.prompt = prompt
         self._updates: asyncio.Queue[Update | None] = asyncio.Queue(buffer)
@@ -149,7 +147,7 @@ class Handover:
     ``turn`` gives the turn that is going on, if there is one.
     """
 
-    def __init__(self, turn: Callable[[], Turn | None]) -> None:
+    def __init__(self, turn: Callable[[], PromptTurn | None]) -> None:
         self._turn = turn
         self._waiting: deque[tuple[Update, Said]] = deque()
         self._pause: asyncio.TimerHandle | None = None

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from holdfast.apps.acp.handover import Waits
+from holdfast.apps.acp.handover import WINDOW_TOKENS, Waits
 from holdfast.apps.acp.link import AgentLink, Early
-from holdfast.apps.acp.notes import WINDOW_TOKENS
 from holdfast.apps.acp.proxy.agent_side import (
     AgentSide,
+    EditorOutbox,
     fail_turn,
     with_what_is_told,
 )
-from holdfast.apps.acp.proxy.methods import methods_of
-from holdfast.apps.acp.proxy.outbox import EditorOutbox
-from holdfast.apps.acp.proxy.sessions import ProxySessions
+from holdfast.apps.acp.proxy.sessions import ProxySessions, session_id_of
 from holdfast.apps.acp.recording.channel import Channel
+from holdfast.apps.acp.replay import list_sessions
 from holdfast.apps.watched import watch
 from holdfast.apps.wire.frames import (
     CANCELLED,
@@ -41,10 +41,117 @@ from holdfast.apps.wire.frames import (
 from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.apps.wire.pipes import AgentProcess, Pipe, serve
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
+from holdfast.model import VERSION, check_id
 
-__all__ = ["Proxy"]
+Method = Callable[[Frame], Awaitable[Any]]
+Stop = Callable[[Channel], Awaitable[None]]
+
+
+def methods_of(
+    hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop
+) -> dict[str, Method]:
+    """The requests that do not simply go to the agent; ``stop`` ends the turn of a session."""
+    served = _Served(hf, agent, sessions, stop)
+    return {
+        "initialize": served.initialize,
+        "session/new": served.new,
+        "session/load": partial(served.load, replays=True),
+        "session/resume": partial(served.load, replays=False),
+        "session/fork": served.fork,
+        "session/list": served.list,
+        "session/close": served.close,
+        "session/delete": served.delete,
+    }
+
+
+class _Served:
+    """Each takes the params of a request and gives its result. Raises RpcError, HoldfastError."""
+
+    def __init__(self, hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop) -> None:
+        self._hf = hf
+        self._agent = agent
+        self._sessions = sessions
+        self._stop = stop
+
+    async def initialize(self, params: Frame) -> Frame:
+        """What the agent says of itself, and what we can besides."""
+        self._sessions.agent_is_gone()  # one that was greeted before is started anew
+        hello = await self._agent.greet(params)
+        can = self._agent.can
+        offered = can.get("sessionCapabilities")
+        ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
+        meta = {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}}
+        return {
+            **hello,
+            "agentCapabilities": {
+                **can,
+                "loadSession": True,
+                "sessionCapabilities": {**(offered or {}), **ours},
+            },
+            "_meta": meta,
+        }
+
+    async def new(self, params: Frame) -> Frame:
+        """A session on both sides."""
+        if "cwd" not in params:
+            raise RpcError(INVALID_PARAMS, "cwd is missing")
+        _check_cwd(params)
+        channel = await self._sessions.new(params)
+        return {**channel.answer, "sessionId": channel.id}
+
+    async def load(self, params: Frame, *, replays: bool) -> Frame:
+        """A session again: the past is told, or not, while the agent gets it back."""
+        _check_cwd(params)
+        channel = await self._sessions.get(params, looks=False)
+        # Before the agent is asked: where all of the past is told, it is seen in passing which
+        # agent has the session. Else the log would have to be read twice.
+        told = await self._sessions.replay(channel, params) if replays else {}
+        await asyncio.to_thread(channel.look_back)
+        await self._sessions.attach(channel)
+        meta = {**(channel.answer.get("_meta") or {}), "holdfast": told}
+        return {**channel.answer, "_meta": meta} if told else channel.answer
+
+    async def fork(self, params: Frame) -> Frame:
+        """A branch on both sides."""
+        _check_cwd(params)
+        channel = await self._sessions.fork(params)
+        return {**channel.answer, "sessionId": channel.id}
+
+    async def list(self, params: Frame) -> Frame:
+        """One page of all sessions."""
+        return await asyncio.to_thread(list_sessions, self._hf, params)
+
+    async def close(self, params: Frame) -> Frame:
+        """Give a session back; the log stays."""
+        channel = self._sessions.by_id.get(session_id_of(params))
+        if channel is not None:
+            await self._stop(channel)
+            await self._sessions.close(channel, tell_agent="close")
+        return {}
+
+    async def delete(self, params: Frame) -> Frame:
+        """Into the trash; one that is not there is gone already."""
+        id = session_id_of(params)
+        channel = self._sessions.by_id.get(id)
+        if channel is not None:
+            await self._stop(channel)
+            await self._sessions.close(channel, tell_agent="delete")
+        with contextlib.suppress(NotFound, InvalidId):
+            await asyncio.to_thread(self._hf.delete, check_id(id))
+        return {}
+
+
+def _check_cwd(params: Frame) -> None:
+    """The protocol wants an absolute path: what is relative means another place to each side."""
+    cwd = params.get("cwd")
+    if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
+        raise RpcError(INVALID_PARAMS, "cwd is an absolute path")
+
+
+# The proxy itself.
+
 
 _STOP_S = 2.0
 _LAST_WORDS_S = 30.0  # on a busy machine an agent takes its time to start
@@ -195,6 +302,7 @@ class Proxy(AgentSide):
         self._serving.pop(id, None)
         self.send(answer)
         made = answer.get("result", {}).get("sessionId")
+        # The editor has the id only now; what the agent said of the session meanwhile follows it.
         if made in self._sessions.by_id:
             self._sessions.unmute(self._sessions.by_id[made])
         with contextlib.suppress(ConnectionError):
@@ -221,6 +329,7 @@ class Proxy(AgentSide):
         try:
             await self._sessions.attach(channel)
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            # One that was cancelled in the queue has had its answer.
             if self._begin(frame):
                 self._not_asked(channel, frame, error)
             return

@@ -6,15 +6,20 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from holdfast.apps.acp.catch_up import tell_missing, tell_whole_past
-from holdfast.apps.acp.handover import Attached, Waits, attach
+from holdfast.apps.acp.handover import (
+    WINDOW_TOKENS,
+    Attached,
+    Waits,
+    attach,
+    tell_missing,
+    tell_whole_past,
+)
 from holdfast.apps.acp.link import AgentGone, AgentLink, Early
-from holdfast.apps.acp.notes import WINDOW_TOKENS
-from holdfast.apps.acp.recording.channel import Channel, known_agent_id, open_session, was_left_open
-from holdfast.apps.acp.replay.past import tell_past
+from holdfast.apps.acp.recording.channel import Channel, Ending, open_session
+from holdfast.apps.acp.replay import tell_past
 from holdfast.apps.wire.ahead import Target
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
@@ -29,28 +34,10 @@ from holdfast.library import Holdfast
 from holdfast.model import check_id
 from holdfast.session import Session
 
-__all__ = ["EditorSide", "ProxySessions"]
+if TYPE_CHECKING:
+    from holdfast.apps.acp.proxy.server import Proxy
 
 _OWN = frozenset({"sessionId", "_meta"})
-
-
-class EditorSide(Protocol):
-    """The other side of the proxy, as far as it is needed here."""
-
-    def send(self, frame: Frame) -> None:
-        """Send a frame."""
-
-    def write(self, data: bytes) -> None:
-        """Send whole lines."""
-
-    def offer(self, data: bytes) -> bool:
-        """Send whole lines from any thread, without waiting; whether all were taken at once."""
-
-    async def drain(self) -> None:
-        """Wait until the editor has taken enough."""
-
-    async def shown(self) -> None:
-        """Wait until the editor has been shown all that is recorded."""
 
 
 class ProxySessions:
@@ -60,7 +47,7 @@ class ProxySessions:
         self,
         hf: Holdfast,
         agent: AgentLink,
-        editor: EditorSide,
+        editor: Proxy,
         *,
         early: Early,
         command: list[str],
@@ -119,18 +106,19 @@ class ProxySessions:
         if muted:
             self._editor.write(b"".join(muted))
 
-    async def get(self, params: Frame) -> Channel:
-        """The session that a request names, opened if it is not yet. Raises RpcError."""
+    async def get(self, params: Frame, *, looks: bool = True) -> Channel:
+        """The session that a request names, opened if it is not yet. Raises RpcError.
+
+        ``looks`` is whether the log is looked at for the agent that has the session.
+        """
         id = session_id_of(params)
         async with self._alone(id):
             channel = self.by_id.get(id)
             if channel is None:
                 session = await asyncio.to_thread(self._open, id)
                 channel = self._register(session, self._params_of(session, params))
-                channel.known_id = await asyncio.to_thread(
-                    known_agent_id, self._hf, id, self._agent.name
-                )
-                channel.doubtful = await asyncio.to_thread(was_left_open, self._hf, id)
+            if looks:
+                await asyncio.to_thread(channel.look_back)
         if "cwd" in params:
             channel.params = self._params_of(channel.session, params)
         return channel
@@ -370,6 +358,7 @@ async def replay_as_wished(
     first, stop = _range(wish, last)
     if wish is not None and wish["type"] == "tail":
         first = await asyncio.to_thread(_begin_of, hf, channel.id, wish["turns"])
+    ending = Ending()
     await tell_past(
         hf,
         channel.session,
@@ -379,7 +368,10 @@ async def replay_as_wished(
         # A turn that is running has its tool calls open for good reason.
         close_open=not channel.prompts,
         marks=wish is not None,
+        watch=ending.take,
     )
+    if first == 0 and stop == last + 1:
+        channel.look_back(ending)  # all of it has passed by
     return {"first": first, "last": stop - 1, "earlier": first > 0}
 
 

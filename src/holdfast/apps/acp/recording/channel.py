@@ -11,19 +11,21 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.handover import Attached, Waits, be_quiet
-from holdfast.apps.acp.notes import interruption_note, undone
-from holdfast.apps.acp.recording.calls import OpenCall
-from holdfast.apps.acp.recording.recorder import Notes, Taken
+from holdfast.apps.acp.handover import (
+    Attached,
+    ReplayedWords,
+    Waits,
+    be_quiet,
+    interruption_note,
+    undone,
+)
+from holdfast.apps.acp.recording.recorder import Notes, OpenCall, Taken
 from holdfast.apps.acp.recording.values import clean, mask_servers
-from holdfast.apps.acp.replay_gap import ReplayedWords
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
 from holdfast.model import Event, Limits
 from holdfast.replay import needs_interruption
 from holdfast.session import Resume, Session
-
-__all__ = ["Channel", "Said", "known_agent_id", "long_limits", "open_session", "was_left_open"]
 
 Draft = tuple[str, dict[str, Any]]
 Said = tuple[int, int]
@@ -33,7 +35,7 @@ _GIB = 1024**3
 # The agent decides how long its words are, and a recorder that refuses them loses them.
 _LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
 _HEAD_BYTES = 256
-_TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
+_TURNING = frozenset({"link", "forked", "merged", "imported", "user", "closed"})
 
 
 def open_session(hf: Holdfast, id: str | None, *, resume: Resume) -> Session:
@@ -48,26 +50,62 @@ def long_limits(limits: Limits) -> Limits:
     return found
 
 
-def known_agent_id(hf: Holdfast, id: str, agent: str) -> str | None:
-    """The agent's own id of a session, if the agent was there until the session's end.
+class Ending:
+    """Who was there at a session's end, by its events in their order."""
 
-    None if another one went on with it, or if it is a branch: then the agent's own session is
-    another conversation.
-    """
-    for event in hf.events(id, types=_TURNING, reverse=True):
-        data = event.data
-        if event.type == "link" and data.get("kind") == "acp":
-            found = data.get("id")
-            return found if data.get("agent") == agent and isinstance(found, str) else None
-        if event.type != "link" and data.get("direction") != "client":
-            return None
-    return None
+    def __init__(self) -> None:
+        self._link: tuple[Any, Any] = (None, None)
+        self.was_left_open = False
+        """Whether nobody closed it after its last prompt; then its agent may be dead, too."""
+
+    @classmethod
+    def of(cls, hf: Holdfast, id: str) -> Ending:
+        """The ending of a session: as little of its log is read as tells it, from the end on."""
+        found: list[Event] = []
+        is_known = is_ended = False
+        for event in hf.events(id, types=_TURNING, reverse=True):
+            found.append(event)
+            is_known = is_known or _names_agent(event)
+            is_ended = is_ended or event.type in ("user", "closed")
+            if is_known and is_ended:
+                break
+        ending = cls()
+        for event in reversed(found):
+            ending.take(event)
+        return ending
+
+    def take(self, event: Event) -> None:
+        """The next event, of whatever type."""
+        if event.type not in _TURNING:
+            return
+        if event.type in ("user", "closed"):
+            self.was_left_open = event.type == "user"
+        if _names_agent(event):
+            data = _data_of(event) if event.type == "link" else {}
+            self._link = (data.get("agent"), data.get("id"))
+
+    def known_id(self, agent: str) -> str | None:
+        """The agent's own id of the session, if that agent was there until the end.
+
+        None if another one went on with it, or if it is a branch: then the agent's own session is
+        another conversation.
+        """
+        name, id = self._link
+        return id if name == agent and isinstance(id, str) else None
 
 
-def was_left_open(hf: Holdfast, id: str) -> bool:
-    """Whether nobody closed a session after its last prompt; then its agent may be dead, too."""
-    last = list(hf.events(id, types={"user", "closed"}, reverse=True, limit=1))
-    return bool(last) and last[0].type == "user"
+def _names_agent(event: Event) -> bool:
+    """Whether an event says which agent has the session from now on, or that none of ours has."""
+    if event.type == "link":
+        return _data_of(event).get("kind") == "acp"
+    return event.type != "closed" and _data_of(event).get("direction") != "client"
+
+
+def _data_of(event: Event) -> dict[str, Any]:
+    try:
+        return event.data
+    except InvalidData:  # of a log from elsewhere: whoever recorded it, it was not this proxy
+        return {}
 
 
 class Channel:
@@ -83,6 +121,8 @@ class Channel:
         self._agent_id: str | None = None
         self._own_mark = msgspec.json.encode(self.id)
         self._agent_mark = b"\0"
+        self.is_looked_at = not session.restored
+        """Whether it is known who was there at the end of what was recorded before."""
         self.known_id: str | None = None
         """Under which id the agent had it last."""
         self.doubtful = False
@@ -126,6 +166,14 @@ class Channel:
         self._agent_mark = b"\0" if id is None else msgspec.json.encode(id)
 
     # -- the agent has it ------------------------------------------------------------------------
+
+    def look_back(self, ending: Ending | None = None) -> None:
+        """Learn which agent has the session, from its log unless somebody has just read that."""
+        if self.is_looked_at:
+            return
+        ending = ending or Ending.of(self._hf, self.id)
+        self.known_id = ending.known_id(self.notes.agent_name)
+        self.doubtful, self.is_looked_at = ending.was_left_open, True
 
     def description(self, command: Sequence[str], agent: Any) -> dict[str, Any]:
         """Where the session works and with what; never the values of secrets."""
@@ -211,6 +259,7 @@ class Channel:
             self._given, counted_from = self.said, self.session.seq + 1
             try:
                 recorded = self.session.extend(held)
+            # One event that a session refuses must not cost the rest of what came with it.
             except (InvalidData, TooLarge):
                 recorded = self._commit_singly(held)
             self.notes.counted(counted_from, recorded)
@@ -247,6 +296,8 @@ class Channel:
 
     def enqueue(self, work: Work) -> None:
         """Do something towards the agent after everything that was enqueued before."""
+        # One worker for each session: frames about it keep their order, and sessions do not wait
+        # for each other.
         self._queue.put_nowait(work)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
@@ -268,6 +319,7 @@ class Channel:
 
     async def close(self) -> None:
         """Give the session back; what is still enqueued finds it closed, and says so."""
+        # Ends the worker, after what was enqueued before.
         self._queue.put_nowait(None)
         try:
             self.commit()
@@ -280,10 +332,14 @@ class Channel:
         state = self.session.live_state
         if needs_interruption(state) is None:
             return
+        pending = state.pending_calls
+        first = min((call.seq for call in pending.values()), default=state.seq + 1)
+        # Backwards: of a long session only the turn that broke off is read.
+        events = {e.seq: e for e in self._hf.events(self.id, first, reverse=True)}
         calls = [
-            undone(_call_in(event, id), call.stage, self._cwd)
-            for id, call in state.pending_calls.items()
-            for event in self._hf.events(self.id, call.seq, call.seq + 1)
+            undone(_call_in(events[call.seq], id), call.stage, self._cwd)
+            for id, call in pending.items()
+            if call.seq in events
         ]
         self.told.append(interruption_note(calls, self._seen()))
 
@@ -297,7 +353,8 @@ class Channel:
         first = self.session.live_state.streaming.get("")
         if first is None:
             return ""
-        pieces = [piece.data for piece in self._hf.events(self.id, first, types={"delta"})]
+        newest = self._hf.events(self.id, first, types={"delta"}, reverse=True)
+        pieces = [piece.data for piece in newest][::-1]
         return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
 
     def cut_off(self, reason: str) -> list[OpenCall]:

@@ -11,27 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.model import Limits
 
-__all__ = [
-    "clean",
-    "decision",
-    "figures",
-    "is_plain_chunk",
-    "is_plain_prompt",
-    "mask_servers",
-    "message",
-    "neutral_block",
-    "places",
-    "printed_in",
-    "prompt_content",
-    "todo",
-    "tool_name",
-    "tool_output",
-    "without_secrets",
-]
-
 _LIMITS = Limits()
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
+# In the place of a value whose name stays: people see that there was one.
 _HIDDEN = "***"
 _DEPTH_MAX = 64
 _ERROR_CHARS_MAX = 1000
@@ -95,6 +78,7 @@ def _digits(value: int) -> str:
 
 def _json_text(value: Any) -> str:
     """The JSON of a value of any depth: encoders give up where a parser did not."""
+    # With a stack of our own: what is nested so deep would exhaust the interpreter's.
     parts: list[str] = []
     waiting: list[Any] = [(value,)]
     while waiting:

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.acp.replay.lines import (
+from holdfast.apps.acp.replay.log import (
+    CLOSING,
+    CallAbout,
     CallLine,
     DeltaLine,
     EventLine,
     FinalLine,
+    Finder,
     FrameLine,
     ResultLine,
+    decode_calls,
 )
-from holdfast.apps.acp.replay.shapes import CLOSING, CallAbout, Finder, decode_calls
-
-__all__ = ["PIECE_CHARS", "Output", "Update", "whole_update"]
 
 Update = bytes | msgspec.Raw
 """The JSON of what a ``session/update`` tells."""
@@ -131,6 +132,7 @@ class Output:
         self.texts.clear()
         self._size = 0
         while too_long and len(text) > PIECE_CHARS:
+            # Not told whole before the last piece: a mark must not say more than the editor has.
             self.tell(head + _encode(text[:PIECE_CHARS]) + tail, seq - 1)
             text = text[PIECE_CHARS:]
         self.tell(head + _encode(text) + tail, seq)
@@ -139,6 +141,7 @@ class Output:
         """Make lines of the updates; one alone may have more in its params."""
         updates = self.updates
         if updates:
+            # Nearly all of a line is the same for each update: one join makes all of them.
             updates[0] = self._head + updates[0]
             updates[-1] = b"".join((updates[-1], meta, _END))
             self._lines.append((_END + self._head).join(updates))
@@ -148,6 +151,7 @@ class Output:
 # What nearly all lines of a log hold, taken out of them at once: tool calls and whole messages.
 
 
+# The editor knows what it sent itself, and what we noted is not part of the conversation.
 _FROM_OTHERS = (b'{"direction":"client",', b'{"direction":"holdfast",')
 
 
@@ -190,6 +194,8 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
     whole = -1
     for line in lines:
         kind = type(line)
+        # A piece waits for the line after it: if that is its whole message, the bytes of the log
+        # are told as they are, and nothing is decoded.
         if piece is not None:
             if kind is FinalLine and (update := whole_update(piece, line)):
                 updates.append(update)

@@ -13,18 +13,23 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.replay.calls import Cast, ReplayedCalls
-from holdfast.apps.acp.replay.lines import DeltaLine, EventLine, FinalLine, OtherLine
-from holdfast.apps.acp.replay.log import Some, in_some
-from holdfast.apps.acp.replay.output import PIECE_CHARS, Output, Sorted, Update, sort_out
-from holdfast.apps.acp.replay.shapes import (
+from holdfast.apps.acp.replay.log import (
     CALLS,
+    DeltaLine,
+    EventLine,
+    FinalLine,
     Finder,
+    OtherLine,
+    Some,
     Told,
     decode_texts,
+    in_some,
     plain,
 )
+from holdfast.apps.acp.replay.output import PIECE_CHARS, Output, Sorted, Update, sort_out
 from holdfast.apps.acp.replay.words import (
+    Cast,
+    ReplayedCalls,
     call_update,
     content_updates,
     is_echo,
@@ -39,14 +44,15 @@ from holdfast.apps.acp.replay.words import (
 from holdfast.model import Event
 from holdfast.replay import Streams, as_text, kinds_said, unreadable
 
-__all__ = ["replay", "replay_some"]
-
 _QUESTION = b'"session/request_permission"'
+# Many are decoded with one call; of a stream without an end no more than these are held.
 _PIECES_AT_ONCE = 256
 _ANSWER = ("assistant",)
 _CHUNKS = {"assistant": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(str).decode
+
+Watch = Callable[[Event], None]
 
 
 def replay(
@@ -55,7 +61,7 @@ def replay(
     *,
     close_open: bool = True,
     marks: bool = False,
-    lost_from: int | None = None,
+    stop: int | None = None,
 ) -> Iterator[bytes]:
     """The lines, each with its line feed, that tell an editor of these events, in order.
 
@@ -63,11 +69,10 @@ def replay(
     that never ended as failed, where their turn broke off. With ``marks`` each line says in
     ``params._meta.holdfast.seq`` up to which event all has been told once it is read; commands,
     modes, options, usage and title come last, as they are at the end. What child runs did is left
-    out. ``lost_from`` is where a damaged end of the log begins. Nothing that a log holds raises.
+    out. Events that are missing before ``stop`` are told to be. Nothing that a log holds raises.
     """
     some = in_some(iter(events))
-    found = replay_some(some, session_id, close_open=close_open, marks=marks, lost_from=lost_from)
-    for lines in found:
+    for lines in replay_some(some, session_id, close_open=close_open, marks=marks, stop=stop):
         yield from lines.splitlines(keepends=True)
 
 
@@ -77,22 +82,28 @@ def replay_some(
     *,
     close_open: bool = True,
     marks: bool = False,
-    lost_from: int | None = None,
+    stop: int | None = None,
+    watch: Watch = lambda _: None,
 ) -> Iterator[bytes]:
-    """The lines for events that ``read_some`` gives, many lines at once."""
-    teller = _Teller(session_id, close_open=close_open, marks=marks)
+    """Tell of events as ``read_some`` gives them, many lines at once.
+
+    ``watch`` sees every event that is neither a message of an agent nor a tool call nor a frame,
+    in order: who needs to know something else of the log has not to read it again.
+    """
+    teller = _Teller(session_id, close_open=close_open, marks=marks, watch=watch)
     for few in some:
         teller.take(few)
         yield teller.out.collect()
-    teller.finish(lost_from)
+    teller.finish(stop)
     yield teller.out.collect()
 
 
 class _Teller:
     """Keeps what has to be known of the events before, and gathers lines."""
 
-    def __init__(self, session_id: str, *, close_open: bool, marks: bool) -> None:
+    def __init__(self, session_id: str, *, close_open: bool, marks: bool, watch: Watch) -> None:
         self.out = Output(session_id, marks=marks)
+        self._watch = watch
         self._close_open = close_open
         self._elsewhere = f"what it says and does: holdfast show {session_id}"
         self._cast = Cast()
@@ -111,6 +122,7 @@ class _Teller:
         """Tell of events, as far as they are to be told of."""
         if self._seq < 0:
             self._begin = some.first
+        # With marks each update names its event, so nothing can be told in bulk.
         found = None if self.out.marks else self._sort_out(some)
         if found is None:
             self._take_events(some)
@@ -123,6 +135,7 @@ class _Teller:
         pieces = self._pieces
         told = followed = 0
         for line, before, calls, whole in found.others:
+            # What stands before this line in the log is told before it.
             if before > told:
                 self._tell_all(some, found.updates[told:before], whole)
                 told = before
@@ -173,6 +186,8 @@ class _Teller:
         self.out.tell_all(updates, self._seq if last is None else last)
 
     def _take(self, event: Event) -> None:
+        # Before anything is left out: whoever watches wants child runs and other types, too.
+        self._watch(event)
         taker = _TAKERS.get(event.type)
         if taker is None:
             self._cast.note(event)
@@ -193,12 +208,13 @@ class _Teller:
             self.out.tell_all(content_updates(text, "agent_thought_chunk"), seq)
         self._cast.unsaid.clear()
 
-    def finish(self, lost_from: int | None) -> None:
+    def finish(self, stop: int | None) -> None:
         """Tell what stands at the end, and what is damaged there."""
-        if lost_from == self._seq + 1:
-            self._tell_missing(lost_from)
+        if stop is not None and self._seq + 1 < stop:
+            self._tell_missing(self._seq + 1)
         self._end_open(self._seq)
         self.out.flush()
+        # Once, as it is at the end: a mode or a usage of long ago says nothing any more.
         self._standing.tell(self.out, self._seq)
 
     # -- what nearly all events are --------------------------------------------------------------
@@ -321,6 +337,8 @@ class _Teller:
             updates = [{"sessionUpdate": "user_message_chunk", "content": one} for one in prompt]
         else:
             updates = content_updates(data.get("content"), "user_message_chunk")
+        # Other programs record the results of tools as words of the user. They belong to the turn
+        # that goes on; what the user really said begins the next.
         results = [one for one in updates if "toolCallId" in one]
         said = [one for one in updates if "toolCallId" not in one]
         self._tell_updates(results, event.seq - 1 if said else event.seq)
@@ -343,6 +361,7 @@ class _Teller:
         self.out.flush()
         if self._told_raw(event):
             return
+        # Blocks come whole after pieces of their text: what was streamed is not told again.
         updates = content_updates(content, _CHUNKS[kind])
         if isinstance(first, int):
             updates = self._lacking(self._lacking(updates, "assistant", first), "thinking", first)
@@ -365,6 +384,7 @@ class _Teller:
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
         told = self._told.pop(kind, "")
+        # Streamed before the part that is told: whoever asked for this part has had those pieces.
         if not whole or 0 <= first < self._begin:
             return ""
         if whole in told:  # what comes after it may be the next part of the same answer
@@ -413,6 +433,7 @@ class _Teller:
         if data.get("direction") == "agent":
             return  # put together from frames, all of which are told
         update = call_update(data, f"event-{event.seq}")
+        # A second "tool_call" under one id would be drawn as another call.
         if update["toolCallId"] in self._calls.open:  # by a question about it
             update["sessionUpdate"] = "tool_call_update"
         self._tell_updates([update], event.seq)
