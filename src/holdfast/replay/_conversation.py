@@ -177,6 +177,7 @@ class View:
     def _pick(self) -> _Buffer:
         """A buffer that may be written to; the one handed out longest ago first."""
         buffers = self._buffers
+        # Whoever still holds a list may look at it at any time: it must not change under them.
         for index, buffer in enumerate(buffers):
             if buffer.is_free():
                 if not buffer.is_intact():
@@ -499,6 +500,7 @@ class RunConversation:
 
 def runs(events: Iterable[Event], *, incomplete: str = "mark") -> list[RunConversation]:
     """Every run of a log with its conversation, the top-level one first; for reading only."""
+    # One router sorts for all: each of them alone would see only its own part of the names.
     top = Conversation(incomplete=incomplete)
     found: dict[str | None, Conversation] = {None: top}
     agents: dict[str | None, str | None] = {}

@@ -363,6 +363,8 @@ def _pairs(dialect: Dialect, message: Message, numbers: _Numbers) -> Iterator[tu
         if pair is None:
             raise _unreadable(f"a {block['type']} of the {side}", block)
         side, block = pair  # noqa: PLW2901 - where it may stand
+        # A form without ids pairs by names: several calls of one tool are told apart by their
+        # order.
         for name in ("id", "tool_use_id"):
             if block["type"] in ("tool_use", "tool_result") and name in block:
                 if not block[name]:

@@ -111,6 +111,7 @@ class Runs:
         run.depth = depth
         run.begin()
         self._open.append(run)
+        # Children that were never said to end would add up.
         if len(self._open) > _CANDIDATES_MAX:
             self._open.pop(0).finish()
         return run
@@ -406,6 +407,7 @@ class Router:
         if last is None or run is None or run.prompted or run.task is None:
             return []
         old, event = last
+        # Only the very words of the task were meant for the child.
         if event.data.get("content") != run.task:
             return []
         run.prompted = True

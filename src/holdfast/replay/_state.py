@@ -340,6 +340,7 @@ class State(
     @property
     def status(self) -> Status:
         """What the session does: a turn that nobody is at any more is interrupted."""
+        # Also in mid-turn: it was left so on purpose.
         if self.suspended:
             return "waiting"
         if self.mid_turn:

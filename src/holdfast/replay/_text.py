@@ -309,6 +309,7 @@ class CallNames:
         number = _mistral_number(name)
         if number in taken:
             return False
+        # Two ids that differ only behind that would be one to OpenAI.
         if len(name) > OPENAI_ID_CHARS_MAX:
             short = _mistral_number(openai_id(name))
             if short in taken:

@@ -345,6 +345,7 @@ def read_history(session_id: str, events: Iterable[Event]) -> Descent:
             log = _text(data.get("log"))
         elif event.type == "merged":
             _read_merge(found, data_of(event), event.seq)
+    # A log without a name of its own is known by its session.
     found.segments.append(Segment(session_id, log or f"@{session_id}", last))
     return found
 

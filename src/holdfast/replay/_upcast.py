@@ -60,6 +60,7 @@ def check_format(found: Event | int, steps: Steps = STEPS) -> int:
             " it was left untouched",
             format=version,
         )
+    # A foreign log may say anything; below zero is as good as none.
     return max(version, 0)
 
 

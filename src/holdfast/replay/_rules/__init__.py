@@ -62,6 +62,7 @@ def validate(
 
 def check_alone(messages: list[Any], provider: str) -> Rules:
     """The rules that a few messages break by themselves, whatever stands before and after them."""
+    # Of several the order among them counts, so only one is taken without what is around it.
     return _check(messages, provider, alone=len(messages) == 1)
 
 

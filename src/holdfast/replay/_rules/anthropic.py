@@ -9,8 +9,6 @@ from typing import Any
 from holdfast.replay._blocks import SERVER_CALLS
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
-__all__ = ["AnthropicRules", "NeutralRules"]
-
 _MEMBERS = frozenset({"role", "content"})
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _CACHE_MARKS_MAX = 4

@@ -7,8 +7,6 @@ from typing import Any
 
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
-__all__ = ["GeminiRules"]
-
 # The API takes members in either spelling.
 _NAMES = {
     "function_call": "functionCall",

@@ -9,8 +9,6 @@ from typing import Any
 
 from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
-__all__ = ["MistralRules", "OpenAIRules"]
-
 _SYSTEM = {"system", "developer"}
 _TEXT_ONLY = frozenset({"text"})
 _CACHE = "prompt_cache_breakpoint"

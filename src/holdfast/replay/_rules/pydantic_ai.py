@@ -6,8 +6,7 @@ from typing import Any
 
 from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
-__all__ = ["PydanticAIRules"]
-
+# A retry answers a call too, if it names a tool; else it is a prompt of the framework.
 _RETURNS = {"tool-return", "retry-prompt"}
 
 
@@ -51,6 +50,7 @@ class PydanticAIRules(Rules):
             said = True
         self.need(said, "the request says nothing")
 
+    # Whatever a tool returned: the framework makes text of it for the model.
     def _answer(self, content: Any) -> None:
         if isinstance(content, list):
             self.need(content and is_json(content), "an answer is empty or broken")
