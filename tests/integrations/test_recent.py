@@ -160,7 +160,7 @@ class _LlamaIndex:
 class _LangGraph:
     def __init__(self, hf):
         self.saver = langgraph.HoldfastSaver(hf)
-        self.recent = self.saver._threads._threads
+        self.recent = self.saver._threads
 
     async def write(self, name, text):
         config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}

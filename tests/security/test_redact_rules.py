@@ -384,3 +384,36 @@ def test_entropy():
 def test_hostile_texts_come_to_an_end(text):
     """A text made to be slow is looked at to its end, with no budget to stop it."""
     assert Scanner(clock=lambda: 0.0).find(text).unscanned == 0
+
+
+def test_tokens_of_github_apps_that_are_signed(redactor):
+    """The tokens that GitHub gives to apps now, an id and a signed text, leave nothing behind."""
+    rng = random.Random(7)
+    signs = string.ascii_letters + string.digits + "_-"
+    parts = ["".join(rng.choices(signs, k=count)) for count in (30, 280, 180)]
+    token = "gh" + f"s_1234567_eyJ{'.'.join(parts)}"
+    shown = redactor.text(f"GITHUB_TOKEN is {token}.")
+    assert re.fullmatch(r"GITHUB_TOKEN is \[secret:github_app_token:\w{4}\]\.", shown)
+
+
+@pytest.mark.parametrize("prefix", ["ghp_", "gho_", "ghu_", "ghs_", "ghr_"])
+def test_longer_tokens_of_github(redactor, prefix):
+    """Tokens of up to 255 signs, as GitHub may give them, are known by their prefix."""
+    rng = random.Random(8)
+    secret = "".join(rng.choices(string.ascii_letters + string.digits, k=251))
+    assert redactor.text(f"use {prefix}{secret} here").startswith("use [secret:github_")
+
+
+def test_longer_keys_of_stripe(redactor):
+    """Keys of up to 128 random signs, as Stripe gives them, are known by their prefix."""
+    rng = random.Random(9)
+    secret = "".join(rng.choices(string.ascii_letters + string.digits, k=128))
+    assert redactor.text("use r" + f"k_live_{secret} here").startswith("use [secret:stripe_key:")
+
+
+@pytest.mark.parametrize("prefix", ["cfk_", "cfut_", "cfat_"])
+def test_prefixed_tokens_of_cloudflare(redactor, prefix):
+    """A credential of Cloudflare with a prefix, 40 signs and a checksum is known by its prefix."""
+    rng = random.Random(10)
+    secret = "".join(rng.choices(string.ascii_letters + string.digits, k=48))
+    assert redactor.text(f"use {prefix}{secret} here").startswith("use [secret:cloudflare_token:")
