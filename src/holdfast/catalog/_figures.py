@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from holdfast.catalog._usage import Bill, Spent, ToolHours
+from holdfast.catalog._usage import Bill, Spent, ToolHours, add_all
 
 if TYPE_CHECKING:
     from holdfast.catalog._usage import Moment
@@ -173,12 +173,11 @@ class Sums(msgspec.Struct, array_like=True):
         if other.first is not None and other.last is not None:
             self.reach([other.first, other.last])
         for by, mine in self.periods.items():
-            _add_all(mine, other.periods[by])
-        _add_all(self.models, other.models)
-        _add_all(self.agents, other.agents)
-        _add_all(self.tags, other.tags)
-        for name, use in other.tools.items():
-            self.tools.setdefault(name, ToolHours()).add(use)
+            add_all(mine, other.periods[by], Sum)
+        add_all(self.models, other.models, Sum)
+        add_all(self.agents, other.agents, Sum)
+        add_all(self.tags, other.tags, Sum)
+        add_all(self.tools, other.tools, ToolHours)
         for tag, count in other.topics.items():
             self.topics[tag] = self.topics.get(tag, 0) + count
         for day, count in other.days.items():
@@ -223,14 +222,6 @@ class Sums(msgspec.Struct, array_like=True):
     def _keep_few(self) -> None:
         if len(self.longest) > _TOP * 100:
             self.shorten()
-
-
-def _add_all(mine: dict[str, Sum], others: dict[str, Sum]) -> None:
-    for name, other in others.items():
-        one = mine.get(name)
-        if one is None:
-            one = mine[name] = Sum()
-        one.add(other)
 
 
 def _keep_largest(sums: dict[str, Any], most: int) -> None:

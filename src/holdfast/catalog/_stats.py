@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from heapq import nsmallest
@@ -23,6 +24,7 @@ from holdfast.catalog._figures import (
 )
 from holdfast.catalog._tally import SHAPE, Tally, checked
 from holdfast.catalog._usage import (
+    HOUR_MS,
     LATENCY_BOUNDS_MS,
     Bill,
     Calendar,
@@ -30,8 +32,10 @@ from holdfast.catalog._usage import (
     Prices,
     Spent,
     ToolHours,
+    add_all,
     bill_of,
     price_spent,
+    whole_bill,
 )
 from holdfast.model import Event
 
@@ -96,8 +100,8 @@ class Counter:
         self._wanted, self._prices = wanted, prices
         self._calendar = calendar
         self._moment = lru_cache(1 << 16)(calendar.moment)
-        self._first = None if wanted.since is None else wanted.since // 3_600_000
-        self._last = None if wanted.until is None else wanted.until // 3_600_000
+        self._first = -math.inf if wanted.since is None else wanted.since // HOUR_MS
+        self._last = math.inf if wanted.until is None else wanted.until // HOUR_MS
         self._sums = Sums(periods={by: {} for by in periods or (wanted.by,)})
         self._groups: dict[tuple[str, tuple[str, ...]], Sum] = {}
 
@@ -107,17 +111,10 @@ class Counter:
         Whether that could be: it cannot if only some of their hours are wanted.
         """
         first, last = sums.first, sums.last
-        if first is None or last is None:  # nobody was there
+        if first is None or last is None or last < self._first or first > self._last:
             self._sums.unreadable += sums.unreadable
             return True
-        if (self._first is not None and last < self._first) or (
-            self._last is not None and first > self._last
-        ):
-            self._sums.unreadable += sums.unreadable
-            return True
-        if (self._first is not None and first < self._first) or (
-            self._last is not None and last > self._last
-        ):
+        if first < self._first or last > self._last:
             return False
         self._sums.add(sums)
         return True
@@ -147,22 +144,18 @@ class Counter:
     def _within(self, hours: dict[int, Hour]) -> Iterator[tuple[int, Hour]]:
         model = self._wanted.model
         for key, hour in hours.items():
-            if (self._first is None or key >= self._first) and (
-                self._last is None or key <= self._last
-            ):
-                if model is None:
-                    yield key, hour
-                elif model in hour.spent or model in hour.paid:
-                    yield key, _of_model(hour, model)
+            if not self._first <= key <= self._last:
+                continue
+            if model is None:
+                yield key, hour
+            elif model in hour.spent or model in hour.paid:
+                yield key, _of_model(hour, model)
 
     def _is_empty_but_there(self, figures: _Figures, row: SessionMetadata) -> bool:
         """A session in which nothing was said yet counts at the time when it changed."""
         if figures.hours or self._wanted.model is not None:
             return False
-        hour = row.updated_at // 3_600_000
-        return (self._first is None or hour >= self._first) and (
-            self._last is None or hour <= self._last
-        )
+        return self._first <= row.updated_at // HOUR_MS <= self._last
 
     def _add_session(
         self,
@@ -180,8 +173,7 @@ class Counter:
             moment = self._moment(key)
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
             self._add_models(hour)
-            for name, use in hour.tools.items():
-                sums.tools.setdefault(name, ToolHours()).add(use)
+            add_all(sums.tools, hour.tools, ToolHours)
             if len(hours) == 1:  # nearly always, so nothing is added up twice
                 whole = part
                 part.sessions = 1
@@ -193,7 +185,7 @@ class Counter:
         for (by, period), part in parts.items():
             sums.periods[by].setdefault(period, Sum()).add(part)
         self._count_models({name for _, hour in hours for name in (*hour.spent, *hour.paid)})
-        sums.reach([key for key, _ in hours] or [row.updated_at // 3_600_000])
+        sums.reach([key for key, _ in hours] or [row.updated_at // HOUR_MS])
         sums.active_ms += figures.active_ms
         self._groups.setdefault((row.agent_id or UNTAGGED, tags), Sum()).add(whole)
         # Most sessions share an agent and tags with others: one sum for all of them is added to the
@@ -551,9 +543,7 @@ def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> Non
 
 
 def _timeline(session_id: str, whole: Tally, turns: list[TurnFigures], prices: Prices) -> Timeline:
-    bill = Bill()
-    for hour in whole.all_hours():
-        bill.add(bill_of(hour, prices))
+    bill = whole_bill(whole, prices)
     return Timeline(
         session_id=session_id,
         first=whole.first,

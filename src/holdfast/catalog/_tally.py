@@ -20,6 +20,7 @@ from holdfast.catalog._usage import (
     Hour,
     Spent,
     ToolHours,
+    add_all,
     coarsen,
     hour_of,
     room_for,
@@ -172,17 +173,15 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         """What all requests used, by model; ``""`` where no model was named."""
         found: dict[str, Spent] = {}
         for hour in self.all_hours():
-            for by_model in (hour.spent, hour.paid):
-                for model, spent in by_model.items():
-                    found.setdefault(model, Spent()).add(spent)
+            add_all(found, hour.spent, Spent)
+            add_all(found, hour.paid, Spent)
         return found
 
     def tools(self) -> dict[str, ToolHours]:
         """What every tool did, by its name."""
         found: dict[str, ToolHours] = {}
         for hour in self.all_hours():
-            for name, use in hour.tools.items():
-                found.setdefault(name, ToolHours()).add(use)
+            add_all(found, hour.tools, ToolHours)
         return found
 
     @property

@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -131,12 +130,9 @@ class Hour(msgspec.Struct, array_like=True):
         self.asked += other.asked
         self.turns += other.turns
         self.estimated += other.estimated
-        for model, spent in other.spent.items():
-            self.spent.setdefault(room_for(self.spent, model), Spent()).add(spent)
-        for model, spent in other.paid.items():
-            self.paid.setdefault(room_for(self.paid, model), Spent()).add(spent)
-        for name, use in other.tools.items():
-            self.tools.setdefault(room_for(self.tools, name), ToolHours()).add(use)
+        add_all(self.spent, other.spent, Spent, room_for)
+        add_all(self.paid, other.paid, Spent, room_for)
+        add_all(self.tools, other.tools, ToolHours, room_for)
 
     def cells(self) -> int:
         """How many groups of figures this is."""
@@ -146,6 +142,21 @@ class Hour(msgspec.Struct, array_like=True):
 def hour_of(hour: int) -> int:
     """The hour, in UTC; a log may claim any time, so it ends where calendars do."""
     return min(max(hour, 0), _HOUR_LAST)
+
+
+def add_all(
+    mine: dict[str, Any],
+    others: Mapping[str, Any],
+    new: Callable[[], Any],
+    room: Callable[[dict[str, Any], str], str] | None = None,
+) -> None:
+    """Count others' figures in, each under its name or where there is room for it."""
+    for name, other in others.items():
+        key = name if room is None else room(mine, name)
+        one = mine.get(key)
+        if one is None:
+            one = mine[key] = new()
+        one.add(other)
 
 
 def room_for(known: dict[str, Any], name: str) -> str:
@@ -206,12 +217,12 @@ def _day(hour: int) -> int:
 
 
 def _month(hour: int) -> int:
-    day = datetime.fromtimestamp(hour * 3600, UTC)
+    day = dt.datetime.fromtimestamp(hour * 3600, dt.UTC)
     return int(day.replace(day=15, hour=12).timestamp()) // 3600
 
 
 def _year(hour: int) -> int:
-    day = datetime.fromtimestamp(hour * 3600, UTC)
+    day = dt.datetime.fromtimestamp(hour * 3600, dt.UTC)
     return int(day.replace(month=7, day=1, hour=12).timestamp()) // 3600
 
 
@@ -453,10 +464,15 @@ def cost_of(tally: Tally, prices: Prices) -> float | None:
     What the log itself says counts first, then the prices. None if nothing was used, or if the
     price of any of its models is not known.
     """
+    return whole_bill(tally, prices).total
+
+
+def whole_bill(tally: Tally, prices: Prices) -> Bill:
+    """The bill of a whole session."""
     bill = Bill()
     for hour in tally.all_hours():
         bill.add(bill_of(hour, prices))
-    return bill.total
+    return bill
 
 
 def repriced(meta: SessionMetadata, tally: bytes, prices: Prices | None) -> SessionMetadata:
