@@ -48,8 +48,8 @@ def all_bytes(hf, url):
         tables = "SELECT quote_ident(tablename) t FROM pg_tables WHERE schemaname=current_schema()"
         rows = [
             row["text"]
-            for table in store._fetch(tables)
-            for row in store._fetch(f"SELECT one::text AS text FROM {table['t']} one")
+            for table in store.link.fetch(tables)
+            for row in store.link.fetch(f"SELECT one::text AS text FROM {table['t']} one")
         ]
         # Bytes are given as hexadecimal digits.
         parts = [part for row in rows for part in row.replace('"', ",").split(",")]

@@ -50,7 +50,7 @@ def earlier(postgres_url, monkeypatch):
             store.documents(f"sessions/{name}").put("note", b"kept")
             if name != "a":
                 lease.release()
-        epoch = store._fetch("SELECT epoch FROM heads JOIN names USING (id) WHERE key = $1", _A)
+        epoch = store.link.fetch("SELECT epoch FROM heads JOIN names USING (id) WHERE key = $1", _A)
         _wait_for_quiet(store)
         mark = store.changes("").mark
         entries = sorted(store.entries())
@@ -62,7 +62,7 @@ def _wait_for_quiet(store):
     """Until no transaction goes on that began before the last change: a mark is of now then."""
     question = "SELECT 1 FROM heads WHERE version >= pg_snapshot_xmin(pg_current_snapshot())"
     until = time.monotonic() + _WAIT_S
-    while store._fetch(question):
+    while store.link.fetch(question):
         assert time.monotonic() < until, "some transaction does not end"
         time.sleep(0.01)
 
@@ -93,7 +93,7 @@ def test_an_earlier_store_has_the_form_of_a_new_one(earlier, postgres_url):
     forms = []
     for url in (postgres_url, postgres_url + "_new"):
         store = PostgresStore(url)
-        rows = store._fetch(_FORM)
+        rows = store.link.fetch(_FORM)
         forms.append([str(tuple(row)).replace(schema + "_new", schema) for row in rows])
         store.close()
     assert forms[0] == forms[1]
@@ -173,7 +173,7 @@ def test_heads_are_moved_inside_their_page(postgres_url):
 
 
 def _moved(store):
-    (row,) = store._fetch(
+    (row,) = store.link.fetch(
         "SELECT sum(n_tup_upd) AS moved, sum(n_tup_hot_upd) AS in_place"
         " FROM pg_stat_user_tables WHERE schemaname = current_schema() AND relname ~ '^heads'"
     )
@@ -203,7 +203,7 @@ def test_the_change_of_a_head_is_as_coarse_as_questions_take_it_for(postgres_url
     """What the first step writes into the tables is what the store asks for."""
     store = PostgresStore(postgres_url)
     try:
-        [row] = [row for row in store._fetch(_FORM) if row[:2] == ("heads", "changed")]
+        [row] = [row for row in store.link.fetch(_FORM) if row[:2] == ("heads", "changed")]
     finally:
         store.close()
     assert f">> {CHANGES_TOGETHER_BITS})" in row["expression"]

@@ -87,7 +87,7 @@ def test_a_log_of_packed_and_plain_pieces_reads_as_one(store):
     for number, line in enumerate(lines):
         log.append(line, number, 1, epoch)
         log.sync()
-    packed = [row["packed"] for row in store._fetch("SELECT packed FROM pieces ORDER BY start")]
+    packed = [row["packed"] for row in store.link.fetch("SELECT packed FROM pieces ORDER BY start")]
     assert packed == [True, False, True, False, True, False]
     for start in range(0, len(whole) + 1, 101):
         assert b"".join(log.read(start)) == whole[start:]
@@ -126,5 +126,5 @@ def test_sessions_that_are_sent_together_are_packed_too(store):
     store.sync(logs).result(120)
     for number, log in enumerate(logs.values()):
         assert b"".join(store.log(log.key).read()) == _lines(900 + 100 * number)
-    rows = store._fetch("SELECT size, packed FROM pieces")
+    rows = store.link.fetch("SELECT size, packed FROM pieces")
     assert {row["size"] for row in rows if row["packed"]} == {1_000, 1_100, 1_200, 1_300, 1_400}

@@ -95,7 +95,7 @@ def test_a_mistake_while_sending_reaches_those_who_wait(store, monkeypatch, wron
 
 def _compressions(store):
     """How the columns of bytes are compressed, in all parts of the tables."""
-    rows = store._fetch(
+    rows = store.link.fetch(
         "SELECT DISTINCT attcompression::text AS how FROM pg_attribute"
         " JOIN pg_class c ON c.oid = attrelid"
         " WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')"
@@ -127,7 +127,7 @@ def test_tables_of_an_older_version_keep_what_is_in_them(store, postgres_url, mo
     assert b"".join(log.read()) == expected
     assert b"".join(log.read(40_000)) == expected[40_000:]
     assert store.documents(KEY).get("note")[0] == b"note " * 20_000
-    (built,) = store._fetch(
+    (built,) = store.link.fetch(
         "SELECT 'lz4' = ANY (enumvals) AS has FROM pg_settings"
         " WHERE name = 'default_toast_compression'"
     )
@@ -147,7 +147,7 @@ def test_a_server_without_the_better_compression_is_good_enough(store, postgres_
     log.append(b"new\n", 2, 1, epoch)
     log.sync()
     assert _compressions(store) == {""}
-    assert store._fetch("SELECT version FROM migrations")[0]["version"] == len(changed)
+    assert store.link.fetch("SELECT version FROM migrations")[0]["version"] == len(changed)
 
 
 @pytest.mark.unmeasured
@@ -168,7 +168,7 @@ def test_a_batch_of_very_many_logs_is_stored_whole(store):
     store.sync({log.key: log for log in logs}).result(120)
     for log in logs[::50]:
         assert b"".join(log.read()) == b"line of %b\n" % log.key.encode()
-    sizes = store._fetch(
+    sizes = store.link.fetch(
         "SELECT count(*) AS n FROM pieces p JOIN names n USING (id)"
         " WHERE convert_from(p.data, 'UTF8') = 'line of ' || n.key || E'\\n'"
     )
