@@ -7,7 +7,7 @@ import json
 
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 
 
 def make_kit(*steps):

@@ -154,7 +154,7 @@ class Hostile:
 
 async def test_objects_become_data():
     """Dataclasses become objects, others their text, and nothing raises."""
-    from holdfast.agent._context import plain_result
+    from holdfast.agent import plain_result
 
     deep = []
     for _ in range(200):

@@ -151,7 +151,7 @@ def test_an_older_look_does_not_undo_a_newer_one(hf, postgres_url):
     hf.list()
     index = PostgresIndex(hf.store.link)
     kept = index.get("a")
-    from holdfast.catalog._look import look
+    from holdfast.catalog import look
 
     with hf.session("a", **QUICK) as s:
         s.user("two")

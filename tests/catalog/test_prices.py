@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast._config import configuration, load_prices, prices_file
+from holdfast.catalog import Tally
 from holdfast.catalog._data import read_data
-from holdfast.catalog._tally import Tally
 from holdfast.catalog._usage import Price, Prices, Spent, cost_of, price_list, read_prices
 from holdfast.errors import UsageError
 from holdfast.model import Event

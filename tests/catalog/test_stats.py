@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog import _figures, _stats
+from holdfast.catalog import Tally, _figures, _stats
 from holdfast.catalog._stats import Counter, Wanted, timeline_of
-from holdfast.catalog._tally import Tally
 from holdfast.catalog._usage import Calendar, Price, Prices
 from holdfast.errors import UsageError
 from holdfast.model import Event, SessionMetadata

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.catalog import Calendar, Prices
 from holdfast.catalog._stats import Wanted, _Counting, count_index
-from holdfast.catalog._usage import Calendar, Prices
 from holdfast.catalog.sqlite import rows
 
 BEGIN = 1_760_000_000_000

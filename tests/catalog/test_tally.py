@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog._tally import Tally
+from holdfast.catalog import Tally
 from holdfast.catalog._usage import OTHERS
 from holdfast.errors import InvalidData
 from holdfast.model import Event

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.catalog import Tally
 from holdfast.catalog._data import read_topics
-from holdfast.catalog._tally import Tally
 from holdfast.catalog._topics import KNOWN, auto_tags, marks_of, topics
 from holdfast.model import Event
 

@@ -249,8 +249,7 @@ def test_the_verbs_are_in_the_help(run):
 
 def test_what_is_asked(monkeypatch, two, library):
     """The question shows both values; a value that one side removed is called so."""
-    from holdfast.apps.cli import merge
-    from holdfast.apps.cli._app import App
+    from holdfast.apps.cli import App, merge
 
     app = App()
     lines = []

@@ -181,7 +181,7 @@ def test_a_missing_extra_tells_how_to_get_it(monkeypatch):
 
 def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
     """A database without pg_trgm works, and the doctor says what would help."""
-    from holdfast.catalog._catalog import Health
+    from holdfast.catalog import Health
     from holdfast.catalog.postgres.index import _NO_TRIGRAMS
     from holdfast.library import Holdfast
 

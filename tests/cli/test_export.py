@@ -172,7 +172,7 @@ def test_a_terminal_gets_nothing_to_obey(library):
 
 def test_a_bundle_is_not_for_a_screen(library, trip, monkeypatch):
     """On a terminal a bundle needs a file."""
-    from holdfast.apps.cli._app import App
+    from holdfast.apps.cli import App
     from holdfast.apps.cli.export import _export
     from holdfast.errors import UsageError
 
@@ -195,8 +195,7 @@ def test_a_file_in_the_way_is_named_with_the_option(run, trip, tmp_path):
 
 def test_a_long_export_shows_how_far_it_is(monkeypatch, library, trip, tmp_path):
     """A bar on a terminal, for a long session, unless the document itself is shown there."""
-    from holdfast.apps.cli import export
-    from holdfast.apps.cli._app import App
+    from holdfast.apps.cli import App, export
 
     app = App()
     monkeypatch.setattr(app, "_library", library)

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from holdfast import errors
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli import App
 from holdfast.apps.cli._failure import explain, suggestion, tell
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from holdfast.apps.cli.schema import schema_of
-from holdfast.library._keychain import make_key
+from holdfast.library import make_key
 
 
 @pytest.fixture

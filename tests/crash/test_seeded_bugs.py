@@ -13,7 +13,7 @@ from crash_checker import Checker
 
 from holdfast.errors import Fenced, SyncFailed
 from holdfast.model import LineReader
-from holdfast.session._writer import Writer
+from holdfast.session import Writer
 from holdfast.storage.files import forms as _file_forms
 from holdfast.storage.files import log as _file_log
 from holdfast.storage.files import store as files

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.errors import UsageError
 
 TOOLS = ["tool_result"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog._tally import Tally
+from holdfast.catalog import Tally
 from holdfast.model import Event
 
 pytestmark = pytest.mark.stores("files", "sqlite", "postgres")

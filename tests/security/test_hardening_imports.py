@@ -19,7 +19,7 @@ import holdfast
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.security import neutralise
-from holdfast.storage._pieces import zstd_module
+from holdfast.storage import zstd_module
 
 _MIB = 1 << 20
 _FORMS = ("markdown", "html", "text", "neutral")

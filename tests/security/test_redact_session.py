@@ -14,8 +14,7 @@ from holdfast.catalog import Catalog
 from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
-from holdfast.storage import FileStore
-from holdfast.storage._pieces import zstd_module
+from holdfast.storage import FileStore, zstd_module
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
 PASSWORD = "Quartz42#lamp9"

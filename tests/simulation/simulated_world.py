@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from greenlet import greenlet
 
 from holdfast import library
-from holdfast.storage._worker import Worker
+from holdfast.storage import Worker
 from holdfast.storage.disk import Disk
 from holdfast.testing import DISK_CALLS, SimDisk
 

@@ -17,6 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# These may become fewer only.
+INSIDE = 44
+OWN_LIBRARIES = 6
 LOCKS = sorted(ROOT.glob("requirements-*.lock"))
 
 
@@ -167,3 +170,37 @@ def test_nothing_lands_without_the_report_of_coverage(tmp_path):
     [tested] = [number for number, line in enumerate(told) if place in line]
     assert " --cov " in told[tested]
     assert f"{tmp_path}/bin/coverage report" in told[tested:]
+
+
+def inside_other_rooms():
+    """Where tests import from the inside of a room other than the one their folder is named for."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        room = path.relative_to(ROOT / "tests").parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(
+                "holdfast."
+            ):
+                continue
+            for name in node.names:
+                inner = re.match(
+                    r"holdfast\.(?:apps\.)?(\w+)\.(?:\w+\.)*?_\w+", f"{node.module}.{name.name}"
+                )
+                if inner and inner[1] != room:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno} {inner[0]}"
+
+
+def test_tests_come_in_by_the_door():
+    """No more tests than today reach into a room that is not their subject."""
+    found = [*dict.fromkeys(inside_other_rooms())]
+    assert len(found) <= INSIDE, "\n".join(found)
+
+
+def test_tests_share_one_library():
+    """No more files than today make an hf of their own: the mark `stores` has kinds and options."""
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    made = [
+        path.name
+        for path in tests
+        if re.search(r"^def hf\((?!hf)", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert len(made) <= OWN_LIBRARIES, made

@@ -25,6 +25,13 @@ def patience(monkeypatch):
     """Textual's own waiting, for what a loaded machine takes: until all is dealt with and drawn."""
     monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (WAIT_S,))
     monkeypatch.setattr(wait_for_idle, "__defaults__", (SLEEP_GRANULARITY, 10))
+    notify = SessionsApp.notify
+
+    def stay(app, *words, **options):
+        """Tell something for as long as a test may take to look."""
+        notify(app, *words, **options | {"timeout": WAIT_S})
+
+    monkeypatch.setattr(SessionsApp, "notify", stay)
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.cli import web
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli import App, web
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from holdfast.apps.cli import main; main()"

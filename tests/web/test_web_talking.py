@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 import holdfast
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
 WRITER = """
