@@ -15,7 +15,7 @@ FRAMEWORKS_READY := $(FRAMEWORKS)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
 FRAMEWORKS_LOCK := requirements-frameworks.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
-WORKERS ?= $(shell expr 1 + 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 # What Python compiles is kept in one place, and used again by the many processes that the tests start.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/.compiled
 unexport PYTHONDONTWRITEBYTECODE

@@ -41,6 +41,8 @@ _LONG = frozenset(
     {"chat", "crash", "docs", "examples", "mcp", "simulation", "transcript", "tui", "web"}
 )
 
+_HEAVY = ("slow", "unmeasured")
+
 # What is measured for coverage, as measuring doubles the time: of a test its first case, of a file
 # of the terminal app its first tests, which go through its screens. Rooms of which every branch is
 # to be covered measure each case, and searches too; rooms with many thousands of runs measure none.
@@ -147,7 +149,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
     if silent:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {
+        item.path for item in items if any(map(item.get_closest_marker, ("slow", "unmeasured")))
+    }
     items.sort(key=lambda item: item.path not in slow and item.path.parent.name not in _LONG)
 
 
@@ -185,7 +189,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def _is_measured(item: pytest.Item) -> bool:
     """Not slow tests and searches, whose lines plain ones go through; first cases of the others."""
     room = item.path.parent.name
-    if room in _NONE_MEASURED or any(map(item.get_closest_marker, ("slow", "unmeasured"))):
+    if room in _NONE_MEASURED or any(map(item.get_closest_marker, _HEAVY)):
         return False
     if room in _EACH_MEASURED:
         return True

@@ -101,6 +101,7 @@ _IMPORT = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 def test_sixty_bombs(tmp_path):
     """Files that expand without end are given up early, within memory and time, one by one."""
     folder = tmp_path / "bombs"
