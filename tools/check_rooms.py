@@ -66,7 +66,7 @@ CHECKSUMS = frozenset({"zlib.crc32", "binascii.crc32"})
 CHECKSUM_HOMES = (
     "catalog/",  # rows of the index
     "storage/files/",  # archives, and the names of bytes that were set aside
-    "session/_snapshots.py",  # a snapshot has one, and keeps the log's beside it
+    "session/_loader.py",  # a snapshot has one, and keeps the log's beside it
     "session/_agent_documents.py",  # the name of a document that was set aside
     "replay/_calls.py",  # short ids of calls
     "security/redaction/",  # the checksum that some providers' tokens end with
@@ -206,7 +206,7 @@ def has_checksums(where: str) -> bool:
 
 def marks_in(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The texts in which a module knows what lines look like, unless they are its docstrings."""
-    if where.startswith(LINE_ROOM) or where == "session/_snapshots.py":
+    if where.startswith(LINE_ROOM) or where == "session/_loader.py":
         return
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

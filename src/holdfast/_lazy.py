@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first asked for."""
+"""Names and modules of a package that are loaded when they are first asked for."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return __getattr__
+
+
+class _LazyModule:
+    """A module that is loaded when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.name), name)
+
+
+def lazy_modules(package: str, names: str) -> list[Any]:
+    """Return modules of a package, each loaded with the first look into it.
+
+    Give them the names of the modules where no type checker looks, and import those where only it
+    does: ``if TYPE_CHECKING: … else: …``. So it sees through to their types.
+    """
+    return [_LazyModule(f"{package}.{name}") for name in names.split()]

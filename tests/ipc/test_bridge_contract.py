@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.apps.ipc._messages import ASKS, NOTICES
 from holdfast.apps.ipc.bridge import schema
-from holdfast.library.answers.briefs import SessionBrief
+from holdfast.library.answers.events import SessionBrief
 
 SCHEMA = json.loads(schema())
 DEFS = SCHEMA["$defs"]

@@ -146,7 +146,7 @@ def test_lists_show_costs_by_the_users_prices(tmp_path, monkeypatch):
         _spend(hf)
         _spend(hf, "other", "nobody-knows")
         assert {m.session_id: m.cost for m in hf.list()} == {"s": 2.0, "other": None}
-        assert hf.info("s").cost == hf.stats(since=0).cost == 2.0
+        assert hf.info("s").cost == hf.stats().cost == 2.0
     monkeypatch.setattr("holdfast.catalog._look.look", None)  # no log is read for it
     with holdfast.open(tmp_path, config=dearer) as hf:
         assert hf.info("s").cost == 3.0
@@ -169,4 +169,4 @@ def test_a_price_table_with_a_mistake_stops_no_list(tmp_path, monkeypatch):
         _spend(hf, model="gpt-4o")
         assert hf.list()[0].cost == 2.5
         with pytest.raises(UsageError):
-            hf.stats(since=0)
+            hf.stats()

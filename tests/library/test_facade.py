@@ -12,30 +12,35 @@ from typing import get_args
 import pytest
 
 import holdfast
-from holdfast import Agent, Holdfast, Runtime
+from holdfast import Holdfast, Runtime, Session, agent, replay, session
+from holdfast.apps.http._requests import MessagesAsked
 from holdfast.errors import UsageError
-from holdfast.library import Keys, Policies, Trash
-from holdfast.library import holdfast as facade
 
-PARTS = {"branches", "copy", "export", "finder", "health", "imports", "keys", "labels"} | {
-    "redaction", "retention", "stats", "trash", "views"
+PARTS = {"branches", "copy", "export", "finder", "health", "imports", "keys"} | {
+    "redaction", "retention", "trash", "views"
 }  # fmt: skip
-METHODS = [
-    node
-    for node in ast.walk(ast.parse(inspect.getsource(Holdfast)))
-    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-]
+METHODS = {
+    kind: [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(kind)))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name[0] != "_"
+    ]
+    for kind in (Holdfast, Session)
+}
 
 
-def test_the_facade_is_one_class_in_one_file():
+@pytest.mark.parametrize("kind", METHODS)
+def test_the_facade_is_one_class_in_one_file(kind):
     """Nothing is inherited, and every public name is defined in the file of the class."""
-    assert Holdfast.__bases__ == (object,)
-    public = {name for name in dir(Holdfast) if not name.startswith("_")}
-    assert public == {node.name for node in METHODS}
-    assert inspect.getsource(facade).count("\n") <= 600
+    assert kind.__bases__ == (object,)
+    public = {name for name in dir(kind) if not name.startswith("_")}
+    assert public == {node.name for node in METHODS[kind]}
+    assert inspect.getsource(inspect.getmodule(kind)).count("\n") <= 600
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda node: node.name)
+@pytest.mark.parametrize(
+    "method", [*METHODS[Holdfast], *METHODS[Session]], ids=lambda node: node.name
+)
 def test_a_method_is_a_contract_and_a_call(method):
     """Each says what it does, and leaves the doing to a part: no loops, branches or handlers."""
     assert ast.get_docstring(method)
@@ -85,15 +90,6 @@ print(json.dumps([name for name in sys.modules if name.startswith("holdfast.libr
     assert loaded.isdisjoint(PARTS), loaded & PARTS
 
 
-@pytest.mark.parametrize("kind", [Holdfast, Agent, Runtime, Keys, Policies, Trash])
-def test_docstrings_name_their_subject(kind):
-    """No docstring of what people call begins with a reference to another one."""
-    told = {name: inspect.getdoc(getattr(kind, name)) for name in vars(kind) if name[0] != "_"}
-    assert [
-        name for name, text in told.items() if text and text.startswith(("The same", "As "))
-    ] == []
-
-
 def test_observing_means_measuring():
     """What listens to events subscribes, to a store or a runtime; only a store is observed."""
     assert hasattr(Runtime, "subscribe")
@@ -112,3 +108,19 @@ def test_what_an_open_may_be_told_is_typed(name, tmp_path):
         with pytest.raises(UsageError, match=name):
             hf.session("a", **{name: "sometimes"})
         assert not hf.exists("a")
+
+
+def test_one_form_is_the_default_wherever_a_conversation_is_asked_for():
+    """A session, the library, the replay and HTTP give the neutral form unless another is named."""
+    doors = (holdfast.Session.messages, holdfast.Holdfast.recover, replay.recover)
+    found = [inspect.signature(door).parameters["provider"].default for door in doors]
+    assert [*found, MessagesAsked().provider] == ["neutral"] * 4
+
+
+def test_words_that_a_public_argument_takes_are_in_its_type():
+    """A type checker knows every provider, way with incomplete calls, strategy and scope."""
+    assert get_args(replay.Provider) == replay.PROVIDERS
+    assert get_args(replay.Incomplete) == ("mark", "drop", "keep")
+    assert get_args(agent.Strategy) == ("none", "window", "summarise")
+    assert get_args(agent.Scope) == ("once", "session", "always")
+    assert get_args(session.MemoryScope) == ("session", "persistent")

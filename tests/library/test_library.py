@@ -112,7 +112,9 @@ def test_lists_are_filtered_by_tag_time_and_agent(hf):
         s.user("new")
         s.tag("t")
     assert [row.session_id for row in hf.list(tags=["t", "u"])] == ["a"]
-    assert [row.session_id for row in hf.list(since=4_000)] == ["b"]
+    assert [row.session_id for row in hf.list(since=dt.datetime.fromtimestamp(4_000, dt.UTC))] == [
+        "b"
+    ]
     assert [row.session_id for row in hf.list(until=dt.datetime.fromtimestamp(4_000, dt.UTC))] == [
         "a"
     ]

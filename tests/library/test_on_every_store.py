@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from uuid import uuid4
@@ -76,7 +77,7 @@ def test_lists_have_filters_and_pages(hf, url):
     """Newest first, by agent, time, tag and page; another who opens it sees the same."""
     assert ids(hf.list()) == ["trip", "tools", "old"]
     assert ids(hf.list(agent_id="bot")) == ["trip", "old"]
-    assert ids(hf.list(until=1_100_000_000)) == ["old"]
+    assert ids(hf.list(until=dt.datetime(2005, 1, 1, tzinfo=dt.UTC))) == ["old"]
     first = hf.list(2)
     assert ids(hf.list(2, after=first.next)) == ["old"]
     assert hf.info("old").message_count == 2
@@ -123,7 +124,7 @@ def test_figures_add_up(hf):
     assert (stats.sessions, stats.messages) == (3, 7)
     assert (stats.input_tokens, stats.output_tokens) == (5, 7)
     assert hf.stats(agent_id="bot").sessions == 2
-    assert hf.stats(until=1_100_000_000).sessions == 1
+    assert hf.stats(until=dt.datetime(2005, 1, 1, tzinfo=dt.UTC)).sessions == 1
 
 
 def test_a_prune_says_what_it_would_do_and_does_it(hf):

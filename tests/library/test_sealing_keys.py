@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
-from holdfast.session import _reseal, resolve_blobs, within
+from holdfast.session import _seal, resolve_blobs, within
 
 pytestmark = pytest.mark.stores(seal=True, key=KEY)
 
@@ -68,7 +68,7 @@ def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
         [snapshot] = (log_of(folder).parent / "snapshots").iterdir()
         late, gone = snapshot.read_bytes(), "blobs/" + "0" * 64
         documents = hf.store.inner.documents("sessions/a")
-        names, gather = type(documents).names, _reseal.gather
+        names, gather = type(documents).names, _seal.gather
 
         def overtaken(lines):
             snapshot.write_bytes(late)
@@ -77,7 +77,7 @@ def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
         def listed(self, prefix=""):
             return [*names(self, prefix), *([gone] if prefix == "blobs/" else [])]
 
-        monkeypatch.setattr(_reseal, "gather", overtaken)
+        monkeypatch.setattr(_seal, "gather", overtaken)
         monkeypatch.setattr(type(documents), "names", listed)
         assert "sessions/a" in hf.keys.encrypt().changed
         assert not snapshot.exists()
@@ -244,7 +244,7 @@ def test_keys_that_change_under_a_change_are_tried_again(hf, monkeypatch):
 def test_what_nobody_opened_before_is_forgotten(hf, monkeypatch):
     """Of very many rings only so many are kept; one that is in transit is not sealed twice."""
     monkeypatch.setattr("holdfast.session._sealed_store._RINGS_MAX", 1)
-    monkeypatch.setattr("holdfast.library._sealed_index._KEPT_MAX", 1)
+    monkeypatch.setattr("holdfast.library._finder._KEPT_MAX", 1)
     for id in ("a", "b", "c"):
         with hf.session(id, **QUICK) as s:
             s.user("hello")

@@ -70,20 +70,20 @@ def test_what_is_changed_does_not_verify():
 
 def test_what_is_verified_is_what_is_read(hf, tmp_path, monkeypatch):
     """Another file put in its place after the look at the signature is not what comes in."""
-    from holdfast.library import _signed_files
+    from holdfast.library import _keychain
 
     path = tmp_path / "a.holdfast"
     hf.export("a", "bundle", to=path, sign=SEED)
     brief(hf, "evil", "swapped")
     other = hf.export("evil", "bundle")
-    read = _signed_files.read_signed
+    read = _keychain.read_signed
 
     def swapped(*given):
         found = read(*given)
         path.write_bytes(other)
         return found
 
-    monkeypatch.setattr(_signed_files, "read_signed", swapped)
+    monkeypatch.setattr(_keychain, "read_signed", swapped)
     with holdfast.open(tmp_path / "other") as library:
         assert library.import_(path, verify_key=PUBLIC) == ["a"]
         assert [row.session_id for row in library.list()] == ["a"]
@@ -101,9 +101,9 @@ def test_a_signed_list_of_messages_has_the_id_that_it_has_without(hf, tmp_path):
 
 def test_a_signed_file_that_is_too_big_is_refused(tmp_path, monkeypatch):
     """It is read at once, so there is an end to it."""
-    from holdfast.library import _signed_files
+    from holdfast.library import _keychain
 
-    monkeypatch.setattr(_signed_files, "_BYTES_MAX", 3)
+    monkeypatch.setattr(_keychain, "_BYTES_MAX", 3)
     path = tmp_path / "talk.json"
     path.write_bytes(b"data")
     path.with_name("talk.json.minisig").write_bytes(signed(b"data"))

@@ -18,7 +18,7 @@ from holdfast.session import (
     read_range,
 )
 from holdfast.session import _branches as branches_module
-from holdfast.session import _offsets as places
+from holdfast.session import _branches as places
 from holdfast.storage import MemoryStore
 from holdfast.testing import strategies
 

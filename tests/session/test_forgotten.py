@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.session import WhenForgotten, _finalizers
+from holdfast.session import WhenForgotten, _lifetime
 
 
 class Owner:
@@ -33,7 +33,7 @@ def test_it_is_done_once_when_it_is_called():
 
 def test_a_thread_that_holds_what_it_needs_is_not_held_up(monkeypatch):
     """The collector comes at any moment, also in the middle of something under a lock."""
-    monkeypatch.setattr(_finalizers, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(_lifetime, "_PATIENCE_S", 0.01)
     lock, given = threading.Lock(), threading.Event()
 
     def give_back():
@@ -54,7 +54,7 @@ def test_without_another_thread_it_is_left_for_the_exit(monkeypatch):
     def refuse(*_):
         raise RuntimeError("no thread can be started")
 
-    monkeypatch.setattr(_finalizers, "start_new_thread", refuse)
+    monkeypatch.setattr(_lifetime, "start_new_thread", refuse)
     done = []
     owner = Owner()
     release = WhenForgotten(owner, done.append, 1)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from holdfast.session._snapshots import BLOCK_BYTES, PrefixChain, prefix_digest
+from holdfast.session._loader import BLOCK_BYTES, PrefixChain, prefix_digest
 from holdfast.storage import MemoryStore
 
 

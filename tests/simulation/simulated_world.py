@@ -324,7 +324,7 @@ def simulated(world) -> Iterator[None]:
             ("holdfast.session._clock.time_ns", world.now_ns),
             ("os.urandom", world.bits.randbytes),
             ("os.getpid", lambda: world.current.pid if world.current else 1),
-            ("holdfast.session._lock.is_at_work", lambda pid, _host: _runs(world, pid)),
+            ("holdfast.session._opening.is_at_work", lambda pid, _host: _runs(world, pid)),
         ):
             stack.enter_context(patch(target, version))
         stack.enter_context(patch.object(library._core.live, "sessions", WeakValueDictionary()))

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
         choose_model,
         needs_agent,
     )
-    from holdfast.agent._options import Features, PersistentSession
+    from holdfast.agent._options import Features, PersistentSession, Scope, Strategy
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._result import Ask, RunResult, RunStream, Suspension, Usage
     from holdfast.agent._run_log import Attempt, attempts, is_child
     from holdfast.agent._spec import Plugin, PluginWarning
     from holdfast.agent._tools import Tool, tool
     from holdfast.agent.commands import fork_seq, offered_commands, read_command
-    from holdfast.agent.host import Host, HostedTurn, Message, Question, Scope
+    from holdfast.agent.host import Host, HostedTurn, Message, Question
     from holdfast.agent.runtime import EXIT_WORDS, Runtime
 
 __getattr__ = lazy(
@@ -47,14 +47,14 @@ __getattr__ = lazy(
             "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model "
             "needs_agent"
         ),
-        "_options": "Features PersistentSession",
+        "_options": "Features PersistentSession Scope Strategy",
         "_permissions": "Decision PermissionRequest",
         "_result": "Ask RunResult RunStream Suspension Usage",
         "_run_log": "Attempt attempts is_child",
         "_spec": "Plugin PluginWarning",
         "_tools": "Tool tool",
         "commands": "fork_seq offered_commands read_command",
-        "host": "Host HostedTurn Message Question Scope",
+        "host": "Host HostedTurn Message Question",
         "runtime": "EXIT_WORDS Runtime",
     },
 )
@@ -86,6 +86,7 @@ __all__ = [
     "RunStream",
     "Runtime",
     "Scope",
+    "Strategy",
     "Suspend",
     "Suspension",
     "Tool",

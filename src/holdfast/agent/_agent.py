@@ -15,6 +15,7 @@ from holdfast.agent._loop import make_bounds
 from holdfast.agent._options import (
     Features,
     PersistentSession,
+    Strategy,
     check_function,
     check_library,
     check_lists,
@@ -66,7 +67,7 @@ class Agent:
         permission: Callable[[PermissionRequest], Any] | None = None,
         max_iterations: int = 1000,
         max_context_tokens: int | None = None,
-        strategy: str = "none",
+        strategy: Strategy = "none",
         tool_timeout_ms: int | None = None,
         heartbeat_ms: int = 30_000,
         model_settings: Mapping[str, Any] | None = None,

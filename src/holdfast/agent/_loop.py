@@ -14,7 +14,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._engine import Engine, blocks_of
 from holdfast.agent._execution import Executor, Halt
-from holdfast.agent._options import STRATEGIES, check_whole
+from holdfast.agent._options import STRATEGIES, Strategy, check_whole
 from holdfast.agent._result import Ask, CallRequest, Reply, Usage
 from holdfast.agent._run_log import RunLog, cost_of, is_child
 from holdfast.agent._tools import Tool
@@ -242,12 +242,12 @@ class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
 
     max_iterations: int = 1000
     max_context_tokens: int | None = None
-    strategy: str = "none"
+    strategy: Strategy = "none"
     heartbeat_ms: int = 30_000
 
 
 def make_bounds(
-    max_iterations: int, max_context_tokens: int | None, strategy: str, heartbeat_ms: int
+    max_iterations: int, max_context_tokens: int | None, strategy: Strategy, heartbeat_ms: int
 ) -> RunBounds:
     """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
     if strategy not in STRATEGIES:

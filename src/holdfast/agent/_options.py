@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-STRATEGIES = ("none", "window", "summarise")
+Strategy = Literal["none", "window", "summarise"]
+"""What becomes of a conversation that outgrows its window."""
+Scope = Literal["once", "session", "always"]
+"""For how long an approval counts."""
+STRATEGIES, SCOPES = get_args(Strategy), get_args(Scope)
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):

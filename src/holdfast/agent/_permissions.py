@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.agent._options import SCOPES, Scope
 from holdfast.agent._tools import Tool
 from holdfast.errors import Conflict, UsageError
 from holdfast.replay import Approval
 from holdfast.session import PERMISSIONS, ApprovalsDocument, Session, now_ms, read_or_begin
 from holdfast.storage import Documents
 
-SCOPES = ("once", "session", "always")
 _TRIES_MAX = 50
 
 
@@ -36,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
     """What a person decided. ``same_args`` limits an approval to the very same arguments."""
 
     allow: bool
-    scope: str = "once"
+    scope: Scope = "once"
     expires_in_ms: int | None = None
     same_args: bool = False
     reason: str | None = None

@@ -33,8 +33,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterat
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from holdfast.agent._options import Scope
 from holdfast.errors import Fenced, HoldfastError, Locked, UsageError
 from holdfast.library.answers.turns import ToolQuestion
 from holdfast.session import Patience, Session, Timers, in_thread, uncancelled
@@ -50,8 +51,6 @@ Run = Callable[..., Awaitable[Any]]
 """Calls a function on another thread: ``await run(function, *arguments)``."""
 Message = tuple[str, Any]
 """What a turn tells: a name, and what belongs to it."""
-Scope = Literal["once", "session", "always"]
-"""For how long an approval counts."""
 
 
 class Openable(Protocol):

@@ -7,12 +7,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Conversation, Recovery, State, sanitize, to_dialect
+
+if TYPE_CHECKING:
+    from holdfast.replay import Incomplete, Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,7 @@ class Recorded:
     state: Callable[[], State]
     events: Callable[[], Iterator[Event]]
     lines: Callable[[], Iterator[bytes]]
-    recover: Callable[[str, str], Recovery]
+    recover: Callable[[Provider, Incomplete], Recovery]
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     lost_from: Callable[[], int | None] = lambda: None
 
@@ -43,7 +46,7 @@ class ExportOptions:
     passphrase: str | None = None
     model: str | None = None
     """The model that a native file names, where its tool wants one."""
-    incomplete: str = "mark"
+    incomplete: Incomplete = "mark"
     """What becomes of calls without a result in lists of messages; native files mark them."""
 
 
@@ -131,7 +134,7 @@ def result_text(block: Block) -> str:
     )
 
 
-def in_dialect(turn: DialogueTurn, provider: str) -> list[dict[str, Any]]:
+def in_dialect(turn: DialogueTurn, provider: Provider) -> list[dict[str, Any]]:
     """One turn in a provider's form."""
     return to_dialect([{"role": turn.role, "content": turn.blocks}], provider)
 

@@ -24,7 +24,7 @@ import msgspec
 from holdfast.formats import speak
 from holdfast.integrations._place import Act, AdapterSession
 from holdfast.model import Event
-from holdfast.replay import from_dialect
+from holdfast.replay import Provider, from_dialect
 from holdfast.session import Session
 
 # What a session's log says, kept from one reading to the next: only what is new is read again.
@@ -330,7 +330,7 @@ def _without_marks(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in _MARKS}
 
 
-def spoken(message: dict[str, Any], dialect: str) -> Words:
+def spoken(message: dict[str, Any], dialect: Provider) -> Words:
     """The events that say what a message of a provider's dialect says."""
     words: Words = []
     for said in from_dialect([message], dialect):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
@@ -40,7 +40,7 @@ Compact: TypeAlias = (
     " Items | Awaitable[Items | None] | None]"
 )
 
-_DIALECT = "openai-responses"
+_DIALECT: Final = "openai-responses"
 
 
 class NotSerialisable(InvalidData, TypeError):

@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from holdfast.library._branches import Forebear, Lineage
     from holdfast.library._copy import Copied
     from holdfast.library._export import Installed
+    from holdfast.library._finder import By
     from holdfast.library._health import AgentDocuments
     from holdfast.library._imports import ForeignSessions, ImportedSession, ImportReport, Place
-    from holdfast.library._keychain import GivenKey, make_key
+    from holdfast.library._keychain import GivenKey, SignedFile, make_key, read_signed, signing_seed
     from holdfast.library._keys import KeyInfo, Keys, Resealed
     from holdfast.library._redaction import RedactionReport
     from holdfast.library._retention import Policies
-    from holdfast.library._signed_files import SignedFile, read_signed, signing_seed
-    from holdfast.library._stats import By
     from holdfast.library._trash import Erased, Trash, Trashed
     from holdfast.library._views import SnapshotInfo
-    from holdfast.library.answers.care import Pruned
+    from holdfast.library.answers.store import Pruned
 
 # What operations return lies beside their code, and is loaded with it.
 __getattr__ = lazy(
@@ -34,17 +33,16 @@ __getattr__ = lazy(
         "_branches": "Forebear Lineage",
         "_copy": "Copied",
         "_export": "Installed",
+        "_finder": "By",
         "_health": "AgentDocuments",
         "_imports": "ForeignSessions ImportReport ImportedSession Place",
-        "_keychain": "make_key",
+        "_keychain": "SignedFile make_key read_signed signing_seed",
         "_keys": "KeyInfo Keys Resealed",
         "_redaction": "RedactionReport",
         "_retention": "Policies",
-        "_signed_files": "SignedFile read_signed signing_seed",
-        "_stats": "By",
         "_trash": "Erased Trash Trashed",
         "_views": "SnapshotInfo",
-        "answers.care": "Pruned",
+        "answers.store": "Pruned",
     },
 )
 

@@ -12,16 +12,15 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.library import _finder, _views
-from holdfast.library._arguments import check_function, check_path
-from holdfast.library._core import Core
-from holdfast.library._signed_files import write_signed
+from holdfast.library._core import Core, check_function, check_path
+from holdfast.library._keychain import write_signed
 from holdfast.library._views import of_known_format, reached
 from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs, unreadable_from
 
 if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
-    from holdfast.replay import Recovery
+    from holdfast.replay import Incomplete, Provider, Recovery
     from holdfast.storage import Log
 
 
@@ -118,7 +117,7 @@ def recorded(
         found = of_known_format(read_range(log, stop=end + 1))
         return _told(resolve_blobs(found, documents), end + 1, progress)
 
-    def recover(provider: str, incomplete: str) -> Recovery:
+    def recover(provider: Provider, incomplete: Incomplete) -> Recovery:
         return _views.recover(core, id, provider, incomplete, at=until)
 
     return Recorded(
@@ -170,7 +169,7 @@ def asked(
     cwd: str | os.PathLike[str] | None,
     passphrase: str | None,
     model: str | None,
-    incomplete: str = "mark",
+    incomplete: Incomplete = "mark",
 ) -> ExportRequest:
     """Return the form that is asked for. Raises UsageError for what does not fit together."""
     from holdfast.formats import ExportOptions, format_of

@@ -1,31 +1,38 @@
-"""Finding sessions among many."""
+"""Finding sessions among many, and counting what they used."""
 
 from __future__ import annotations
 
+import datetime as dt
+import threading
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from holdfast.errors import UsageError
-from holdfast.library._arguments import check_text, limit_of, one_of_each
-from holdfast.library._core import Core
+from holdfast.errors import DataError, SecurityError, UsageError
+from holdfast.library import _views
+from holdfast.library._core import Core, check_function, check_text, limit_of, one_of_each, whole
 from holdfast.model import STATUSES, SessionMetadata, check_id
 
 if TYPE_CHECKING:
-    import datetime as dt
-
-    When = float | dt.datetime | None
-    """A moment: a datetime, or Unix seconds."""
-
     from holdfast.catalog import (
+        Asked,
+        Feeder,
         Filter,
         Hit,
+        Order,
         Page,
+        Progress,
+        Reindexed,
+        Row,
+        Stats,
+        Timeline,
+        Topic,
     )
+    from holdfast.storage import Store
 
 
 _NOTHING = (None,) * 8
 _PAGE = 1000
-_MS_MAX = 1 << 62  # what every index can compare with
 
 
 def list_sessions(
@@ -74,8 +81,8 @@ def session_ids(core: Core, prefix: str = "") -> list[str]:
 
 def filter_of(
     tags: Collection[str] = (),
-    since: When = None,
-    until: When = None,
+    since: dt.datetime | None = None,
+    until: dt.datetime | None = None,
     agent_id: str | None = None,
     model: str | None = None,
     status: str | None = None,
@@ -121,17 +128,18 @@ def _words(text: str) -> tuple[str, ...]:
     return words_in(text)
 
 
-def _ms(when: When) -> int | None:
+def _ms(when: dt.datetime | None) -> int | None:
     if when is None:
         return None
     try:
-        seconds = when if isinstance(when, (int, float)) else when.timestamp()
-        found = int(seconds * 1000)
-        if abs(found) > _MS_MAX:
-            raise OverflowError(found)
-        return found
-    except (ValueError, OverflowError, AttributeError) as error:
-        raise UsageError(f"{when!r:.60} is no moment: give a datetime or Unix seconds") from error
+        if isinstance(when, dt.datetime):
+            return int(when.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        pass  # such as the first local hour of all, which is before it in UTC
+    raise UsageError(
+        f"{when!r:.60} is no moment",
+        remedy="Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC).",
+    )
 
 
 # Searching what was said in sessions.
@@ -181,3 +189,157 @@ def _check(query: object, role: str | None) -> None:
     if role not in (None, "tool", *ROLES):
         remedy = f"One of {', '.join(ROLES)}, or tool for calls and results."
         raise UsageError(f"{str(role)[:40]!a} is no role", remedy=remedy)
+
+
+# What sessions used: tokens, cost and time, over many of them or within one.
+
+
+By = Literal["day", "week", "month"]
+
+
+def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessions: Any) -> Stats:
+    """Count tokens, cost, activity, tools and topics of the sessions that fit."""
+    from holdfast.catalog import Calendar, Wanted, count_index
+
+    if by not in get_args(By):
+        raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
+    found = filter_of(*sessions)
+    wanted = Wanted(
+        since=found.since,
+        until=found.until,
+        tags=found.tags,
+        agent_id=found.agent_id,
+        model=found.model,
+        by=by,
+    )
+    calendar, prices, catalog = Calendar(tz), core.prices, core.catalog
+    return catalog.answer(
+        lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
+    )
+
+
+def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
+    """Make the catalogue anew from the logs, with the sums of its statistics."""
+    check_function("progress", progress)
+    done = core.catalog.reindex(progress)
+    with suppress(UsageError):  # a mistake in a table of prices: told when figures are asked for
+        stats(core)
+    return done
+
+
+def timeline(core: Core, id: str) -> Timeline:
+    """The course of a session: its turns, how long each took, what it used, the pauses."""
+    from holdfast.catalog import timeline_of
+
+    return timeline_of(id, _views.events(core, id), core.prices)
+
+
+def topics(core: Core, id: str, n: int = 3) -> list[Topic]:
+    """The automatic tags of a session with the reason for each, the strongest first."""
+    from holdfast.catalog import Tally
+    from holdfast.catalog import topics as topics_of
+
+    return topics_of(Tally().feed(_views.events(core, id)), whole("n", n))
+
+
+# Sealed sessions in lists and searches: read with their key, kept in memory, never in the index.
+#
+# To the catalogue a sealed session is a name and a size. Whoever has the key reads its log here
+# when
+# it is asked for, and again only when it has changed.
+
+
+_PREFIX = "sessions/"
+_KEPT_MAX = 10_000
+
+
+class _Read(NamedTuple):
+    etag: str
+    row: Row
+
+
+class SealedBooks:
+    """What the sealed sessions of a store say to whoever has their keys."""
+
+    def __init__(self, store: Store, feeder: Feeder) -> None:
+        self._store = store
+        self._feeder = feeder
+        self._read: dict[str, _Read] = {}
+        self._lock = threading.Lock()
+
+    def page(self, wanted: Filter, limit: int | None, after: str | None, order: Order) -> Page:
+        """A page of the catalogue with the sealed sessions in their places."""
+        from holdfast.catalog import arranged, make_page, read_cursor
+
+        catalog = self._feeder.catalog
+        opened = self._opened()
+        page = catalog.page(wanted, limit, after, order)
+        if not opened:
+            return page
+        rows = [row for row in page if row.session_id not in opened]
+        while limit is not None and len(rows) < limit and page.has_more:
+            # To the catalogue a sealed session is a name: those are shown elsewhere.
+            page = catalog.page(wanted, limit, page.next, order)
+            rows += [row for row in page if row.session_id not in opened]
+        place = None if after is None else read_cursor(after, order)
+        mine = arranged(filter(wanted.admits, opened.values()), order, place)
+        rows += mine if catalog.auto_tags else map(_without_auto_tags, mine)
+        found = make_page(arranged(rows, order), limit, order)
+        found.has_more = found.has_more or page.has_more
+        return found
+
+    def info(self, id: str, sealed: SessionMetadata) -> SessionMetadata:
+        """One session; as the catalogue has it if it does not open."""
+        return self._row(id) or sealed
+
+    def search(self, hits: list[Hit], asked: Asked) -> list[Hit]:
+        """What the index found, and what is in the sealed sessions."""
+        from holdfast.catalog import scan_logs
+
+        rows = [row for row in self._opened().values() if asked.sessions.admits(row)]
+        if not rows:
+            return hits
+        more = scan_logs(self._store, rows, asked)
+        found = sorted([*hits, *more], key=lambda hit: (-hit.score, -hit.timestamp))
+        return found if asked.limit is None else found[: asked.limit]
+
+    def _opened(self) -> dict[str, SessionMetadata]:
+        """The sealed sessions that open with the keys at hand."""
+        from holdfast.catalog import Filter
+
+        # A row that tells nothing but its size has no time, so it stands at the end of all.
+        closed = self._feeder.catalog.pages(Filter(until=0))
+        found = {row.session_id: self._row(row.session_id) for row in closed if _is_sealed(row)}
+        return {id: row for id, row in found.items() if row is not None}
+
+    def _row(self, id: str) -> SessionMetadata | None:
+        from holdfast.catalog import look, shown
+
+        entry = self._store.entry(_PREFIX + id)
+        if entry is None:
+            return None
+        with self._lock:
+            known = self._read.get(id)
+        if known is None or known.etag != entry.etag:
+            try:
+                row = look(self._store, entry, None, step_bytes=entry.size + 1).row
+            except (SecurityError, DataError):
+                return None  # one that does not open, or is damaged, stops no list
+            if _is_sealed(row.meta):
+                return None
+            known = _Read(entry.etag, row)
+            with self._lock:
+                if len(self._read) >= _KEPT_MAX:
+                    self._read.clear()
+                self._read[id] = known
+        return shown(known.row)  # whether its writer lives is seen each time
+
+
+def _is_sealed(row: SessionMetadata) -> bool:
+    return row.state == "sealed"
+
+
+def _without_auto_tags(row: SessionMetadata) -> SessionMetadata:
+    import msgspec
+
+    return msgspec.structs.replace(row, auto_tags=())

@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast.errors import Tampered
 from holdfast.library import _finder
-from holdfast.library._arguments import check_text
-from holdfast.library._core import LEASE_MS, Core
+from holdfast.library._core import LEASE_MS, Core, check_text
 from holdfast.library._views import of_known_format
 from holdfast.model import Notice, check_id
 from holdfast.session import read_range

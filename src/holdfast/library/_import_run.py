@@ -30,7 +30,7 @@ from holdfast.library import _finder, _sessions, _views
 from holdfast.library._core import Core
 from holdfast.library._import_session import ImportOrigin, bring
 from holdfast.library._imports import ImportedSession, ImportReport, Skipped
-from holdfast.library._signed_files import SignedFile
+from holdfast.library._keychain import SignedFile
 from holdfast.model import fit_id
 from holdfast.session import point_agent, read_agent
 

@@ -12,11 +12,10 @@ import msgspec
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
 from holdfast.library import _finder, _views
-from holdfast.library._arguments import check_text
-from holdfast.library._core import Core
+from holdfast.library._core import Core, check_text
 
 if TYPE_CHECKING:
-    from holdfast.library._signed_files import SignedFile
+    from holdfast.library._keychain import SignedFile
 
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
@@ -126,7 +125,7 @@ def warn_of_strangers(core: Core) -> None:
 
 
 def _signed(path: Source, key: str) -> SignedFile:
-    from holdfast.library._signed_files import read_signed
+    from holdfast.library._keychain import read_signed
 
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError("a signature is beside a file", remedy="Give the path of the file.")

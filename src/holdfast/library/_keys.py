@@ -21,9 +21,8 @@ from holdfast.errors import (
     TooNew,
     UsageError,
 )
-from holdfast.library import _finder, _stats
-from holdfast.library._arguments import check_text
-from holdfast.library._core import Core, session_key
+from holdfast.library import _finder
+from holdfast.library._core import Core, check_text, session_key
 from holdfast.model import Notice, check_id
 
 if TYPE_CHECKING:
@@ -314,7 +313,7 @@ class Keys:
             if ids is not None:
                 result.relatives = self._relatives(result.changed)
             # The words of an index stay in its pages when rows go; only a new one is without them.
-            _stats.reindex(self._core)
+            _finder.reindex(self._core)
             result.left = self._core.inner.scrub()
         return result
 

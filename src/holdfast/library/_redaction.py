@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
-from holdfast.library import _finder, _stats, _trash
+from holdfast.library import _finder, _trash
 from holdfast.library._core import LEASE_MS, Core
 from holdfast.library._views import of_known_format
 from holdfast.model import (
@@ -85,7 +85,7 @@ def redact(
         for agent in _agents_of(plans):
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
         # The words of an index stay in its pages when rows go; only a new one is without them.
-        _stats.reindex(core)
+        _finder.reindex(core)
         left = core.inner.scrub()
     found: Counter[str] = Counter()
     for plan in plans:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HoldfastError, Locked, SecurityError, TooLarge, UsageError
 from holdfast.library import _finder, _trash, _views
 from holdfast.library._core import Core, session_key
-from holdfast.library._labels import set_metadata
+from holdfast.library._sessions import set_metadata
 from holdfast.library._trash import Trashed
 from holdfast.library._views import of_known_format
 from holdfast.model import Notice, SessionMetadata
@@ -20,7 +20,7 @@ from holdfast.session import Snapshots, now_ms
 
 if TYPE_CHECKING:
     from holdfast.catalog import Policy, RetentionDecision
-    from holdfast.library.answers.care import Pruned
+    from holdfast.library.answers.store import Pruned
 
 _REASON_CHARS_MAX = 2_000
 _DAY_MS = 86_400_000
@@ -97,7 +97,7 @@ def prune(
 ) -> Pruned:
     """Do what the policies say, empty the trash of what is too old, and drop old snapshots."""
     from holdfast.catalog import live_limit, plan
-    from holdfast.library.answers.care import Pruned
+    from holdfast.library.answers.store import Pruned
 
     chosen = Policies(core).list() if policies is None else _checked(policies)
     chosen.append(live_limit(core.limits.sessions_live_max))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.model import Gap
     from holdfast.session import Observer
 
+
 OpeningT = TypeVar("OpeningT", Opening, Opening | None)
 Open = Callable[[str, Options], tuple[Session, OpeningT]]
 
@@ -272,3 +273,48 @@ async def _given_back(work: Awaitable[Session]) -> None:
     """Close the session that nobody waits for any more, if it came."""
     with contextlib.suppress(HoldfastError):
         await (await work).aclose()
+
+
+# What people call a session: its title and its tags.
+#
+# Labels are events: each function opens the session, records, and closes it again. A session that
+# this process has open is used as it is. All raise NotFound, and Locked while another process has
+# it.
+
+
+def title(core: Core, id: str, text: str | None = None) -> str | None:
+    """The title of a session; with ``text`` it gets this one. Raises TooLarge."""
+    if text is None:
+        from holdfast.library import _finder
+
+        return _finder.info(core, id).title
+    with _labelled(core, id) as session:
+        session.title = text
+        return session.title
+
+
+def tag(core: Core, id: str, *tags: str) -> list[str]:
+    """Add tags; all that the session then has. One that is there already changes nothing."""
+    with _labelled(core, id) as session:
+        session.tag(*tags)
+        return list(session.tags)
+
+
+def untag(core: Core, id: str, *tags: str) -> list[str]:
+    """Take tags away; all that the session then has."""
+    with _labelled(core, id) as session:
+        session.untag(*tags)
+        return list(session.tags)
+
+
+def _labelled(core: Core, id: str) -> Session:
+    core.stored(id)
+    return open_session(core, id, resume="always")
+
+
+def set_metadata(core: Core, id: str, members: dict[str, Any]) -> None:
+    """Record what is new of these members of a session's metadata."""
+    with _labelled(core, id) as session:
+        known = session.live_state.metadata
+        if any(known.get(name) != value for name, value in members.items()):
+            session.append("metadata", members)

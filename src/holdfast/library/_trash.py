@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
-from holdfast.library import _finder, _stats, _views
+from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.session import now_ms
@@ -217,7 +217,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     # Forks before what they share bytes with: an erasure that is broken off finds them again.
     for key in reversed(chosen):
         core.inner.drop(key)
-    _stats.reindex(core)
+    _finder.reindex(core)
     unreached += [*core.inner.scrub(), _ELSEWHERE]
     core.hub.publish(id, Notice("erased", id))
     return Erased(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import HoldfastError, NotFound, UsageError
-from holdfast.library._arguments import limit_of, one_of_each, whole
-from holdfast.library._core import Core, session_key
+from holdfast.library._core import Core, limit_of, one_of_each, session_key, whole
 from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
 from holdfast.session import (
@@ -27,7 +26,7 @@ from holdfast.session import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from holdfast.replay import Recovery
+    from holdfast.replay import Incomplete, Provider, Recovery
     from holdfast.session import Follower
     from holdfast.storage import Log
 
@@ -106,8 +105,8 @@ def state(core: Core, id: str, at: int | None = None) -> State:
 def recover(
     core: Core,
     id: str,
-    provider: str = "anthropic",
-    incomplete: str = "mark",
+    provider: Provider = "neutral",
+    incomplete: Incomplete = "mark",
     window_tokens: int | None = None,
     at: int | None = None,
 ) -> Recovery:

@@ -13,9 +13,10 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from holdfast._config import Given, settle
+from holdfast._lazy import lazy_modules
 from holdfast.errors import UsageError
 from holdfast.library import _sessions
-from holdfast.library._core import Core, Part
+from holdfast.library._core import Core
 from holdfast.model import Event, Limits, SessionMetadata
 from holdfast.session import Session, Subscriber
 from holdfast.storage import Store, shown_url
@@ -23,7 +24,7 @@ from holdfast.storage import Store, shown_url
 if TYPE_CHECKING:
     import datetime as dt
 
-    from holdfast import catalog
+    from holdfast import catalog, replay
     from holdfast.formats import Bounds
     from holdfast.library import (
         _branches,
@@ -33,24 +34,24 @@ if TYPE_CHECKING:
         _health,
         _imports,
         _keys,
-        _labels,
         _redaction,
         _retention,
-        _stats,
         _trash,
         _views,
     )
     from holdfast.library._keychain import GivenKey
-    from holdfast.library.answers.care import Pruned
+    from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
-    from holdfast.replay import Clash, Comparison, MergeReport, Recovery, State, TurnView
     from holdfast.session import Durability, Follower, Observer, Repair, Report, Resume
 else:
-    _branches, _copy, _export = Part("_branches"), Part("_copy"), Part("_export")
-    _finder, _health, _imports = Part("_finder"), Part("_health"), Part("_imports")
-    _keys, _labels, _redaction = Part("_keys"), Part("_labels"), Part("_redaction")
-    _retention, _stats, _trash = Part("_retention"), Part("_stats"), Part("_trash")
-    _views = Part("_views")
+    # Opening a store and recording needs none of them: together they take longer to load than all
+    # that an open needs.
+    _branches, _copy, _export, _finder, _health, _imports = lazy_modules(
+        "holdfast.library", "_branches _copy _export _finder _health _imports"
+    )
+    _keys, _redaction, _retention, _trash, _views = lazy_modules(
+        "holdfast.library", "_keys _redaction _retention _trash _views"
+    )
 
 
 class Holdfast:
@@ -223,18 +224,18 @@ class Holdfast:
         """Return what is there (from ``start`` on), then what comes, also from other processes."""
         return _views.follow(self._core, id, start)
 
-    def state(self, id: str, at: int | None = None) -> State:
+    def state(self, id: str, at: int | None = None) -> replay.State:
         """Return the state after the newest event, or after ``at``; NotFound if it is not there."""
         return _views.state(self._core, id, at)
 
     def recover(
         self,
         id: str,
-        provider: str = "anthropic",
-        incomplete: str = "mark",
+        provider: replay.Provider = "neutral",
+        incomplete: replay.Incomplete = "mark",
         window_tokens: int | None = None,
         at: int | None = None,
-    ) -> Recovery:
+    ) -> replay.Recovery:
         """Return a valid conversation from whatever the log holds; content never makes it raise.
 
         ``at`` stops after that event. What was changed is also a warning in the log of the
@@ -251,8 +252,8 @@ class Holdfast:
         self,
         limit: int | None = 50,
         tags: Collection[str] = (),
-        since: _finder.When = None,
-        until: _finder.When = None,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
         agent_id: str | None = None,
         *,
         sort: str = "updated",
@@ -290,8 +291,8 @@ class Holdfast:
         session_id: str | None = None,
         *,
         tags: Collection[str] = (),
-        since: _finder.When = None,
-        until: _finder.When = None,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
         agent_id: str | None = None,
         model: str | None = None,
         role: str | None = None,
@@ -311,27 +312,27 @@ class Holdfast:
 
     def stats(
         self,
-        since: _finder.When = None,
-        until: _finder.When = None,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
         *,
         tags: Collection[str] = (),
         agent_id: str | None = None,
         model: str | None = None,
         tz: str | dt.tzinfo | None = None,
-        by: _stats.By = "day",
+        by: _finder.By = "day",
     ) -> catalog.Stats:
         """Count tokens, cost, activity, tools and topics of the sessions that fit.
 
-        Only what happened from ``since`` to ``until`` counts, to the hour; both are datetimes or
-        Unix seconds. With ``model`` only its tokens count. Days are those of the time zone ``tz``,
+        Only what happened from ``since`` to ``until`` counts, to the hour. With ``model`` only its
+        tokens count. Days are those of the time zone ``tz``,
         by default of this machine. What has no price is counted in ``unpriced_tokens``. Raises
         UsageError for an unknown time zone or period.
         """
-        return _stats.stats(self._core, tz, by, tags, since, until, agent_id, model)
+        return _finder.stats(self._core, tz, by, tags, since, until, agent_id, model)
 
     def timeline(self, id: str) -> catalog.Timeline:
         """Return the course of a session: its turns, what each took and used, and the pauses."""
-        return _stats.timeline(self._core, id)
+        return _finder.timeline(self._core, id)
 
     def reindex(self, progress: catalog.Progress | None = None) -> catalog.Reindexed:
         """Make the catalogue anew from the logs, with its statistics; return how much was read.
@@ -339,7 +340,7 @@ class Holdfast:
         Never needed: a catalogue that is missing or wrong is made anew by itself. It also forgets
         that a log was once longer. ``progress(done, total)`` is called with bytes.
         """
-        return _stats.reindex(self._core, progress)
+        return _finder.reindex(self._core, progress)
 
     def catalog_health(self, *, check: bool = False) -> catalog.Health:
         """Return how the catalogue is, with ``check`` after comparing it with logs up to 16 MB."""
@@ -347,7 +348,7 @@ class Holdfast:
 
     def title(self, id: str, text: str | None = None) -> str | None:
         """Return the title of a session; with ``text``, set it first. Raises TooLarge."""
-        return _labels.title(self._core, id, text)
+        return _sessions.title(self._core, id, text)
 
     def tag(self, id: str, *tags: str) -> builtins.list[str]:
         """Add tags and return all that the session then has; one that is there changes nothing.
@@ -355,15 +356,15 @@ class Holdfast:
         Raises UsageError for an empty one, TooLarge for one over ``limits.tag_chars_max``, and
         records none of them then.
         """
-        return _labels.tag(self._core, id, *tags)
+        return _sessions.tag(self._core, id, *tags)
 
     def untag(self, id: str, *tags: str) -> builtins.list[str]:
         """Take tags away and return all that the session then has."""
-        return _labels.untag(self._core, id, *tags)
+        return _sessions.untag(self._core, id, *tags)
 
     def topics(self, id: str, n: int = 3) -> builtins.list[catalog.Topic]:
         """Return the automatic tags of a session with the reason for each, strongest first."""
-        return _labels.topics(self._core, id, n)
+        return _finder.topics(self._core, id, n)
 
     def fork(
         self, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None
@@ -389,7 +390,7 @@ class Holdfast:
         """Return where a session comes from, and which were forked from it, without circles."""
         return _branches.lineage(self._core, id)
 
-    def compare(self, a: str, b: str) -> Comparison:
+    def compare(self, a: str, b: str) -> replay.Comparison:
         """Compare two sessions, also copies, since the last event that both logs begin with."""
         return _branches.compare(self._core, a, b)
 
@@ -400,8 +401,8 @@ class Holdfast:
         *,
         turns: str | Sequence[int] = "all",
         policy: str = "ours",
-        summary: Callable[[builtins.list[TurnView]], str] | None = None,
-        ask: Callable[[Clash], str] | None = None,
+        summary: Callable[[builtins.list[replay.TurnView]], str] | None = None,
+        ask: Callable[[replay.Clash], str] | None = None,
         new_id: str | None = None,
         title: str | None = None,
     ) -> str:
@@ -416,7 +417,7 @@ class Holdfast:
         """
         return _branches.merge(self._core, a, b, turns, policy, summary, ask, new_id, title)
 
-    def merge_report(self, id: str) -> MergeReport | None:
+    def merge_report(self, id: str) -> replay.MergeReport | None:
         """Return what the last merge in a session did, with its conflicts; None without a merge."""
         return _branches.merge_report(self._core, id)
 
@@ -431,7 +432,7 @@ class Holdfast:
         cwd: str | os.PathLike[str] | None = None,
         passphrase: str | None = None,
         model: str | None = None,
-        incomplete: str = "mark",
+        incomplete: replay.Incomplete = "mark",
         overwrite: bool = False,
         sign: str | bytes | None = None,
         progress: Callable[[int, int], None] | None = None,

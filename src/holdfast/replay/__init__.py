@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         compare,
     )
     from holdfast.replay._conversation import Conversation, RunConversation, runs
-    from holdfast.replay._dialects import PROVIDERS
+    from holdfast.replay._dialects import PROVIDERS, Provider
     from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
     from holdfast.replay._messages import (
         Sanitized,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         to_dialect,
         tool_result_message,
     )
-    from holdfast.replay._pieces import Issue, format_issues, recovery_line
+    from holdfast.replay._pieces import Incomplete, Issue, format_issues, recovery_line
     from holdfast.replay._record import tell
     from holdfast.replay._recover import LeftOut, Recovery, TokenCount, recover
     from holdfast.replay._rules import Validation, validate
@@ -90,13 +90,13 @@ __getattr__ = lazy(
             "Ancestor Change Comparison FileUse SessionEvents Side ToolUse TurnPair compare"
         ),
         "_conversation": "Conversation RunConversation runs",
-        "_dialects": "PROVIDERS",
+        "_dialects": "PROVIDERS Provider",
         "_merge": "Clash MergeBlobs MergeReport MergeWishes plan_merge",
         "_messages": (
             "Sanitized from_dialect has_incomplete_tool_call is_complete last_tool_call recognise "
             "recover_todos sanitize to_dialect tool_result_message"
         ),
-        "_pieces": "Issue format_issues recovery_line",
+        "_pieces": "Incomplete Issue format_issues recovery_line",
         "_record": "tell",
         "_recover": "LeftOut Recovery TokenCount recover",
         "_rules": "Validation validate",
@@ -123,6 +123,7 @@ __all__ = [
     "Entry",
     "FileUse",
     "Fold",
+    "Incomplete",
     "Issue",
     "LeftOut",
     "LoadBlob",
@@ -137,6 +138,7 @@ __all__ = [
     "PendingCall",
     "Permissions",
     "PluginState",
+    "Provider",
     "Recovery",
     "RunConversation",
     "Sanitized",

@@ -10,10 +10,10 @@ from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, call_block, read_content, result_block, sign
-from holdfast.replay._dialects import Dialect, Growth, Message, dialect_of
+from holdfast.replay._dialects import Dialect, Growth, Message, Provider, dialect_of
 from holdfast.replay._messages import admit
 from holdfast.replay._native import last_systems, unpack, write_draft
-from holdfast.replay._pieces import ROLES, Drafts, Issue, IssueList, check_incomplete
+from holdfast.replay._pieces import ROLES, Drafts, Incomplete, Issue, IssueList, check_incomplete
 from holdfast.replay._runs import EVERY, Router, Withdrawal
 from holdfast.replay._state import stage_after
 from holdfast.replay._text import call_key, is_blank, plain_text, type_name
@@ -430,7 +430,7 @@ class Conversation:
     must be fed in the order of the log. Nothing about an event's content ever raises.
     """
 
-    def __init__(self, *, run: str | None = None, incomplete: str = "mark") -> None:
+    def __init__(self, *, run: str | None = None, incomplete: Incomplete = "mark") -> None:
         self._run = run
         self._router = Router()
         self._scribe = Scribe(check_incomplete(incomplete))
@@ -447,7 +447,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - whatever a foreign log holds, recovery goes on
             self._scribe.lament(number, error)
 
-    def messages(self, provider: str = "neutral") -> list[Message]:
+    def messages(self, provider: Provider = "neutral") -> list[Message]:
         """The conversation so far, valid for the provider.
 
         The list is the caller's; later feeds do not change it. The messages in it are shared and
@@ -498,7 +498,7 @@ class RunConversation:
     conversation: Conversation
 
 
-def runs(events: Iterable[Event], *, incomplete: str = "mark") -> list[RunConversation]:
+def runs(events: Iterable[Event], *, incomplete: Incomplete = "mark") -> list[RunConversation]:
     """Every run of a log with its conversation, the top-level one first; for reading only."""
     # One router sorts for all: each of them alone would see only its own part of the names.
     top = Conversation(incomplete=incomplete)

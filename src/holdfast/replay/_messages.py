@@ -9,10 +9,10 @@ from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, describe, is_soft, result_block, text_block
-from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair, dialect_of
+from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair, Provider, dialect_of
 from holdfast.replay._dialects._form import NEUTRAL
 from holdfast.replay._dialects.openai import ITEMS
-from holdfast.replay._pieces import Issue, MessageDraft, check_incomplete, unreached
+from holdfast.replay._pieces import Incomplete, Issue, MessageDraft, check_incomplete, unreached
 from holdfast.replay._rules import validate
 from holdfast.replay._state import TODO_TOOLS, read_todos
 from holdfast.replay._text import collector_paused, type_name
@@ -72,7 +72,7 @@ def admit(side: str, block: Block, note: Note) -> Pair | None:
 # From the neutral form to a provider's and back, as it stands, without repair.
 
 
-def to_dialect(messages: list[Message], provider: str) -> list[Message]:
+def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
     """Neutral messages in a provider's form.
 
     What the provider cannot carry is put into words or left out (docs/reference/provider-rules.md).
@@ -90,7 +90,7 @@ def to_dialect(messages: list[Message], provider: str) -> list[Message]:
     return written
 
 
-def from_dialect(messages: list[Message], provider: str) -> list[Message]:
+def from_dialect(messages: list[Message], provider: Provider) -> list[Message]:
     """A provider's messages in neutral form; what is no message of that provider is passed over.
 
     Raises UsageError for an unknown provider.
@@ -162,7 +162,7 @@ def is_complete(messages: list[Message]) -> bool:
 
 
 def tool_result_message(
-    tool_call_id: str, result: Any, *, is_error: bool = False, provider: str = "neutral"
+    tool_call_id: str, result: Any, *, is_error: bool = False, provider: Provider = "neutral"
 ) -> Message:
     """The message that answers a call. Raises UsageError for an unknown provider."""
     block = result_block(tool_call_id, result, ignore, failed=is_error)
@@ -223,7 +223,9 @@ class Sanitized:
     system: str | None = None
 
 
-def sanitize(messages: Any, provider: str = "anthropic", incomplete: str = "drop") -> Sanitized:
+def sanitize(
+    messages: Any, provider: Provider = "anthropic", incomplete: Incomplete = "drop"
+) -> Sanitized:
     """Make any value a list of messages that the provider's rules accept.
 
     Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without
@@ -369,7 +371,7 @@ class _Repair:
         return system + messages
 
 
-def _is_valid(messages: Any, provider: str) -> bool:
+def _is_valid(messages: Any, provider: Provider) -> bool:
     return validate(messages, provider, errors_max=1).valid
 
 

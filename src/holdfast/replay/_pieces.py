@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -90,7 +90,9 @@ def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
     return f"Session {session_id} recovery: {format_issues(issues)}"
 
 
-INCOMPLETE = ("mark", "drop", "keep")
+Incomplete = Literal["mark", "drop", "keep"]
+"""What becomes of a call without a result: see :class:`Conversation`."""
+INCOMPLETE: tuple[str, ...] = get_args(Incomplete)
 
 
 def check_incomplete(incomplete: str) -> str:

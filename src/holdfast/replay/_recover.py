@@ -10,10 +10,18 @@ from typing import Any
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, dump_json
 from holdfast.replay._conversation import Conversation, View
-from holdfast.replay._dialects import Dialect, Message, dialect_of, holds_media
+from holdfast.replay._dialects import Dialect, Message, Provider, dialect_of, holds_media
 from holdfast.replay._messages import sanitize
 from holdfast.replay._native import NativeMessages
-from holdfast.replay._pieces import NOWHERE, Drafts, Issue, MessageDraft, recovery_line, unreached
+from holdfast.replay._pieces import (
+    NOWHERE,
+    Drafts,
+    Incomplete,
+    Issue,
+    MessageDraft,
+    recovery_line,
+    unreached,
+)
 from holdfast.replay._state import Tokens, add_usage, estimate_tokens
 from holdfast.replay._text import MANY, collector_paused
 
@@ -219,8 +227,8 @@ class Recovery:
 
 def recover(
     events: Iterable[Event],
-    provider: str = "anthropic",
-    incomplete: str = "mark",
+    provider: Provider = "neutral",
+    incomplete: Incomplete = "mark",
     window_tokens: int | None = None,
     at: int | None = None,
     *,
@@ -263,7 +271,7 @@ def recover(
     )
 
 
-def _read(events: Iterable[Event], incomplete: str, at: int | None) -> Conversation:
+def _read(events: Iterable[Event], incomplete: Incomplete, at: int | None) -> Conversation:
     conversation = Conversation(incomplete=incomplete)
     feed = conversation.feed
     for number, event in enumerate(events):

@@ -6,19 +6,33 @@ from typing import TYPE_CHECKING
 
 from holdfast._lazy import lazy
 from holdfast.session._agent_documents import check_unsealed
-from holdfast.session._cancellation import in_thread, uncancelled
 from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._conversation import log_recovery
-from holdfast.session._finalizers import WhenForgotten
 from holdfast.session._keeper import Timers
-from holdfast.session._loader import Loaded, load, load_state_at, unreadable_from
-from holdfast.session._lock import Patience, check_wait, in_event_loop, is_alive
-from holdfast.session._opening import Durability, Opening, Options, Repair, Resume, check_title
-from holdfast.session._parts import NotStoredWarning
-from holdfast.session._snapshots import Snapshot, Snapshots
+from holdfast.session._lifetime import WhenForgotten, in_thread, uncancelled
+from holdfast.session._loader import (
+    Loaded,
+    Snapshot,
+    Snapshots,
+    load,
+    load_state_at,
+    unreadable_from,
+)
+from holdfast.session._opening import (
+    Durability,
+    Opening,
+    Options,
+    Patience,
+    Repair,
+    Resume,
+    check_title,
+    check_wait,
+    in_event_loop,
+    is_alive,
+)
+from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarning
 from holdfast.session._subscribers import Hub, Subscriber
-from holdfast.session._tool import ToolRun
-from holdfast.session._turn import Turn
+from holdfast.session._turn import ToolRun, Turn
 from holdfast.session._writer import Draft, Writer
 from holdfast.session.reader import (
     blob_loader,
@@ -44,13 +58,11 @@ if TYPE_CHECKING:
         read_or_begin,
         set_aside,
     )
-    from holdfast.session._branches import Branches, check_new_id, detach_children
+    from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children
     from holdfast.session._follower import Follower
     from holdfast.session._observers import Finished, Observer, Observers
-    from holdfast.session._offsets import EventEnd
     from holdfast.session._repair import repair_log
-    from holdfast.session._reseal import decrypt_key, encrypt_key, rekey_key
-    from holdfast.session._seal import rewriter_for
+    from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import (
         SealedDocuments,
         SealingStore,
@@ -68,13 +80,11 @@ __getattr__ = lazy(
             "AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
             "damaged_documents point_agent read_agent read_or_begin set_aside"
         ),
-        "_branches": "Branches check_new_id detach_children",
+        "_branches": "Branches EventEnd check_new_id detach_children",
         "_follower": "Follower",
         "_observers": "Finished Observer Observers",
-        "_offsets": "EventEnd",
         "_repair": "repair_log",
-        "_reseal": "decrypt_key encrypt_key rekey_key",
-        "_seal": "rewriter_for",
+        "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "_verification": "TamperedPlace Report verify_log",
     },
@@ -95,6 +105,8 @@ __all__ = [
     "Follower",
     "Hub",
     "Loaded",
+    "MemoryPriority",
+    "MemoryScope",
     "NotStoredWarning",
     "Observer",
     "Observers",

@@ -13,10 +13,9 @@ from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, line_maker, make_line, read_events
 from holdfast.replay import Fold, State
 from holdfast.session import _clock
-from holdfast.session._cancellation import uncancelled
 from holdfast.session._conversation import LiveConversation
-from holdfast.session._finalizers import WhenForgotten
 from holdfast.session._keeper import Keeper, KeptSession, Timers
+from holdfast.session._lifetime import WhenForgotten, uncancelled
 from holdfast.session._opening import Opening
 from holdfast.session._subscribers import Hub, Outbox
 from holdfast.session._writer import OWN_TYPES, Draft, Writer, as_draft, own_type
@@ -273,10 +272,6 @@ class Journal:
         self.keeper.start()
         return kept
 
-    def tell_variable_lost(self, name: str, lost: list[str]) -> None:
-        """Tell subscribers that parts of a variable cannot be stored."""
-        self.outbox.notify("variable_not_stored", name=name, lost=lost)
-
     @property
     def is_memory_dirty(self) -> bool:
         """Whether entries of the agent are waiting for the next flush."""
@@ -314,6 +309,11 @@ class Journal:
             if self.in_doubt:
                 self.settle()
             return self.fold.state
+
+    def copied_state(self) -> State:
+        """The state of this moment, which later events do not change."""
+        with self.lock:
+            return self.live_state.copy()
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """The recorded events from ``start`` on."""

@@ -14,8 +14,8 @@ from weakref import WeakMethod
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Notice, Position
+from holdfast.session._loader import Snapshots
 from holdfast.session._opening import Opening
-from holdfast.session._snapshots import Snapshots
 from holdfast.session._subscribers import Outbox
 from holdfast.session._writer import Writer
 from holdfast.storage import forks
@@ -197,7 +197,7 @@ class SnapshotSchedule:
 
     def save(self, state: bytes, position: Position) -> int:
         """Store the state; the size of the snapshot."""
-        from holdfast.session._snapshots import prefix_digest
+        from holdfast.session._loader import prefix_digest
 
         prefix = prefix_digest(self._log, position.offset, *self._link)
         snapshots = Snapshots(self._documents, self._limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from holdfast.errors import UsageError
 from holdfast.model import Event, Limits, encode_data
@@ -45,11 +45,11 @@ class Variables(MutableMapping[str, Any]):
         self,
         owner: Owner,
         load: LoadBlob | None = None,
-        on_lost: Callable[[str, list[str]], None] = lambda _name, _lost: None,
+        notify: Callable[..., None] = lambda _kind, **_detail: None,
     ) -> None:
         self._owner = owner
         self._load = load
-        self._on_lost = on_lost
+        self._notify = notify
         self._in_memory: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Variables(MutableMapping[str, Any]):
             return
         self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
         self._in_memory[name] = value
-        self._on_lost(name, lost)
+        self._notify("variable_not_stored", name=name, lost=lost)
         warnings.warn(
             f"variable {name!r} holds what cannot be stored ({', '.join(lost)});"
             " it is kept in memory only",
@@ -118,8 +118,11 @@ class Variables(MutableMapping[str, Any]):
 
 
 _NO_KEY = "a memory key is a text that is not empty"
-_SCOPES = ("session", "persistent")
-_PRIORITIES = ("low", "normal", "high", "critical")
+MemoryScope = Literal["session", "persistent"]
+"""Whose an entry is: the session's, or its agent's."""
+MemoryPriority = Literal["low", "normal", "high", "critical"]
+"""How much an entry matters."""
+_SCOPES, _PRIORITIES = get_args(MemoryScope), get_args(MemoryPriority)
 
 
 class Memory:
@@ -143,8 +146,8 @@ class Memory:
         value: Any,
         *,
         description: str = "",
-        scope: str = "session",
-        priority: str = "normal",
+        scope: MemoryScope = "session",
+        priority: MemoryPriority = "normal",
         pinned: bool = False,
     ) -> None:
         """Remember ``value`` under ``key``."""
@@ -188,7 +191,7 @@ class Memory:
             found = self._agent.entries().get(key)
         return None if found is None else copy(found)
 
-    def entries(self, scope: str | None = None) -> dict[str, MemoryEntry]:
+    def entries(self, scope: MemoryScope | None = None) -> dict[str, MemoryEntry]:
         """All entries by key; copies."""
         found: dict[str, MemoryEntry] = {}
         if scope in (None, "persistent"):
@@ -208,7 +211,7 @@ class Memory:
             known = True
         return self._agent.delete(key) or known
 
-    def clear(self, scope: str | None = None) -> int:
+    def clear(self, scope: MemoryScope | None = None) -> int:
         """Forget every entry, or those of a scope; how many there were."""
         if scope is not None and scope not in _SCOPES:
             raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")

@@ -21,8 +21,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._clock import Clock, now_ms
-from holdfast.session._loader import find_loss, load
-from holdfast.session._snapshots import Snapshots
+from holdfast.session._loader import Snapshots, find_loss, load
 from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:

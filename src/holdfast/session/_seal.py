@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import UsageError
+from holdfast.errors import Damaged, UsageError
+from holdfast.model import (
+    BEFORE_ALL,
+    START,
+    Event,
+    Unseal,
+    cut_body,
+    decode_json,
+    encode_line,
+    end_of,
+    has_blob,
+    line_body,
+    open_line,
+    salvage,
+)
+from holdfast.security import KEY_DOCUMENT, Ring, Sealer, is_sealed_document, new_data_key
+from holdfast.session._repair import gather, sealed_lines
 from holdfast.session._sealed_store import (
+    SealedDocuments,
     SealingStore,
     end_before,
+    is_kept_open,
     is_plain_in_transit,
     missing_key,
     opener_of,
     sealing,
 )
+from holdfast.session.reader import references
+from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:
-    from holdfast.security import Ring, Sealer
     from holdfast.session._writer import Writer
-    from holdfast.storage import Log, Store
+    from holdfast.storage import Store
 
 
 class SessionSeal:
@@ -103,3 +123,200 @@ def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
         found.put_ring(key, whole)
         log.unseal = opener_of(whole)
     return Sealer(whole.current, epoch)
+
+
+# Rewriting what is there in another form: sealed, not sealed any more, or under a new data key.
+#
+# Each works in steps that can be done again: the keys that will be needed come first, then
+# payloads,
+# then the log in one step, then what is left of the old form goes, and last of all the keys are
+# put
+# as they stay. Killed at any moment the session opens as before, and the same call goes on.
+
+
+_LEASE_MS = 60_000
+_BLOBS = "blobs/"
+_SNAPSHOTS = "snapshots/"
+_QUARANTINE = "quarantine/"
+
+
+def encrypt_key(store: SealingStore, key: str) -> bool:
+    """Seal a key that is not sealed, with all it has; whether there was anything to do.
+
+    Raises Locked while a writer has it, Damaged for a log that has to be repaired first, KeyMissing
+    without a key to seal with. The bytes that it had are gone afterwards, also from quarantine.
+    """
+    with _held(store, key) as epoch:
+        ring = store.ring(key)
+        if ring is not None and ring.state == "sealed":
+            return False
+        if ring is None:
+            ring = Ring((new_data_key(1),))
+        if ring.state != "rekeying":
+            ring = store.put_ring(key, ring.for_whole_log()._replace(state="encrypting"))
+        _rewrite(store, key, ring, epoch, sealed=True)
+        store.put_ring(key, ring._replace(state="sealed"))
+    return True
+
+
+def decrypt_key(store: SealingStore, key: str) -> bool:
+    """Take the seal off a key and all it has; whether there was anything to do.
+
+    Raises Locked, Damaged, Tampered, and KeyMissing without its key.
+    """
+    with _held(store, key) as epoch:
+        ring = store.ring(key)
+        if ring is None:
+            return False
+        ring = store.put_ring(key, ring._replace(state="decrypting"))
+        _rewrite(store, key, ring, epoch, sealed=False)
+        store.inner.documents(key).delete(KEY_DOCUMENT)
+    return True
+
+
+def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
+    """Seal everything of a sealed key again with a new data key; the old one is forgotten.
+
+    What this very ``rotation`` has done already stays as it is.
+    """
+    with _held(store, key) as epoch:
+        ring = store.ring(key)
+        if ring is None or (rotation and (ring.rotation, ring.state) == (rotation, "sealed")):
+            return False
+        if ring.state != "rekeying":
+            number = 1 + max(one.number for one in ring.keys)
+            generation = 1 + max(one.generation for one in ring.keys)
+            fresh = new_data_key(number, generation=generation)
+            ring = store.put_ring(key, Ring((*ring.keys, fresh), "rekeying"))
+        _rewrite(store, key, ring, epoch, sealed=True)
+        store.put_ring(key, Ring((ring.current,), rotation=rotation))
+    return True
+
+
+class _held:  # noqa: N801 - a with block, as a word
+    """The lease of a key that has a log; its epoch."""
+
+    def __init__(self, store: SealingStore, key: str) -> None:
+        self._lease = store.lease(key)
+
+    def __enter__(self) -> int:
+        epoch: int = self._lease.acquire("seal", _LEASE_MS)
+        return epoch
+
+    def __exit__(self, *_: object) -> None:
+        self._lease.release()
+
+
+def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: bool) -> None:
+    log, raw = store.inner.log(key), store.inner.documents(key)
+    opened = SealedDocuments(store, key)
+    try:
+        # Also one that is in its new form already: what a kill left beside it goes that way.
+        if log.size():
+            bodies = _bodies(log, opener_of(ring))
+            _move_payloads(bodies, raw, opened, sealed=sealed)
+            _remove(raw, _SNAPSHOTS)
+            lines = (
+                sealed_lines(_texts(bodies), Sealer(ring.current, epoch))
+                if sealed
+                else _plain_lines(_texts(bodies))
+            )
+            log.replace(gather(lines), epoch)
+    finally:
+        log.close()
+    _move_documents(raw, opened, sealed=sealed)
+    _remove_old(ring, raw, sealed=sealed)
+    _remove(raw, _QUARANTINE)
+
+
+def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
+    """Every event with the members of its line. Raises Damaged where one is missing."""
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    if found.gaps:
+        gap = found.gaps[0]
+        raise Damaged(
+            f"the log is damaged at byte {gap.offset:,}",
+            remedy="Run `holdfast repair` first.",
+            seq=gap.first_seq,
+        )
+    bodies = []
+    before: bytes | None = BEFORE_ALL
+    for line, (start, stop) in zip(found.lines, found.spans, strict=True):
+        event = open_line(line, unseal, before)
+        if line.sealed is None or line.type is not None:
+            bodies.append((event, cut_body(data[start:stop]) or line_body(event)))
+        else:
+            bodies.append((event, unseal(line.seq, line.sealed, before)))
+        before = end_of(line)
+    found.trim([event.more for event, _ in bodies])
+    return bodies[: len(found.lines)]
+
+
+def _texts(bodies: list[tuple[Event, bytes]]) -> Iterator[tuple[int, bytes]]:
+    return ((event.seq, body) for event, body in bodies)
+
+
+def _plain_lines(bodies: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    crc = 0
+    for seq, body in bodies:
+        line, crc = encode_line(seq, body, crc)
+        yield line
+
+
+def _move_payloads(
+    bodies: list[tuple[Event, bytes]], raw: Documents, opened: Documents, *, sealed: bool
+) -> None:
+    """Every payload that an event names, under its new name, before the log names it there."""
+    target = opened if sealed else raw
+    done = set()
+    for event, body in bodies:
+        if not has_blob(body):
+            continue
+        for name in references(decode_json(bytes(event.raw))):
+            found = None if name in done else opened.get(_BLOBS + name)
+            done.add(name)
+            if found is not None:
+                target.put(_BLOBS + name, found[0])
+
+
+def _move_documents(raw: Documents, opened: Documents, *, sealed: bool) -> None:
+    """Everything that is neither derived nor a payload, such as what an agent remembers."""
+    for name in raw.names():
+        if is_kept_open(name) or name.startswith((_BLOBS, _SNAPSHOTS)):
+            continue
+        found = opened.get(name)
+        if found is not None:
+            # What is changed meanwhile, as an agent's memory may be, is not lost: Conflict.
+            (opened if sealed else raw).put(name, found[0], if_match=found[1])
+
+
+def _remove_old(ring: Ring, raw: Documents, *, sealed: bool) -> None:
+    """Payloads and snapshots in the form that the log has not any more."""
+    for name in raw.names(_BLOBS):
+        found = raw.get(name)
+        if found is None:
+            continue
+        data = found[0]
+        if sealed:
+            is_old = not is_sealed_document(data) or not _is_current(ring, data)
+        else:
+            is_old = is_sealed_document(data)
+        if is_old:
+            raw.delete(name)
+    for name in raw.names(_SNAPSHOTS):
+        found = raw.get(name)
+        if found is not None and is_sealed_document(found[0]) is not sealed:
+            raw.delete(name)
+
+
+def _is_current(ring: Ring, data: bytes) -> bool:
+    from holdfast.security import document_key
+
+    # A fork's payloads of its parent stay under the parent's key until it is sealed anew.
+    return ring.state != "rekeying" or document_key(data) == ring.current.number
+
+
+def _remove(raw: Documents, folder: str) -> None:
+    for name in raw.names(folder):
+        raw.delete(name)

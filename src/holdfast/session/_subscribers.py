@@ -75,3 +75,32 @@ class Outbox:
                     self.hub.publish(self._session_id, self.waiting.popleft())
             finally:
                 self._delivery.release()
+
+
+class Repairs:
+    """What of one session was found damaged and set right, told once each."""
+
+    def __init__(self, session_id: str, outbox: Outbox) -> None:
+        self.notices: list[Notice] = []
+        self._session_id = session_id
+        self._outbox = outbox
+        self._answered = 0
+        self._lock = threading.Lock()
+
+    def tell(self, what: str, detail: dict[str, Any]) -> None:
+        """Tell subscribers and the log of the program; whoever finds it again finds nothing new."""
+        import logging
+
+        if any(notice.detail["what"] == what for notice in self.notices):
+            return
+        notice = Notice("repaired", self._session_id, {"what": what, **detail})
+        self.notices.append(notice)
+        logging.getLogger("holdfast").warning("session %s: %s", self._session_id, what)
+        self._outbox.put(notice)
+        self._outbox.deliver()
+
+    def untold(self) -> list[Notice]:
+        """What came since this was asked last."""
+        with self._lock:
+            answered, self._answered = self._answered, len(self.notices)
+        return self.notices[answered:]

@@ -31,9 +31,15 @@ from holdfast.model import (
     open_line,
     salvage,
 )
-from holdfast.session._loader import find_loss, load
-from holdfast.session._offsets import is_foreign
-from holdfast.session._snapshots import PrefixChain, Snapshot, Snapshots, prefix_digest
+from holdfast.session._branches import is_foreign
+from holdfast.session._loader import (
+    PrefixChain,
+    Snapshot,
+    Snapshots,
+    find_loss,
+    load,
+    prefix_digest,
+)
 from holdfast.session.reader import references
 from holdfast.storage import Documents, Log
 

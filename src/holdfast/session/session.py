@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice
-from holdfast.session import _conversation, _verbs
+from holdfast.session import _conversation
 from holdfast.session._journal import Journal
 from holdfast.session._keeper import Timers
 from holdfast.session._opening import Opening, check_title
 from holdfast.session._parts import Memory, Todos, Variables
-from holdfast.session._subscribers import Hub
-from holdfast.session._tool import ToolRun
-from holdfast.session._turn import Turn, Turns
+from holdfast.session._subscribers import Hub, Repairs
+from holdfast.session._turn import ToolRun, Turn, Turns
 from holdfast.session.reader import blob_loader
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
-    from holdfast.replay import State
+    from holdfast.replay import Incomplete, Provider, State
     from holdfast.session._observers import Observers
 
 T = TypeVar("T")
@@ -65,9 +64,6 @@ class Session:
         make = Journal if observers is None else observers.journal
         self.id = opening.session_id
         self.limits = opening.options.limits
-        self.repairs: list[Notice] = []
-        """What was found damaged and set right while this object was in use."""
-        self._answered_for = 0
         self._journal = make(self, store, opening, hub, timers)
         _sessions.add(self)
 
@@ -80,7 +76,7 @@ class Session:
     def variables(self) -> Variables:
         """The session's variables."""
         journal = self._journal
-        return Variables(self, blob_loader(journal.opening.documents), journal.tell_variable_lost)
+        return Variables(self, blob_loader(journal.opening.documents), journal.outbox.notify)
 
     @Part
     def memory(self) -> Memory:
@@ -123,7 +119,7 @@ class Session:
         the same message back. All of it is recorded, or nothing: InvalidData names what is not
         understood.
         """
-        return _verbs.record_message(self._journal, message, run)
+        return _conversation.record_message(self._journal, message, run)
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the user said: text or blocks. ``extra`` members are recorded with it."""
@@ -135,7 +131,7 @@ class Session:
         It takes the place of what was streamed of it by ``delta``. With ``tool_calls`` and the like
         it is OpenAI's message, as ``record`` takes it.
         """
-        return _verbs.assistant(self._journal, content, run, extra)
+        return _conversation.assistant(self._journal, content, run, extra)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """The system prompt, from here on."""
@@ -167,7 +163,7 @@ class Session:
         call that the last assistant message asks for with this tool and these arguments, if there
         is exactly one without a result; else a new one.
         """
-        return _verbs.tool_call(self._journal, tool, params, id=id, run=run, extra=extra)
+        return _conversation.tool_call(self._journal, tool, params, id=id, run=run, extra=extra)
 
     def tool_result(
         self,
@@ -180,7 +176,7 @@ class Session:
     ) -> Event:
         """What a tool gave; ``call`` is the event of its call, or the call's id."""
         extra |= {"is_error": True} if is_error else {}
-        return _verbs.tool_result(self._journal, call, result, run=run, extra=extra)
+        return _conversation.tool_result(self._journal, call, result, run=run, extra=extra)
 
     def tool(
         self,
@@ -212,7 +208,7 @@ class Session:
 
         A message of a provider is recorded as ``record`` does it; its last event comes back.
         """
-        return _verbs.add_turn(self._journal, role, content, message)
+        return _conversation.add_turn(self._journal, role, content, message)
 
     def usage(self, **figures: Any) -> Event:
         """Tokens and cost that belong to no single message."""
@@ -220,11 +216,11 @@ class Session:
 
     def tag(self, *tags: str) -> None:
         """Add tags; one that is there already changes nothing."""
-        _verbs.change_tags(self._journal, "tag", tags)
+        _conversation.change_tags(self._journal, "tag", tags)
 
     def untag(self, *tags: str) -> None:
         """Take tags away."""
-        _verbs.change_tags(self._journal, "untag", tags)
+        _conversation.change_tags(self._journal, "untag", tags)
 
     def link(self, kind: str, id: str) -> Event:
         """Note the id under which another system knows this session."""
@@ -266,8 +262,7 @@ class Session:
     @property
     def state(self) -> State:
         """The state after the newest event; a copy."""
-        with self._journal.lock:
-            return self._journal.live_state.copy()
+        return self._journal.copied_state()
 
     @property
     def key(self) -> str:
@@ -286,6 +281,7 @@ class Session:
 
     @title.setter
     def title(self, title: str | None) -> None:
+        """Give the session another title."""
         check_title(title, self.limits)
         self._journal.record("title", {"title": title})
 
@@ -319,7 +315,7 @@ class Session:
         return self._journal.events(start)
 
     def messages(
-        self, provider: str = "neutral", *, incomplete: str = "mark"
+        self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark"
     ) -> list[dict[str, Any]]:
         """The conversation as the provider takes it: valid in every state of the session.
 
@@ -437,19 +433,20 @@ class Session:
 
         Once: whoever finds it again finds nothing new.
         """
-        import logging
+        self._repairs.tell(what, detail)
 
-        if any(notice.detail["what"] == what for notice in self.repairs):
-            return
-        self.repairs.append(Notice("repaired", self.id, {"what": what, **detail}))
-        logging.getLogger("holdfast").warning("session %s: %s", self.id, what)
-        self._journal.outbox.notify("repaired", what=what, **detail)
+    @property
+    def repairs(self) -> list[Notice]:
+        """What was found damaged and set right while this object was in use."""
+        return self._repairs.notices
 
     def untold_repairs(self) -> list[Notice]:
         """What was set right since this was asked last: for whoever answers a caller."""
-        with self._journal.lock:
-            told, self._answered_for = self._answered_for, len(self.repairs)
-        return self.repairs[told:]
+        return self._repairs.untold()
+
+    @Part
+    def _repairs(self) -> Repairs:
+        return Repairs(self.id, self._journal.outbox)
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

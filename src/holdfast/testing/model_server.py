@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from holdfast.replay import validate
+from holdfast.replay import Provider, validate
 
 __all__ = ["AskForTool", "Fail", "Request", "Say", "ScriptedModel", "Step", "Together"]
 
@@ -253,7 +253,7 @@ def _words(text: str) -> list[str]:
 class Wire(ABC):
     """One provider's way to ask and to answer."""
 
-    provider: ClassVar[str]
+    provider: ClassVar[Provider]
     path: ClassVar[str]
     conversation: ClassVar[str] = "messages"
     """The member of a request that has it; a system prompt may be apart."""

@@ -47,7 +47,7 @@ def provider_options(function: F) -> F:
         "--provider",
         type=click.Choice(PROVIDERS),
         metavar="NAME",
-        help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: anthropic).",
+        help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
     )(function)
 
 

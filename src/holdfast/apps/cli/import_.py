@@ -204,7 +204,7 @@ class _Importing:
     def tell(self, report: ImportReport) -> None:
         """What came in, and what did not."""
         if self._as_json:
-            from holdfast.library.answers.care import ImportedSessions
+            from holdfast.library.answers.store import ImportedSessions
 
             found = ImportedSessions(sessions=report.sessions, skipped=report.skipped)
             self._app.out.json(found)

@@ -10,7 +10,7 @@ from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._seals import tell
 from holdfast.apps.render.page import Column, Span
 from holdfast.library import Keys
-from holdfast.library.answers.care import KeyCheck, KeyList, KeyMade
+from holdfast.library.answers.store import KeyCheck, KeyList, KeyMade
 
 __all__ = ["command"]
 

@@ -54,7 +54,7 @@ def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> No
     gaps = app.library.repair(session_id)
     kept = _quarantine(app, session_id) if gaps else None
     if as_json:
-        from holdfast.library.answers.care import RepairedSession
+        from holdfast.library.answers.store import RepairedSession
 
         app.out.json(RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
         return
@@ -73,7 +73,7 @@ def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> No
 def _repair_agent(app: App, agent: str, *, as_json: bool) -> None:
     done = app.library.agents.repair(agent)
     if as_json:
-        from holdfast.library.answers.care import RepairedAgent
+        from holdfast.library.answers.store import RepairedAgent
 
         app.out.json(RepairedAgent(agent_id=agent, documents=done))
         return

@@ -23,7 +23,7 @@ from holdfast.library import (
     RedactionReport,
     Resealed,
 )
-from holdfast.library.answers import care, events, failures, sessions, store, turns
+from holdfast.library.answers import events, failures, sessions, store, turns
 from holdfast.library.answers.schema import DRAFT, schemas_of
 from holdfast.replay import Comparison
 
@@ -45,7 +45,7 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "stats": ("holdfast stats --json", Stats),
     "stats-session": ("holdfast stats --session ID --json", Timeline),
     "snapshots": ("holdfast snapshots --json", events.SessionSnapshots),
-    "import": ("holdfast import --json", care.ImportedSessions),
+    "import": ("holdfast import --json", store.ImportedSessions),
     "import-watch": ("holdfast import --watch --json, each line", ImportedSession),
     "export-install": ("holdfast export --install --json", Installed),
     "fork": ("holdfast fork --json, holdfast restore --json", sessions.SessionForked),
@@ -55,20 +55,20 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "tag": ("holdfast tag --json", sessions.SessionTags),
     "tag-why": ("holdfast tag --why --json", sessions.SessionTopics),
     "tag-suggest": ("holdfast tag --suggest --json", sessions.TagSuggestion),
-    "verify": ("holdfast verify --json", care.VerifyReports),
-    "repair": ("holdfast repair --json", care.RepairedSession),
-    "repair-agent": ("holdfast repair --agent AGENT --json", care.RepairedAgent),
+    "verify": ("holdfast verify --json", store.VerifyReports),
+    "repair": ("holdfast repair --json", store.RepairedSession),
+    "repair-agent": ("holdfast repair --agent AGENT --json", store.RepairedAgent),
     "redact": ("holdfast redact --json", RedactionReport),
     "copy": ("holdfast copy --json", Copied),
     "encrypt": (
         "holdfast encrypt --json, holdfast decrypt --json, holdfast rotate --json",
         Resealed,
     ),
-    "keys": ("holdfast keys --json", care.KeyList),
-    "keys-check": ("holdfast keys check --json", care.KeyCheck),
-    "keys-new": ("holdfast keys new --json, holdfast keys public --json", care.KeyMade),
+    "keys": ("holdfast keys --json", store.KeyList),
+    "keys-check": ("holdfast keys check --json", store.KeyCheck),
+    "keys-new": ("holdfast keys new --json, holdfast keys public --json", store.KeyMade),
     "erase": ("holdfast erase --json", Erased),
-    "prune": ("holdfast prune --json", care.Pruned),
+    "prune": ("holdfast prune --json", store.Pruned),
     "config": ("holdfast config show --json", store.SettingList),
     "config-check": ("holdfast config check --json", store.SettingCheck),
     "config-path": ("holdfast config path --json", store.ConfigFiles),

@@ -75,7 +75,7 @@ def command(
     if everything:
         reports += _gone(app, heads)
     if as_json:
-        from holdfast.library.answers.care import VerifyReport, VerifyReports
+        from holdfast.library.answers.store import VerifyReport, VerifyReports
 
         app.out.json(VerifyReports(reports=[VerifyReport.of(report) for report in reports]))
     else:

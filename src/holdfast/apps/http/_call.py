@@ -21,7 +21,9 @@ from holdfast.apps.http._requests import Nothing
 from holdfast.apps.http.tokens import Scope, Token
 from holdfast.errors import Conflict, Fenced, HoldfastError, Locked, StoreError
 from holdfast.library import Holdfast
-from holdfast.library.answers.failures import ProblemTold
+from holdfast.library.answers.failures import (
+    ProblemTold,
+)
 from holdfast.model import check_id, is_id
 from holdfast.session import Session, now_ms
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from collections.abc import Callable
 from itertools import islice
@@ -20,7 +21,6 @@ from holdfast.apps.http._turns import approve, begin_turn, cancel
 from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog import Stats
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.library.answers.care import ImportedIds, VerifiedSession
 from holdfast.library.answers.events import (
     Appended,
     EventPage,
@@ -37,7 +37,7 @@ from holdfast.library.answers.sessions import (
     SessionRow,
     TrashPage,
 )
-from holdfast.library.answers.store import ServerHealth
+from holdfast.library.answers.store import ImportedIds, ServerHealth, VerifiedSession
 from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION, Event, SessionMetadata, is_reference, make_id
 from holdfast.observe import CONTENT_TYPE
@@ -45,6 +45,8 @@ from holdfast.replay import Comparison, State
 from holdfast.session import Session, resolve_blobs
 
 _PAGE_BYTES_MAX = 16 << 20
+# The first and the last second that a datetime can be.
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 _MEDIA = {".md": "text/markdown", ".txt": "text/plain", ".json": "application/json"}
 _BYTES = "application/octet-stream"
 
@@ -77,10 +79,17 @@ def _narrowing(asked: Any) -> dict[str, Any]:
     """Which sessions are meant, for whatever is asked of all of them."""
     return {
         "tags": asked.tag,
-        "since": asked.since,
-        "until": asked.until,
+        "since": _moment(asked.since),
+        "until": _moment(asked.until),
         "agent_id": asked.agent_id,
     }
+
+
+def _moment(time_s: float | None) -> dt.datetime | None:
+    """A time as the library takes it; one that no calendar has is its first or last."""
+    if time_s is None:
+        return None
+    return dt.datetime.fromtimestamp(min(max(time_s, _FIRST_S), _LAST_S), dt.UTC)
 
 
 def look(call: Call) -> SessionMetadata:

@@ -85,7 +85,7 @@ class StateAsked(_Given, frozen=True, kw_only=True):
 class MessagesAsked(_Given, frozen=True, kw_only=True):
     """For which provider, and what becomes of calls without a result."""
 
-    provider: _Text = "anthropic"
+    provider: _Text = "neutral"
     incomplete: Literal["drop", "mark", "keep"] = "mark"
     window_tokens: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     at: Seq | None = None

@@ -25,7 +25,9 @@ from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.library.answers.events import EventRecord
-from holdfast.library.answers.failures import ProblemTold
+from holdfast.library.answers.failures import (
+    ProblemTold,
+)
 from holdfast.library.answers.turns import (
     Connected,
     Recorded,

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta
 from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
-from holdfast.library.answers.briefs import (
+from holdfast.library.answers.events import (
     ExportedText,
     Greeting,
     Outcome,

@@ -29,7 +29,7 @@ from holdfast.apps.ipc._messages import (
 )
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
-from holdfast.library.answers.briefs import (
+from holdfast.library.answers.events import (
     ExportedText,
     Greeting,
     Outcome,

@@ -17,7 +17,7 @@ from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
-from holdfast.library.answers.briefs import (
+from holdfast.library.answers.events import (
     AskedLine,
     HitLine,
     HitLines,

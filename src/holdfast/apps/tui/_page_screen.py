@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -197,7 +197,6 @@ class CompareScreen(PageScreen[None]):
 
 By = Literal["day", "week", "month"]
 _NEXT: dict[By, By] = {"day": "week", "week": "month", "month": "day"}
-_DAY_S = 86_400
 _SPANS = (None, 7, 30, 90, 365)
 
 
@@ -219,7 +218,7 @@ class StatsScreen(PageScreen[None]):
         from holdfast.apps.render.stats import print_stats
 
         days = _SPANS[self._span]
-        since = None if days is None else time.time() - days * _DAY_S
+        since = None if days is None else dt.datetime.now(dt.UTC) - dt.timedelta(days=days)
         stats = self.library.stats(since, by=self._by)
         return printed(width, lambda page: print_stats(page, stats, width))
 

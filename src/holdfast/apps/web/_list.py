@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import time
 from collections.abc import Iterator
@@ -26,7 +27,6 @@ _HITS = 120
 _SNIPPETS = 3
 _IDS = 5
 _ID_CHARS_MIN = 4
-_DAY_S = 86_400
 # Word, and from how many to how many days ago a session changed last.
 AGES: dict[str, tuple[str, float | None, float | None]] = {
     "": ("Any time", None, None),
@@ -82,14 +82,14 @@ class PageRequest(NamedTuple):
         given = {name: value for name, value in fields.items() if value}
         return f"/?{urlencode(given)}" if given else "/"
 
-    def filters(self, now_s: float) -> dict[str, Any]:
+    def filters(self, now: dt.datetime) -> dict[str, Any]:
         """What ``hf.list`` is asked for."""
         _, since, until = AGES[self.age]
         return {
             "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],
             "agent_id": self.agent or None,
-            "since": None if since is None else now_s - since * _DAY_S,
-            "until": None if until is None else now_s - until * _DAY_S,
+            "since": None if since is None else now - dt.timedelta(days=since),
+            "until": None if until is None else now - dt.timedelta(days=until),
         }
 
 
@@ -150,7 +150,7 @@ def trash_page(request: Request) -> Response:
 def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetadata], str | None]:
     archived = {"archived": True, "active": False}.get(asked.kept)
     wanted = {
-        **asked.filters(time.time()),
+        **asked.filters(dt.datetime.now(dt.UTC)),
         "archived": archived,
         "status": asked.status or None,
         "sort": ORDERS[asked.sort][1],
@@ -164,7 +164,7 @@ def _search(hf: Holdfast, asked: PageRequest) -> list[SessionHits]:
     # Behind a quote or a bracket a star would be part of something else, or an error.
     query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
     try:
-        hits = hf.search(query, limit=_HITS, **asked.filters(time.time()))
+        hits = hf.search(query, limit=_HITS, **asked.filters(dt.datetime.now(dt.UTC)))
     except UsageError:
         return []
     found = {one.session_id: one for one in _by_id(hf, asked.q)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
@@ -17,7 +16,6 @@ from holdfast.apps.web._page import Site, page, site_of
 if TYPE_CHECKING:
     from holdfast.catalog import Stats
 
-_DAY_S = 86_400
 _WEEKS = 53
 _YEAR = 7 * (_WEEKS + 1)
 # Word, days, and how the days are put together.
@@ -82,7 +80,7 @@ def figures_page(request: Request) -> Response:
 
 
 def _stats(site: Site, days: int | None, by: str) -> Stats:
-    since = None if days is None else time.time() - days * _DAY_S
+    since = None if days is None else dt.datetime.now(dt.UTC) - dt.timedelta(days=days)
     return site.hf.stats(since, by=by)  # type: ignore[arg-type]  # one of its words
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from holdfast.formats._view import ExportOptions, Recorded, listed
 from holdfast.model import VERSION, Event
 from holdfast.replay import Issue, State, as_json, unreadable
 from holdfast.security import escape_json
+
+if TYPE_CHECKING:
+    from holdfast.replay import Provider
 
 __all__ = ["write_bundle", "write_json", "write_jsonl", "writer_of_messages"]
 
@@ -58,7 +61,7 @@ def write_bundle(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     return seal_with_passphrase(chunks, options.passphrase)
 
 
-def writer_of_messages(provider: str) -> Callable[[Recorded, ExportOptions], Iterator[bytes]]:
+def writer_of_messages(provider: Provider) -> Callable[[Recorded, ExportOptions], Iterator[bytes]]:
     """What writes the conversation as a list of messages that this provider accepts."""
 
     def write(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain, groupby, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
 from pydantic_ai.messages import (
@@ -378,7 +378,7 @@ def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage
 # Messages of Pydantic AI as events, and back.
 
 
-_DIALECT = "pydantic-ai"
+_DIALECT: Final = "pydantic-ai"
 _PLAIN_PART = {"id": None, "provider_name": None, "provider_details": None}
 _PLAIN_RESPONSE = {
     "provider_name": None,

@@ -6,6 +6,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from holdfast.catalog import RetentionDecision, Spared
+from holdfast.library._imports import ImportedSession, Skipped
+from holdfast.library._keys import KeyInfo
+from holdfast.library._trash import Trashed
+from holdfast.model import Gap
+from holdfast.session import Report, TamperedPlace
+
 
 class ServerHealth(Struct, frozen=True, kw_only=True):
     """How the server is."""
@@ -152,3 +159,142 @@ class SpaceList(Struct, frozen=True, kw_only=True):
     """The spaces for which tokens were made."""
 
     spaces: list[SpaceRow]
+
+
+# Answers about the care of sessions: verified, repaired, pruned, imported, sealed.
+
+
+class Soundness(Struct, frozen=True, kw_only=True):
+    """Whether every byte of a session is whole."""
+
+    session_id: str
+    ok: bool
+    events: int
+    size_bytes: int
+
+
+class VerifiedSession(Soundness, frozen=True, kw_only=True):
+    """Whether every byte of a session is whole, and in words what is not."""
+
+    findings: list[str]
+
+    @classmethod
+    def of(cls, report: Report) -> VerifiedSession:
+        """Return the answer for a report."""
+        return cls(**_named(Soundness, report), findings=report.explain())
+
+
+class VerifiedSnapshot(Struct, frozen=True, kw_only=True):
+    """A snapshot, and whether it is whole."""
+
+    seq: int
+    whole: bool
+
+
+class VerifyReport(Soundness, frozen=True, kw_only=True):
+    """Everything that was found in one session."""
+
+    lost_events: int
+    torn_bytes: int
+    """At the end, as a crash leaves them: no damage."""
+    checksummed: bool
+    gaps: list[Gap]
+    missing_blobs: list[str]
+    snapshots: list[VerifiedSnapshot]
+    sealed: bool
+    opened: bool
+    """False for a sealed session whose key is not here: only checksums were compared."""
+    tampered: list[TamperedPlace]
+    head: str
+    """Stands for every event that is there now: keep it elsewhere, for `--since`."""
+    kept: bool | None
+    """With `--since`: whether what was there then is still there; null if it was not."""
+    explanation: list[str]
+    """The findings in sentences."""
+
+    @classmethod
+    def of(cls, report: Report) -> VerifyReport:
+        """Return the answer for a report."""
+        found = _named(cls, report, but=("snapshots", "explanation"))
+        snapshots = [
+            VerifiedSnapshot(seq=seq, whole=whole) for seq, whole in report.snapshots.items()
+        ]
+        return cls(**found, snapshots=snapshots, explanation=report.explain())
+
+
+class VerifyReports(Struct, frozen=True, kw_only=True):
+    """What every session that was looked at is like."""
+
+    reports: list[VerifyReport]
+
+
+class RepairedSession(Struct, frozen=True, kw_only=True):
+    """What was lost, and where the old bytes are."""
+
+    session_id: str
+    gaps: list[Gap]
+    quarantine: str | None
+
+
+class RepairedAgent(Struct, frozen=True, kw_only=True):
+    """Which documents of an agent could not be read, and what became of each."""
+
+    agent_id: str
+    documents: dict[str, str]
+
+
+class ImportedIds(Struct, frozen=True, kw_only=True):
+    """The sessions that were in the bytes and are here now."""
+
+    sessions: list[str]
+    problems: list[str]
+
+
+class ImportedSessions(Struct, frozen=True, kw_only=True):
+    """What came of an import. Members that say nothing are left out of a session."""
+
+    sessions: list[ImportedSession]
+    skipped: list[Skipped]
+
+
+class Pruned(Struct, kw_only=True):
+    """What a prune did, or would do."""
+
+    dry_run: bool
+    decisions: list[RetentionDecision]
+    """Sessions that were archived or deleted, each with the reason."""
+    spared: list[Spared]
+    """Sessions that a policy would let go, and what kept them."""
+    emptied: list[Trashed]
+    """What left the trash for good."""
+    snapshots: int
+    """How many old snapshots went."""
+    failed: dict[str, str]
+    """Sessions with which it did not work, and why; the others went on."""
+
+
+class KeyList(Struct, frozen=True, kw_only=True):
+    """The keys that open what is sealed."""
+
+    keys: list[KeyInfo]
+
+
+class KeyCheck(Struct, frozen=True, kw_only=True):
+    """Whether everything that is sealed opens with the keys that are set."""
+
+    ok: bool
+    closed: dict[str, str]
+    """What does not, by its key in the store, and why."""
+
+
+class KeyMade(Struct, frozen=True, kw_only=True):
+    """A key that was made, or whose public key was asked for."""
+
+    id: str
+    """Its fingerprint; with public the public key."""
+    source: str
+
+
+def _named(kind: type[Struct], found: object, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the members of an answer that an object has under the same names."""
+    return {name: getattr(found, name) for name in kind.__struct_fields__ if name not in but}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from holdfast.errors import UsageError
 from holdfast.replay._dialects._form import (
@@ -13,6 +14,7 @@ from holdfast.replay._dialects._form import (
     Growth,
     Message,
     Pair,
+    Provider,
     holds_media,
 )
 from holdfast.replay._dialects.gemini import GEMINI
@@ -27,6 +29,7 @@ __all__ = [
     "Growth",
     "Message",
     "Pair",
+    "Provider",
     "dialect_of",
     "holds_media",
 ]
@@ -35,7 +38,7 @@ DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
     for dialect in (NEUTRAL, ANTHROPIC, OPENAI, RESPONSES, GEMINI, MISTRAL, PYDANTIC_AI)
 }
-PROVIDERS = tuple(DIALECTS)
+PROVIDERS: tuple[str, ...] = get_args(Provider)
 
 
 def dialect_of(provider: str) -> Dialect:

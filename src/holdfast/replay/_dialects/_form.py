@@ -17,6 +17,10 @@ _NAME_CHARS_MAX = 64
 WEB = frozenset({"http", "https"})
 """What a provider on the internet can fetch."""
 
+Provider = Literal[
+    "neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai"
+]
+"""Whose form a conversation has; "neutral" is our own."""
 Message = dict[str, Any]
 Write = Callable[[str, list[Block], list[Block]], list[Message]]
 Pair = tuple[str, Block]
@@ -53,7 +57,7 @@ class Dialect:
     ``read(message, note)`` gives what a message says.
     """
 
-    name: str
+    name: Provider
     write: Write
     read: Callable[[Message, Note], list[Pair]]
     has_system: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.replay._rules._base import Rules
@@ -12,6 +12,9 @@ from holdfast.replay._rules.anthropic import AnthropicRules, NeutralRules
 from holdfast.replay._rules.gemini import GeminiRules
 from holdfast.replay._rules.openai import MistralRules, OpenAIRules, ResponsesRules
 from holdfast.replay._rules.pydantic_ai import PydanticAIRules
+
+if TYPE_CHECKING:
+    from holdfast.replay._dialects import Provider
 
 __all__ = ["Validation", "check_alone", "goes_on", "validate"]
 
@@ -35,7 +38,7 @@ class Validation:
 
 
 def validate(
-    messages: Any, provider: str = "anthropic", *, errors_max: int | None = None
+    messages: Any, provider: Provider = "anthropic", *, errors_max: int | None = None
 ) -> Validation:
     """Check a list of messages against a provider's rules; stop after ``errors_max`` errors.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from holdfast.agent import Kit, plain_text
+from holdfast.agent import Kit, Scope, plain_text
 from holdfast.apps.acp.recording.values import clean, prompt_content
 from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
 from holdfast.apps.wire.peer import Peer
@@ -171,7 +171,7 @@ MODES = {
 }
 
 # What a user may answer, and what it means: allowed or not, and for how long.
-OPTIONS = {
+OPTIONS: dict[str, tuple[str, bool, Scope]] = {
     "allow_once": ("Allow", True, "once"),
     "allow_always": ("Allow for this session", True, "session"),
     "reject_once": ("Reject", False, "once"),
