@@ -36,7 +36,8 @@ class AnthropicRules(Rules):
         if not isinstance(message, dict):
             self.fail_unknown("a message is an object")
             return
-        self.members(message, _MEMBERS, "a message")
+        if not _MEMBERS.issuperset(message):
+            self.members(message, _MEMBERS, "a message")
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
             self.fail_unknown(f"a message has no role {role!r:.60}: it is user or assistant")
@@ -63,7 +64,7 @@ class AnthropicRules(Rules):
     def _check_user(self, blocks: list[Any]) -> None:
         words = False
         for block in blocks:
-            kind = self._kind(block)
+            kind = _kind(block)
             if kind == "tool_result":
                 if words:
                     self.fail("results come before everything else")
@@ -82,7 +83,7 @@ class AnthropicRules(Rules):
         last: set[Any] = set()
         kind = None
         for block in blocks:
-            kind = self._kind(block)
+            kind = _kind(block)
             if kind == "tool_use":
                 calls.append(self._tool_use(block))
             elif kind in SERVER_CALLS:
@@ -114,10 +115,6 @@ class AnthropicRules(Rules):
         self._serving.discard(identity)
         self._carried.discard(identity)
 
-    def _kind(self, block: Any) -> str | None:
-        kind = block.get("type") if isinstance(block, dict) else None
-        return kind if type(kind) is str else None
-
     def _content_block(self, block: Any, kind: str | None, allowed: _Checks) -> None:
         if (
             kind == "text"
@@ -137,7 +134,8 @@ class AnthropicRules(Rules):
         if names is None:
             names = frozenset({"type", "cache_control", *allowed}) | self.extra_members
             _known_members[allowed, self.extra_members] = names
-        self.members(block, names, "a block")
+        if not names.issuperset(block):
+            self.members(block, names, "a block")
         if "cache_control" in block:
             self._cache_marks += 1
             mark = block["cache_control"]
@@ -206,7 +204,7 @@ class AnthropicRules(Rules):
         content = block.get("content")
         if isinstance(content, list) and content:
             for part in content:
-                self._content_block(part, self._kind(part), _RESULT_BLOCKS)
+                self._content_block(part, _kind(part), _RESULT_BLOCKS)
         else:
             self.need(is_text(content), "a result is empty or broken")
 
@@ -253,7 +251,7 @@ class AnthropicRules(Rules):
         if source.keys() != {"type", "content"} or source["type"] != "content":
             return False
         for part in content if isinstance(content, list) else ():
-            self._content_block(part, self._kind(part), _DOCUMENT_BLOCKS)
+            self._content_block(part, _kind(part), _DOCUMENT_BLOCKS)
         return bool(content) if isinstance(content, list) else is_text(content)
 
     def check_search_result(self, block: dict[str, Any]) -> None:
@@ -264,7 +262,7 @@ class AnthropicRules(Rules):
         content = block.get("content")
         self.need(isinstance(content, list) and content, "a search result has no content")
         for part in content if isinstance(content, list) else ():
-            self._content_block(part, self._kind(part), _TEXTS)
+            self._content_block(part, _kind(part), _TEXTS)
 
     def check_upload(self, block: dict[str, Any]) -> None:
         """A file for the container in which code runs."""
@@ -281,6 +279,11 @@ class AnthropicRules(Rules):
         self._block_members(block, "tabs", "state_changes")
         well = isinstance(block.get("tabs"), list) and is_json(block)
         self.need(well, "the state of a browser is malformed")
+
+
+def _kind(block: Any) -> str | None:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return kind if type(kind) is str else None
 
 
 def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
