@@ -177,6 +177,7 @@ def search(
         tool=tool,
         limit=limit,
     )
+    # By the store as it is on the medium: the index never learns what is sealed.
     hits = core.catalog.answer(lambda index: index.search(core.inner, asked))
     return core.sealed_books.search(hits, asked) if core.store.has_keys else hits
 

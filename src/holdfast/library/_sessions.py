@@ -82,6 +82,7 @@ def close(core: Core) -> None:
         return
     core.housekeep(LAST_CHORE_S)
     core.closed = True
+    # Called in the reverse order: sessions first, then what serves them, the store last.
     with contextlib.ExitStack() as rest:
         rest.callback(core.store.close)
         rest.callback(core.feeder.close)
@@ -172,6 +173,7 @@ def _live_or_waited(
 
 def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Opening | None]:
     """The session, with its opening if it was not open already."""
+    # Held for the whole opening: of two threads that ask for one id, both get one object.
     with live.lock:
         key = (core.store.identity, id)
         session = live.sessions.get(key)

@@ -116,6 +116,7 @@ def recover(
 
     if window_tokens is not None:
         window_tokens = whole("window_tokens", window_tokens)
+    # Nothing of it is stored yet, but whoever has it open sees a session.
     if at is None and _is_unbegun(core, id):
         return recover((), provider=provider, incomplete=incomplete, session_id=id)
     key = core.stored(id)

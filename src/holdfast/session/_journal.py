@@ -51,6 +51,7 @@ class Journal:
         self.opening = opening
         self.options = options
         self.limits = options.limits
+        # Reentrant: whoever reads the state settles it first, also in what holds the lock already.
         self.lock = threading.RLock()
         self.forks = forks.count
         self.restored = opening.loaded.position.seq > 0
@@ -517,9 +518,11 @@ class Journal:
             self.writer.check(drafts)
             preamble = self._begin()
             self.keeper.start()
+        # What a stream held back was accepted earlier, and must not fail for its size now.
         spare = () if plan is None else [len(preamble) + place for place in plan.added]
         events = self.writer.extend([*preamble, *drafts], spare)
         recorded = events[len(preamble) :]
+        # Only after the write: an opening that could not be recorded is tried by the next append.
         self.opening.begun = True
         self._make_ready()
         if plan is not None and self.redacting is not None:

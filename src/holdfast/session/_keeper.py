@@ -135,6 +135,7 @@ class Keeper:
         self.watermark = min(notice_at, snapshot_at, self._writer.limits.session_bytes_max)
 
     def _autosave(self) -> None:
+        # A sync holds up appends: none without something new.
         is_dirty = self._opening.begun and self.flushed < self._writer.offset
         if self._session.closed or not (is_dirty or self._session.is_memory_dirty):
             return
@@ -231,6 +232,7 @@ class Timers:
             if self._closed:
                 return
             when = time.monotonic() + delay
+            # Numbered: of two that are due at once, the methods could not be compared.
             item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
             heapq.heappush(self._due, item)
             if self._thread is None or self._forks != forks.count:

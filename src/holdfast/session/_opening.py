@@ -220,6 +220,7 @@ class Opening:
                     from holdfast.session._seal import SessionSeal
 
                     self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
+                # Before the log is read: what is read under the lease changes no more.
                 if exists and not self.read_only and not self._held:
                     self._hold()
                 self.loaded = self._load(begun=exists)
@@ -282,6 +283,7 @@ class Opening:
         if state.event_count == 0 or (begun_anew and state.last_open is None):
             drafts.append(Draft("session_start", self._session_start(state.generation)))
         drafts.append(Draft("opened", self._opened()))
+        # Said by the next writer, since the one that was interrupted could not.
         interruption = needs_interruption(state)
         if interruption is not None:
             drafts.append(Draft("interrupted", interruption))
@@ -292,9 +294,11 @@ class Opening:
 
     def release(self) -> None:
         """Give everything back."""
+        # The log first: with the lease gone, another may be writing to it already.
         self.log.close()
         self._lease.release()
         was_held, self._held = self._held, False
+        # A place that was made for the lease alone would look like a session to whoever lists.
         if was_held and not (self._was_there or self.begun or self.goes_on):
             self._store.forget(self.key)
         if was_held and self.tell is not None:

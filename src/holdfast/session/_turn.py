@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from holdfast.errors import HoldfastError, InvalidData, TooLarge, UsageError
@@ -71,12 +70,7 @@ class ToolRun:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
     async def __aenter__(self) -> Self:
@@ -88,12 +82,7 @@ class ToolRun:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
     def _begin(self) -> None:
@@ -185,6 +174,7 @@ class Turns:
             if not turn.done():
                 turn.set_result(None)
 
+        # Whoever leaves the turn may be on another thread, and a future belongs to its loop.
         ticket.wake = lambda: loop.call_soon_threadsafe(begin)
         if not self._takes(ticket):
             await turn
@@ -200,6 +190,7 @@ class Turns:
             line = self._lines.get(run, deque())
             if ticket in line:
                 line.remove(ticket)
+                # Only who had the turn passes it on: who gave up waiting has nothing to give.
                 while was_held and line and not line[0].held:
                     line[0].held = True
                     try:
@@ -288,12 +279,7 @@ class Turn:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self._end(error)
             self._session.barrier()
@@ -310,12 +296,7 @@ class Turn:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self._end(error)
             await self._session.abarrier()

@@ -347,8 +347,11 @@ class Writer:
 
     def failed(self, error: StoreError) -> HoldfastError:
         """The error to raise: one after which nothing can be written carries what is in doubt."""
+        # Nothing was written, and there may be room again: the session stays usable.
         if isinstance(error, StoreFull):
             return error
+        # A store that sends later cannot say which lines have arrived; nor can a sync that failed,
+        # since the system may have dropped the pages that it could not write.
         if self._defers or isinstance(error, (Fenced, SyncFailed)):
             if isinstance(error, Fenced) and self.dead is None and self.tell is not None:
                 id = error.fields.get("session_id", "")

@@ -42,6 +42,7 @@ class Part(Generic[T]):
     def __get__(self, session: Session | None, _owner: Any = None) -> T:
         if session is None:
             return self  # type: ignore[return-value]  # for whoever looks at the class
+        # One step for all threads: a second memory would lose what is set in the first.
         made: T = vars(session).setdefault(self._make.__name__, self._make(session))
         return made
 
