@@ -140,6 +140,19 @@ async def test_a_cancel_right_behind_its_prompt_counts(serve, hf, tmp_path):
     assert [e.data["reason"] for e in hf.events(id, types=("turn_end",))] == ["cancelled"]
 
 
+async def test_a_prompt_whose_request_is_cancelled_ends_its_turn(serve, hf, tmp_path):
+    """Nobody waits for it any more: it is stopped, that is on record, and the next is served."""
+    editor = await serve(("Once ", asyncio.Event(), "the end"), "Again.")
+    id = await editor.new(tmp_path)
+    turn = asyncio.ensure_future(editor.prompt(id, "A story"))
+    await editor.shown()
+    turn.cancel()  # which tells the other side
+    while editor.server._live[id].is_busy:  # noqa: ASYNC110 - nobody is told of its end
+        await asyncio.sleep(0.01)
+    assert [e.data["reason"] for e in hf.events(id, types=("turn_end",))] == ["cancelled"]
+    assert (await editor.prompt(id, "Another"))["stopReason"] == "end_turn"
+
+
 async def test_a_second_prompt_is_refused_while_one_runs(serve, tmp_path):
     """It is told why, and the first goes on."""
     go = asyncio.Event()

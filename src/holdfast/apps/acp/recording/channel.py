@@ -335,7 +335,9 @@ class Channel:
         pending = state.pending_calls
         first = min((call.seq for call in pending.values()), default=state.seq + 1)
         # Backwards: of a long session only the turn that broke off is read.
-        events = {e.seq: e for e in self._hf.events(self.id, first, reverse=True)}
+        wanted = {call.seq for call in pending.values()}
+        newest = self._hf.events(self.id, first, reverse=True)
+        events = {event.seq: event for event in newest if event.seq in wanted}
         calls = [
             undone(_call_in(events[call.seq], id), call.stage, self._cwd)
             for id, call in pending.items()
