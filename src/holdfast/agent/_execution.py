@@ -273,6 +273,7 @@ class Executor:
 def _is_its_own(error: BaseException) -> bool:
     """Whether a tool was cancelled by something inside it, and not together with the run."""
     task = asyncio.current_task()
+    # Libraries cancel tasks of their own; that is a failure of the tool, not the end of the turn.
     return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
 
 
@@ -284,6 +285,7 @@ async def _all(work: list[Any]) -> list[Any]:
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
+        # Each records its own end; none may be left behind by a turn that is over.
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

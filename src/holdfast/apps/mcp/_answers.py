@@ -140,6 +140,7 @@ def _entries(
     """
     reader, found, reached = Transcript(first), list[Entry](), first
     for event in events:
+        # A message that is streamed over the end of a part would be told twice in halves.
         is_enough = not reader.is_streaming or event.seq >= stop + _STREAM_MAX
         if event.seq >= stop and reached > first and is_enough:
             break
@@ -152,6 +153,7 @@ def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], in
     """The lines that there is room for, and the first event that they do not show."""
     lines: list[str] = []
     room, shown = ANSWER_CHARS_MAX, -1
+    # Among others an entry is cut, so that one long result does not hide the rest; alone it is not.
     chars = _ENTRY_CHARS_MAX if stop > first + 1 else ANSWER_CHARS_MAX
     for entry in entries:
         line = _line(entry, first, chars)

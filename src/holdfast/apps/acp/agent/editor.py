@@ -316,6 +316,7 @@ class EditorAccess:
                 await self._ask("terminal/kill", this)
                 status = {}
             answer = await self._ask("terminal/output", this)
+        # Whoever gives up must not leave a command running in the user's terminal.
         except BaseException:
             await self._end(terminal, kill=True)
             raise

@@ -80,6 +80,7 @@ class Servers:
 
     async def tools(self, check: Callable[[], None]) -> list[Tool]:
         """Their tools, once each has told them or failed; ``check`` is called before each call."""
+        # Shielded: a turn that is cancelled while a server starts must not spoil it for others.
         offers = [offer for offered in self._tools for offer in await asyncio.shield(offered)]
         made: dict[str, Tool] = {}
         for offer in offers[:_TOOLS_MAX]:
@@ -96,6 +97,7 @@ class Servers:
         self._over.set()
         if self._tasks:
             _, slow = await asyncio.wait(self._tasks, timeout=_END_S)
+            # One that does not end by itself: its process ends with its task.
             for task in slow:
                 task.cancel()
             await asyncio.gather(*slow, return_exceptions=True)

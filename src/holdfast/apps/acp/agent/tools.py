@@ -106,6 +106,7 @@ class ToolBox:
 
     async def _write(self, call_id: str, path: str, content: str) -> str:
         self._check()
+        # Before the file is written: afterwards nobody has the old text.
         self._show_diff(call_id, [await self._diff(path, content)])
         await self._desk.write(path, content)
         lines = len(content.splitlines())

@@ -96,6 +96,7 @@ class Files:
             raise Forbidden("files may only be read here", remedy="Allow writing to the agent.")
         whole = os.path.normpath(os.path.join(self._folder.root, path))
         name = os.path.basename(whole)
+        # An agent may have made a link in the midst of the path since it was last looked at.
         self._check_way(os.path.dirname(whole), path)
         if os.path.islink(whole):
             raise Forbidden(f"{path} is a symlink, which is not followed", remedy="Name a file.")
@@ -143,6 +144,7 @@ class Requests:
         stopping = asyncio.ensure_future(cancelled.wait())
         try:
             await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            # When the turn ends while somebody decides, no answer counts any more.
             option = None if stopping.done() else asking.result()
         finally:
             asking.cancel()

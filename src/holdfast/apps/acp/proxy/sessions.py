@@ -156,6 +156,7 @@ class ProxySessions:
     async def attach(self, channel: Channel) -> None:
         """Return once the agent has the session. Raises RpcError if it cannot get it."""
         async with channel.attaching:
+            # A load and a prompt may both find that the agent lacks it; the first gives it.
             if channel.agent_id is not None and self._agent.alive:
                 return
             await self._agent.ready()
