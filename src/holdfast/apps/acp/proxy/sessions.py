@@ -117,7 +117,9 @@ class ProxySessions:
             if channel is None:
                 session = await asyncio.to_thread(self._open, id)
                 channel = self._register(session, self._params_of(session, params))
-            if looks:
+            # Nothing is awaited for a session that is known: whoever asked before it was closed has
+            # to come into its queue before that ends.
+            if looks and not channel.is_looked_at:
                 await asyncio.to_thread(channel.look_back)
         if "cwd" in params:
             channel.params = self._params_of(channel.session, params)
