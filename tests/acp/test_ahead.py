@@ -10,8 +10,7 @@ import threading
 
 import pytest
 
-from holdfast.apps.wire.ahead import pour
-from holdfast.apps.wire.pipes import PipeWriter, connect
+from holdfast.apps.wire.pipes import PipeWriter, connect, pour
 
 LINE = b"x" * 99 + b"\n"
 

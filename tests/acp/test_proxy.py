@@ -542,7 +542,7 @@ def test_a_line_over_the_limit_is_refused_and_the_next_is_served(
     """However long it is, it is not kept in memory."""
     import holdfast
     from holdfast.apps.acp.proxy.server import Proxy
-    from holdfast.apps.wire.lines import Splitter
+    from holdfast.apps.wire.frames import Splitter
     from holdfast.apps.wire.pipes import AgentProcess
 
     async def serve(pipe):

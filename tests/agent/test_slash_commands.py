@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.commands import COMMANDS, offered_commands, read_command
 from holdfast.apps.acp.agent import server as acp
-from holdfast.apps.cli import _slash as chat
+from holdfast.apps.cli import _chat as chat
 
 
 @pytest.mark.parametrize(

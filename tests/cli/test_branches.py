@@ -249,7 +249,8 @@ def test_the_verbs_are_in_the_help(run):
 
 def test_what_is_asked(monkeypatch, two, library):
     """The question shows both values; a value that one side removed is called so."""
-    from holdfast.apps.cli import App, merge
+    from holdfast.apps.cli import branches
+    from holdfast.apps.cli._app import App
 
     app = App()
     lines = []
@@ -259,7 +260,7 @@ def test_what_is_asked(monkeypatch, two, library):
     monkeypatch.setattr("click.prompt", lambda *_, **__: "b")
     with library.session("sea") as s:
         del s.variables["budget"]
-    made = library.merge(*two, policy="ask", ask=merge._asker(app))
+    made = library.merge(*two, policy="ask", ask=branches._asker(app))
     assert library.state(made).variables == {"budget": 800}
     assert "(removed)" in " ".join(lines)
     assert "('  before  ', '900')" in lines

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.cli.repair import _explain
+from holdfast.apps.cli.checks import _explain
 from holdfast.model import Gap
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.cli._flags import Flags, asked
+from holdfast.apps.cli._app import Flags, asked
 from holdfast.apps.cli._screen import wants_colour
 
 COLOURED = "\x1b[36mtrip-planner"

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import __version__
-from holdfast.apps.cli.doctor import EXTRAS, find_extras
+from holdfast.apps.cli.checks import EXTRAS, find_extras
 from holdfast.errors import NotFound, StoreError, Unavailable
 from holdfast.library import Holdfast
 from holdfast.storage import MemoryStore

@@ -13,7 +13,7 @@ import pytest
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
 from holdfast.apps.cli.acp import PARTS
-from holdfast.apps.cli.man import manual, pages
+from holdfast.apps.cli.help import manual, pages
 
 
 @pytest.fixture(scope="module")

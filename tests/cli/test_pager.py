@@ -165,7 +165,7 @@ def test_what_is_written_after_the_end():
         paged = Paged(stream, [["cat"]])
         paged.write("held back\n")
         paged.flush()
-        assert not paged.is_busy
+        assert not paged._process
         paged.finish()
         paged.write("straight\n")
         stream.flush()
@@ -223,15 +223,15 @@ def test_a_pager_that_leaves(small):
     with pytest.raises(click.exceptions.Exit) as ended:
         collections.deque(map(paged.write, itertools.repeat("line\n" * 100, 10_000)), 0)
     assert ended.value.exit_code == 0
-    assert paged.is_busy
+    assert paged._process
     paged.finish()
-    assert not paged.is_busy
+    assert not paged._process
 
 
 def test_no_pager_at_all(small):
     """Where none can be started the terminal gets it."""
     paged = Paged(small, [["no-such-pager-anywhere"]])
     paged.write("line\n" * 20)
-    assert not paged.is_busy
+    assert not paged._process
     assert paged.isatty()
     assert paged.fileno() == small.fileno()

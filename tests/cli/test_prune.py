@@ -85,7 +85,7 @@ def test_what_could_not_be_done_is_told_and_gives_exit_code_1(run, sessions, mon
 
 def test_long_plans_are_cut_on_screen(run, library, monkeypatch):
     """A plan of more rows than anyone reads is cut, and says how to see all of it."""
-    monkeypatch.setattr("holdfast.apps.cli.prune._SHOWN_MAX", 1)
+    monkeypatch.setattr("holdfast.apps.cli.trash._SHOWN_MAX", 1)
     for name in "abc":
         with library.session(name) as s:
             s.user("x")

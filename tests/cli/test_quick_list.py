@@ -24,7 +24,7 @@ import holdfast
 from holdfast import catalog
 from holdfast.apps.cli import _quick_list, cli, main
 from holdfast.apps.cli import _quick_list as _list_json
-from holdfast.apps.cli._list_table import session_cells
+from holdfast.apps.cli._quick_list import session_cells
 from holdfast.apps.render.page import cells, is_narrow
 from holdfast.catalog import _newest
 from holdfast.catalog.sqlite.index import SqliteIndex

@@ -266,4 +266,4 @@ def test_no_command_makes_its_answer_by_hand():
             is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
             if is_call and node.func.attr in ("json", "json_line"):
                 found += [path.name for given in node.args if isinstance(given, ast.Dict)]
-    assert found == ["_acp_install.py"]
+    assert found == ["acp.py"]

@@ -13,8 +13,8 @@ from holdfast.apps.cli import App
 from holdfast.apps.cli._failure import explain, suggestion, tell
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
-from holdfast.apps.cli._recovery import print_recovery
 from holdfast.apps.cli._screen import Screen
+from holdfast.apps.cli.show import print_recovery
 from holdfast.apps.render.page import STYLES, Column, Span
 from holdfast.replay import Recovery, sanitize
 
@@ -117,7 +117,7 @@ def test_a_report_on_a_terminal_has_a_line_for_each_issue(colourless):
     found = sanitize([{"role": "assistant", "content": "hi"}])
     app = App("none:")
     app.out, app.err = Screen(io.StringIO()), Screen(colourless)
-    print_recovery(app, Recovery(found.messages, None, found.issues, session_id="s"), as_json=False)
+    print_recovery(app, Recovery(found.messages, None, found.issues, session_id="s"))
     words = " ".join(colourless.getvalue().split())
     assert words.startswith("Session s recovery: Sanitized 1 issue(s): start: ")
     assert words.endswith(f"[{found.issues[0].type}]")

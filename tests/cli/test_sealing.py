@@ -142,9 +142,9 @@ def test_erasing(run, trip, library):
 
 def test_erasing_asks_first(run, trip, monkeypatch):
     """On a terminal: what goes is named, and no means no."""
-    from holdfast.apps.cli import erase
+    from holdfast.apps.cli import trash
 
-    monkeypatch.setattr(erase, "_is_meant", lambda *_: False)
+    monkeypatch.setattr(trash, "_may_erase", lambda *_: False)
     outcome = run("erase", trip)
     assert outcome.code == 1
     assert "Nothing was erased" in outcome.err

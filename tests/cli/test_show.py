@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.apps.cli._recovery import INCOMPLETE, PROVIDERS
+from holdfast.apps.cli._options import INCOMPLETE, PROVIDERS
 from holdfast.errors import UsageError
 
 

@@ -10,9 +10,8 @@ import msgspec
 from holdfast.apps.acp.recording.recorder import Notes
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.http._operations import ENDPOINTS
-from holdfast.apps.ipc._connection import _RpcAsker, _TagAsker
-from holdfast.apps.wire.frames import RpcError, parse, parse_object
-from holdfast.apps.wire.lines import Splitter
+from holdfast.apps.ipc.bridge import _RpcAsker, _TagAsker
+from holdfast.apps.wire.frames import RpcError, Splitter, parse, parse_object
 from holdfast.errors import HoldfastError
 from holdfast.formats import READERS, Source, claims, reader_of
 from holdfast.model import Event, LineReader

@@ -19,8 +19,7 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.gate.callers import same_secret
-from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.callers import guarded, same_secret
 from holdfast.apps.gate.limits import BodyLimit, Buckets
 from holdfast.apps.gate.responses import SafeHeaders
 from holdfast.apps.gate.server import _Heads, _Server, listen

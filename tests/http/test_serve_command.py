@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 import holdfast
-from holdfast.apps.cli import _screen, _serve_space, cli
+from holdfast.apps.cli import App, cli, serve
 from holdfast.apps.http.tokens import TokenBook
 from holdfast.storage import FileStore
 
@@ -98,10 +97,8 @@ def test_no_spaces_yet(run):
 def test_on_a_terminal_it_asks_before_a_space_is_removed(run, monkeypatch):
     """No means that nothing happens."""
     run("serve", "token", "create", "--space", "alice")
-    terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(_serve_space, "sys", SimpleNamespace(stdin=terminal))
-    monkeypatch.setattr(_screen, "_is_terminal", lambda _: True)
-    monkeypatch.setattr(_serve_space.click, "confirm", lambda *_, **__: False)
+    monkeypatch.setattr(App, "can_ask", True)
+    monkeypatch.setattr(serve.click, "confirm", lambda *_, **__: False)
     assert run("serve", "space", "remove", "alice").exit_code == 1
     assert '"tokens":1' in run("serve", "space", "list", "--json").stdout.replace(" ", "")
 

@@ -11,8 +11,8 @@ import socket
 import pytest
 from tests.scripts import make_kit
 
-from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._session import Current
+from holdfast.apps.ipc.bridge import LINE_BYTES_MAX, Connection
 from holdfast.apps.wire.pipes import Pipe, PipeWriter
 
 PATIENCE_S = 120

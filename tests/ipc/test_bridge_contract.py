@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.ipc._messages import ASKS, NOTICES
-from holdfast.apps.ipc.bridge import schema
+from holdfast.apps.ipc.messages import ASKS, NOTICES, schema
 from holdfast.library.answers.events import SessionBrief
 
 SCHEMA = json.loads(schema())

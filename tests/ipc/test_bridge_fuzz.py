@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.ipc._connection import LINE_BYTES_MAX
-from holdfast.apps.ipc._messages import ASKS, BY_METHOD
+from holdfast.apps.ipc.bridge import LINE_BYTES_MAX
+from holdfast.apps.ipc.messages import ASKS, BY_METHOD
 
 PING = {"type": "session_save", "id": "ping"}
 OFTEN = settings(

@@ -9,7 +9,7 @@ from concurrent.futures import wait
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.cli import cli, tui
+from holdfast.apps.cli import cli, front_ends
 from holdfast.apps.tui import make_app
 from holdfast.apps.tui._sessions import ListRequest, SessionPages, parse
 from holdfast.errors import NotFound
@@ -30,8 +30,8 @@ def run(store_root):
 def at_a_terminal(monkeypatch):
     """As if someone sat there; what the app is started with."""
     started = []
-    monkeypatch.setattr(tui, "has_terminal", lambda: True)
-    monkeypatch.setattr(tui, "start", lambda app, **options: started.append(options))
+    monkeypatch.setattr(front_ends, "has_terminal", lambda: True)
+    monkeypatch.setattr(front_ends, "start", lambda app, **options: started.append(options))
     return started
 
 
@@ -65,7 +65,7 @@ def test_a_session_to_go_on_with(run, hf, trip, at_a_terminal):
 
 def test_without_the_library(run, at_a_terminal, monkeypatch):
     """Both say what to install."""
-    monkeypatch.setattr(tui, "is_installed", lambda: False)
+    monkeypatch.setattr(front_ends, "is_installed", lambda: False)
     code, out, err = run()
     assert code == 0
     assert "Usage: holdfast" in out
@@ -81,16 +81,15 @@ def test_other_verbs_load_nothing_of_it():
     import subprocess
     import sys
 
-    code = (
-        "import sys; from holdfast.apps.cli import cli, list, tui; print('textual' in sys.modules)"
-    )
+    code = "import sys; from holdfast.apps.cli import cli, front_ends, list\n"
+    code += "print('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_it_is_installed():
     """Here it is."""
-    assert tui.is_installed()
+    assert front_ends.is_installed()
 
 
 @pytest.fixture

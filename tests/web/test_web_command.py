@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.cli import App, web
+from holdfast.apps.cli import front_ends
+from holdfast.apps.cli._app import App
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from holdfast.apps.cli import main; main()"
@@ -53,7 +54,7 @@ def test_from_its_start_to_its_end(started):
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org", "192.168.0.4"])
 def test_only_this_machine(host):
     """It is never served to others."""
-    result = CliRunner().invoke(web.command, ["--host", host], obj=App())
+    result = CliRunner().invoke(front_ends.web_verb, ["--host", host], obj=App())
     assert "is not this machine for itself" in str(result.exception)
 
 
@@ -61,14 +62,14 @@ def test_a_browser_opens_where_there_is_a_display(hf, store_root, monkeypatch):
     """The address is opened when there is a screen, and only if that was not refused."""
     opened = []
     monkeypatch.setattr("holdfast.apps.web.app.run", lambda app, ready, **_: ready("http://x"))
-    monkeypatch.setattr(web, "open_browser", opened.append)
+    monkeypatch.setattr(front_ends, "open_browser", opened.append)
     for display, options in ((None, []), (":0", []), (":0", ["--no-open"])):
         monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
         monkeypatch.setenv("DISPLAY", display or "")
         if sys.platform == "darwin":
-            monkeypatch.setattr(web, "has_display", lambda display=display: bool(display))
+            monkeypatch.setattr(front_ends, "has_display", lambda display=display: bool(display))
         app = App(str(store_root))
-        CliRunner().invoke(web.command, options, obj=app, catch_exceptions=False)
+        CliRunner().invoke(front_ends.web_verb, options, obj=app, catch_exceptions=False)
         app.close()
     assert len(opened) == 1
     assert opened[0].startswith("http://x/in?token=")
@@ -80,7 +81,7 @@ def test_the_browser_is_not_waited_for(monkeypatch):
 
     came = threading.Event()
     monkeypatch.setattr("webbrowser.open", lambda url: came.set())
-    web.open_browser("http://127.0.0.1:1")
+    front_ends.open_browser("http://127.0.0.1:1")
     assert came.wait(120)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.apps.acp.agent import server
-from holdfast.apps.cli import _acp_agent, cli
+from holdfast.apps.cli import acp, cli
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.wire import pipes
 
@@ -74,7 +74,7 @@ def test_a_mode_that_there_is_not_is_wrong_usage(run):
 
 def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
     """Before anything is served: an editor would only see a prompt fail."""
-    monkeypatch.setattr(_acp_agent, "find_spec", lambda _: None)
+    monkeypatch.setattr(acp, "find_spec", lambda _: None)
     assert run() is None
     assert run.code == 2
     assert "pip install" in run.errors

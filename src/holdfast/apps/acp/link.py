@@ -14,12 +14,12 @@ from holdfast.apps.wire.frames import (
     INVALID_REQUEST,
     Frame,
     RpcError,
+    TooLong,
     encode,
     notification,
     parse,
     request,
 )
-from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 

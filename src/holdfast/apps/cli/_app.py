@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, NoReturn
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -18,8 +18,7 @@ from holdfast.apps.cli._failure import (
     tell_failure,
     tell_warning,
 )
-from holdfast.apps.cli._flags import Flags, asked
-from holdfast.apps.cli._screen import standard_error, standard_output
+from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
 from holdfast.model import VERSION
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.library import Holdfast
+
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
@@ -96,6 +96,24 @@ PAGED = frozenset(
 _NAME_CHARS = 10  # the longest verb, so that all sections are aligned
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
+LOADED: dict[str, click.Command] = {}
+"""The verbs whose modules are loaded; `verb` puts them here."""
+# Verbs of one subject stand in one module; the others are in one of their own name.
+_SUBJECTS = {
+    "branches": "compare fork merge restore",
+    "chat": "run",
+    "checks": "doctor reindex repair verify",
+    "export": "copy",
+    "front_ends": "bridge mcp tui web",
+    "help": "completion man",
+    "import_": "import",
+    "keys": "decrypt encrypt rotate",
+    "labels": "pin tag title",
+    "show": "recover snapshots",
+    "stats": "metrics",
+    "trash": "archive delete erase prune undelete",
+}
+MODULES = {name: module for module, names in _SUBJECTS.items() for name in names.split()}
 
 _EPILOG = """\b
 Examples:
@@ -137,8 +155,11 @@ class App:
             # What the library warns of is said by the verbs themselves.
             logging.getLogger("holdfast").addHandler(logging.NullHandler())
             given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
+            # What a command records is on the medium before it ends; no timer has to see to it.
             self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
-            if sys.stdin.isatty() and self.err.is_terminal:
+            if self.can_ask:
+                # Only then: a program that runs the command must get an error, not wait for a
+                # person.
                 from getpass import getpass
 
                 self._library.keys.ask_passphrase(getpass)
@@ -151,6 +172,11 @@ class App:
 
         store = self.library.store
         return str(getattr(store, "path", shown_url(store.url)))
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody sits there who reads a question and can answer it."""
+        return sys.stdin.isatty() and self.err.is_terminal
 
     def close(self) -> None:
         """Close the store, if it was opened, and let the reader of long output come to an end."""
@@ -171,6 +197,7 @@ class App:
             paged = Paged(self.out.beside, commands)
         except (OSError, ValueError):
             return  # its size is not known
+        # Words on standard error would be drawn into the middle of what the pager shows.
         after = After(self.err.beside)
         self.out.pass_through(paged)
         self.err.pass_through(after)
@@ -198,11 +225,11 @@ class _Verbs(click.Group):
         """The verb of that name, loaded now."""
         if cmd_name not in VERBS:
             return None
-        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        command: click.Command = import_module(f"holdfast.apps.cli.{module}").command
+        # The module registers its verbs as it is loaded.
+        import_module(f"holdfast.apps.cli.{MODULES.get(cmd_name, cmd_name)}")
         from holdfast.apps.cli._help import with_shared_options
 
-        return with_shared_options(command)
+        return with_shared_options(LOADED[cmd_name])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -248,6 +275,8 @@ class _Verbs(click.Group):
     ) -> int:
         """Run a verb; whatever fails is told in a sentence and an exit code."""
         words = sys.argv[1:] if args is None else list(args)
+        # Made before the command line is parsed, so that --json and --color hold for what is wrong
+        # with the rest of it too.
         app = App(None, asked(words))
         try:
             self._prepare()
@@ -255,6 +284,7 @@ class _Verbs(click.Group):
                 words, "holdfast", complete_var, standalone_mode=False, obj=app, **extra
             )
             code = found if isinstance(found, int) else 0
+            # A full disk or a closed pipe may show only now, while it can still be told.
             standard_output().flush()
         except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
             code = fail(app, error)
@@ -281,6 +311,7 @@ def cli(ctx: click.Context, store: str | None) -> None:
     """
     app = ctx.ensure_object(App)
     app.place = store
+    # The store is closed and the pager waited for whichever way the verb ends.
     ctx.call_on_close(app.close)
     if ctx.invoked_subcommand is None:
         _begin(ctx)
@@ -290,8 +321,9 @@ def cli(ctx: click.Context, store: str | None) -> None:
 
 def _begin(ctx: click.Context) -> None:
     """Without a verb: the terminal app where there is a terminal, else the help page."""
-    from holdfast.apps.cli.tui import has_terminal, is_installed, start
+    from holdfast.apps.cli.front_ends import has_terminal, is_installed, start
 
+    # Nobody who only typed the name is to be met by a failure, nor a script by an app.
     if has_terminal() and is_installed():
         start(ctx.obj)
         return
@@ -315,6 +347,7 @@ def fail(app: App, error: BaseException) -> int:
         screen = standard_error(app.err.colour)
         tell_failure(screen, failure, kind_of(error), as_json=app.as_json)
     _discard_output()
+    # The sentence comes first, so that it is there with a stack trace below it too.
     if os.environ.get("HOLDFAST_TRACEBACK") and not isinstance(error, SystemExit):
         raise error
     return failure.code
@@ -326,3 +359,30 @@ def _discard_output() -> None:
         sys.stdout.flush()
     except (OSError, ValueError):
         sys.stdout = None  # Python then leaves it alone
+
+
+# What was asked for whatever the verb: known even if the rest of the command line is wrong.
+
+
+class Flags(NamedTuple):
+    """How things are to be told."""
+
+    as_json: bool = False
+    colour: str | None = None
+    pager: bool = True
+
+
+def asked(arguments: Sequence[str]) -> Flags:
+    """What the command line says about it, as far as it can be understood."""
+    # What follows belongs to the command of an agent, which may have a --json of its own.
+    words = list(arguments)
+    if "--" in words:
+        del words[words.index("--") :]
+    colour = None
+    for word, after in pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == "--color":
+            colour = value if equals else after
+    return Flags(
+        "--json" in words, colour if colour in COLOURS else None, "--no-pager" not in words
+    )

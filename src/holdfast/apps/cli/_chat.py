@@ -1,24 +1,26 @@
-"""The loop of a chat: read a line, answer it, again."""
+"""The loop of a chat: read a line, answer it or obey it, again."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, plain_text, read_command
+from holdfast.agent import EXIT_WORDS, fork_seq, offered_commands, plain_text, read_command
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
-from holdfast.apps.cli._slash import COMMANDS, obey
-from holdfast.apps.cli._summary import print_conversation
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, suggestion, tell
+from holdfast.apps.cli._summary import print_conversation, print_header
 from holdfast.apps.cli._talk import Talker
-from holdfast.apps.cli._talk_options import Wishes, standard_input
+from holdfast.apps.cli.chat import Wishes, standard_input
 from holdfast.apps.history import InputHistory
-from holdfast.apps.render.page import Span
-from holdfast.errors import HoldfastError
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import ago
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.replay import is_complete
+from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
@@ -57,6 +59,7 @@ class Chat:
                 if self.is_over:
                     break
         finally:
+            # Asked before: what is closed has no session any more.
             session_id = self.session_id
             self.talker.close()
         if self.is_terminal and session_id is not None:
@@ -76,6 +79,7 @@ class Chat:
             shown = self.app.library.events(session.id, start)
             print_conversation(self.app, shown, full=False, first=start)
             self.app.out.line()
+        # A crash leaves a question without an answer, or a call without a result.
         messages = session.messages()
         state = session.live_state
         if messages and (state.unfinished or not is_complete(messages)):
@@ -131,6 +135,7 @@ class Chat:
             if command is not None:
                 obey(self, *command)
             else:
+                # Two slashes say one: the way out for a message that begins with a slash.
                 self.say(text.removeprefix("/") if text.startswith("//") else text)
         except HoldfastError as error:
             self.has_failed = True
@@ -192,10 +197,12 @@ class PromptReader:
         return line
 
     def _prepare(self, readline: Any) -> None:
+        # Answers to questions, such as whether a tool may run, are not what was said.
         readline.set_auto_history(False)
         readline.clear_history()
         for line in self._history.lines():
             readline.add_history(line)
+        # A slash is a delimiter otherwise, and commands begin with one.
         readline.set_completer_delims(" ")
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
@@ -211,3 +218,148 @@ def _find_readline() -> Any:
     except ImportError:  # without it lines can still be typed
         return None
     return readline
+
+
+# The commands of a chat: what begins with a slash.
+
+
+_LISTED = 20
+_LIST = (
+    Column(""),
+    Column("ID"),
+    Column("UPDATED"),
+    Column("TITLE", flexible=True),
+    Column("MSGS", right=True),
+)
+
+
+def obey(chat: Chat, name: str, rest: str) -> None:
+    """Carry out a command. Raises UsageError for one that is not known."""
+    if name not in COMMANDS:
+        raise UsageError(
+            f"there is no command /{name}{suggestion(name, COMMANDS)}",
+            remedy="/help lists them. To say something that begins with a slash, write two.",
+        )
+    if name in OWN:
+        OWN[name](chat, rest)
+        return
+    act = COMMANDS[name].act
+    assert act is not None
+    for line in act(_session(chat), rest).splitlines():
+        chat.app.out.line(line)
+
+
+def _help(chat: Chat, _: str) -> None:
+    width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items()) + 2
+    for name, command in COMMANDS.items():
+        shown = f"/{name} {command.takes}".ljust(width + 1)
+        chat.app.out.line(Span(f"  {shown}", "name"), command.does)
+    chat.app.out.line(
+        Span("  Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed.", "faint")
+    )
+
+
+def _list(chat: Chat, _: str) -> None:
+    rows = chat.app.library.list(limit=_LISTED, agent_id=chat.talker.agent_id)
+    if not rows:
+        chat.app.out.line("There are no sessions yet.")
+        return
+    now, current = now_ms(), chat.session_id
+    table: list[list[Piece]] = [
+        [
+            "*" if row.session_id == current else "",
+            Span(row.session_id, "name"),
+            Span(ago(row.updated_at, now), "faint"),
+            row.title or "",
+            str(row.message_count),
+        ]
+        for row in rows
+    ]
+    chat.app.out.table(_LIST, table)
+
+
+def _load(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise UsageError("/load needs the id of a session", remedy="/list shows them.")
+    chat.talker.switch(choose(chat.app.library, rest))
+    chat.greet()
+
+
+def _new(chat: Chat, _: str) -> None:
+    chat.talker.begin()
+    chat.talker.tell_session()
+
+
+def _fork(chat: Chat, rest: str) -> None:
+    """Go on in a fork; with a number, from that event on."""
+    seq = fork_seq(rest)
+    made = chat.app.library.fork(_session(chat).id, seq)
+    chat.talker.switch(made)
+    chat.greet()
+
+
+def _info(chat: Chat, _: str) -> None:
+    print_header(chat.app, chat.app.library.info(_session(chat).id), None)
+    chat.app.out.line(Span(f"  {chat.talker.choice.explain()}", "faint"))
+
+
+def _history(chat: Chat, _: str) -> None:
+    session = _session(chat)
+    print_conversation(chat.app, chat.app.library.events(session.id), full=True)
+    chat.app.out.line()
+
+
+def _export(chat: Chat, rest: str) -> None:
+    """``/export [FILE]``: the format by the file's name; without one, a file named after the id."""
+    from holdfast.apps.cli.export import format_by_name
+
+    session = _session(chat)
+    path = rest or f"{session.id}.md"
+    chat.app.library.export(session.id, format_by_name(path), to=path)
+    chat.app.out.line("wrote ", Span(path, "name"))
+
+
+def _delete(chat: Chat, rest: str) -> None:
+    wanted = choose(chat.app.library, rest) if rest else _session(chat).id
+    if not chat.confirm(f"Put session {wanted} into the trash?"):
+        chat.app.out.line("Nothing was deleted.")
+        return
+    # A session that is open cannot be deleted.
+    if wanted == chat.session_id:
+        chat.talker.begin()
+    chat.app.library.delete(wanted)
+    chat.app.out.line("deleted ", Span(wanted, "name"))
+    chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))
+
+
+def _continue(chat: Chat, _: str) -> None:
+    chat.say(None)
+
+
+def _exit(chat: Chat, _: str) -> None:
+    chat.is_over = True
+
+
+def _session(chat: Chat) -> Session:
+    session = chat.talker.session
+    if session is None:
+        raise UsageError(
+            "there is no session yet", remedy="It begins with the first thing you say."
+        )
+    return session
+
+
+OWN: dict[str, Callable[[Chat, str], None]] = {
+    "list": _list,
+    "load": _load,
+    "new": _new,
+    "fork": _fork,
+    "info": _info,
+    "history": _history,
+    "export": _export,
+    "continue": _continue,
+    "delete": _delete,
+    "help": _help,
+    "exit": _exit,
+}
+COMMANDS = offered_commands(OWN)

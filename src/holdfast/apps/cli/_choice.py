@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
-
-import click
+from collections.abc import Iterable
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
-from holdfast.apps.cli._options import AtLeast, complete_id
 from holdfast.apps.render.failures import import_command, strangers_hint
-from holdfast.apps.render.page import Span
 from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fold_id, is_id
@@ -29,6 +24,7 @@ def choose(library: Holdfast, given: str) -> str:
     """
     if given == NEWEST:
         return _newest(library)
+    # A whole id is looked up alone, however many sessions there are and whatever begins so.
     if is_id(given) and library.exists(given):
         return given
     missing = f"no session {given}"
@@ -36,6 +32,7 @@ def choose(library: Holdfast, given: str) -> str:
     try:
         return pick(given, begin or session_ids(library), missing)
     except (NotFound, InvalidId) as error:
+        # People know a session by the id that its own tool gave it.
         found = library.foreign.imported(given) if given else []
         if len(found) > 1:
             raise UsageError(
@@ -69,6 +66,7 @@ def choose_deleted(library: Holdfast, given: str) -> str:
 
 def session_ids(library: Holdfast) -> list[str]:
     """Every session's id, newest first, by a look at the store itself."""
+    # Not by the catalogue, which may be behind, or be what is being mended.
     entries = sorted(library.store.entries(), key=lambda entry: entry.modified, reverse=True)
     return [entry.key.rpartition("/")[2] for entry in entries]
 
@@ -77,6 +75,7 @@ def pick(given: str, ids: list[str], missing: str) -> str:
     """The one of ``ids`` that is ``given``, or begins with it; case does not count."""
     wanted = fold_id(given)
     matches = [id for id in ids if given and fold_id(id).startswith(wanted)]
+    # `trip` is meant by `trip`, even where there is a `trip-planner`.
     exact = [id for id in matches if len(id) == len(given)]
     if len(exact or matches) == 1:
         return (exact or matches)[0]
@@ -112,51 +111,3 @@ def _several(given: str, matches: list[str]) -> str:
     more = len(matches) - _SHOWN_MAX
     rest = f"\nand {more:,} more" if more > 0 else ""
     return f"{len(matches):,} sessions begin with {given}:\n{shown}{rest}"
-
-
-# What the verbs that make or compare branches share.
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def at_option(*, required: bool = False) -> Callable[[F], F]:
-    """``--at SEQ``: the last event that counts."""
-    return click.option(
-        "--at",
-        type=AtLeast(0),
-        required=required,
-        metavar="SEQ",
-        help="Up to this event; inside a batch, up to its end.",
-    )
-
-
-def id_option(function: F) -> F:
-    """``--id NEW``: the id of the session that is made."""
-    return click.option("--id", "new_id", metavar="NEW", help="The id of the new session.")(
-        function
-    )
-
-
-def new_options(function: F) -> F:
-    """``--id`` and ``--title`` of the session that is made."""
-    titled = click.option("--title", metavar="TEXT", help="The title of the new session.")(function)
-    return id_option(titled)
-
-
-def two_sessions(function: F) -> F:
-    """``A B``: two sessions."""
-    second = click.argument("b", metavar="B", shell_complete=complete_id)(function)
-    return click.argument("a", metavar="A", shell_complete=complete_id)(second)
-
-
-def tell_made(app: App, made: str, how: str, parent: str, *, as_json: bool) -> None:
-    """Say which session was made of which, and up to where."""
-    found = app.library.state(made).parent
-    seq = None if found is None else found.seq
-    if as_json:
-        from holdfast.library.answers.sessions import SessionForked
-
-        app.out.json(SessionForked(session_id=made, parent=parent, at=seq))
-        return
-    app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))

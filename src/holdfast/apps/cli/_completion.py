@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from importlib.resources import files
 
 import click
 from click.shell_completion import (
@@ -55,10 +56,12 @@ def _agents(row: SessionMetadata) -> Iterable[str]:
 
 
 def _ask(ctx: click.Context, look: Callable[[Holdfast], Offer]) -> Offer:
+    # The line is parsed half: --store after the verb was kept there by its callback.
     place = ctx.meta.get(STORE) or ctx.find_root().params.get("store")
     try:
         with Holdfast(place, timers=False) as library:
             return look(library)
+    # A message would be drawn into the line that somebody is typing.
     except (HoldfastError, OSError):
         return []
 
@@ -67,6 +70,7 @@ def _sessions(library: Holdfast, incomplete: str) -> Offer:
     wanted = fold_id(incomplete)
     titles = {row.session_id: row.title or "" for row in library.list(_LOOKED_AT_MAX)}
     begin = [id for id in titles if fold_id(id).startswith(wanted)]
+    # Older sessions than those are found by the beginning of the id, which costs no list.
     if len(titles) == _LOOKED_AT_MAX and incomplete:
         begin += [id for id in library.session_ids(incomplete) if id not in titles]
     return [_item(id, titles.get(id, "")) for id in begin[:_OFFERED_MAX]]
@@ -77,6 +81,7 @@ def _names(
 ) -> Offer:
     rows = library.list(_LOOKED_AT_MAX)
     found = sorted({name for row in rows for name in names(row)})
+    # A tag may hold what a terminal obeys, and shells show it as it is.
     fitting = [name for name in found if name.startswith(incomplete) and is_harmless(name)]
     return [_item(name) for name in fitting[:_OFFERED_MAX]]
 
@@ -96,60 +101,18 @@ def _item(value: str, title: str = "") -> CompletionItem[str]:
 # The scripts that let a shell complete the command, and how answers are written for each.
 #
 # As click does it, with one difference: what is offered may be a tag, which is text of strangers,
-# so
-# bash gets it quoted, and no script lets a shell expand an answer.
+# so bash gets it quoted, and no script lets a shell expand an answer.
 
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_HOLDFAST_COMPLETE"
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 
-_BASH = """\
-%(complete_func)s() {
-    local type value response IFS=$'\\n'
-    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" \\
-        %(complete_var)s=bash_complete "$1" 2>/dev/null)
-    COMPREPLY=()
-    while IFS=',' read -r type value; do
-        case $type in
-            dir) compopt -o dirnames 2>/dev/null ;;
-            file) compopt -o default 2>/dev/null ;;
-            plain) COMPREPLY+=("$value") ;;
-        esac
-    done <<< "$response"
-}
-
-complete -o nosort -F %(complete_func)s %(prog_name)s 2>/dev/null ||
-    complete -F %(complete_func)s %(prog_name)s
-"""
-_FISH = """\
-function %(complete_func)s
-    set -l response (env %(complete_var)s=fish_complete \\
-        COMP_WORDS=(commandline -cp | string collect) \\
-        COMP_CWORD=(commandline -t | string collect) %(prog_name)s 2>/dev/null)
-    for completion in $response
-        set -l metadata (string split -m 1 "," -- $completion)
-        switch $metadata[1]
-            case dir
-                __fish_complete_directories $metadata[2]
-            case file
-                __fish_complete_path $metadata[2]
-            case plain
-                echo $metadata[2]
-        end
-    end
-end
-
-complete --no-files --keep-order --command %(prog_name)s --arguments "(%(complete_func)s)"
-"""
-
 
 class _Bash(BashComplete):
-    source_template = _BASH
-
-    @staticmethod
-    def _check_version() -> None:
-        """Older versions only lack the order of what is offered."""
+    def source(self) -> str:
+        """Our script, for any version: older ones only lack the order of what is offered."""
+        return _template(self.name) % self.source_vars()
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         """The answer as it can stand on a command line."""
@@ -168,7 +131,9 @@ class _Zsh(ZshComplete):
 
 
 class _Fish(FishComplete):
-    source_template = _FISH
+    def source(self) -> str:
+        """Our script."""
+        return _template(self.name) % self.source_vars()
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         """One completion on one line; fish quotes what it puts onto the command line."""
@@ -187,6 +152,11 @@ def script(shell: str) -> str:
 
     kind = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}[shell]
     return kind(cli, {}, "holdfast", _VARIABLE).source()
+
+
+def _template(shell: str) -> str:
+    place = files("holdfast.apps.cli").joinpath(f"completion.{shell}")
+    return place.read_text(encoding="utf-8")
 
 
 def _escaped(found: re.Match[str]) -> str:

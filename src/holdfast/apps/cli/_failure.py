@@ -41,6 +41,7 @@ def explain(error: BaseException, *, waits: bool = False) -> Failure:
         return Failure("stopped", "", EXIT_INTERRUPTED)
     if isinstance(error, SystemExit):
         return Failure("", "", error.code if isinstance(error.code, int) else EXIT_FAILED)
+    # As when the output is piped into `head`.
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
     return Failure(*told(error), EXIT_FAILED)
@@ -48,6 +49,7 @@ def explain(error: BaseException, *, waits: bool = False) -> Failure:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
+    # The comparison is quadratic in the length, and the name is whatever was typed.
     close = difflib.get_close_matches(name[:128], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -105,6 +107,7 @@ def tell_failure(screen: Screen, failure: Failure, kind: str, *, as_json: bool) 
         else:
             tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
         screen.flush()
+    # Standard error may be closed, too; the exit code still says it.
     except OSError:
         pass
 

@@ -145,6 +145,7 @@ def _check_folder(path: str) -> Iterator[Check]:
 
 def _check_rights(path: str) -> Check:
     mode = stat.S_IMODE(os.stat(path).st_mode)
+    # Logs hold whatever was said and read, secrets too.
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Check(
             "private",
@@ -168,6 +169,7 @@ def _is_read_only(path: str) -> bool:
 
 def _check_space(path: str) -> Check:
     found = os.statvfs(path)
+    # What this user may have, not what is left for root.
     free = found.f_bavail * found.f_frsize
     text = f"{size(free)} free"
     if free < _SPACE_NONE_BYTES:
@@ -214,6 +216,7 @@ def _check_catalogue(library: Holdfast, *, compare: bool) -> Check:
     path = getattr(library.store, "path", None)
     if path is not None and not os.path.isdir(path):
         return Check("catalogue", GOOD, "made with the first session")
+    # It works all the same, and is made anew in each process until its place can be used.
     if health.place is None and library.store.catalog_place() is not None and health.trouble:
         return Check(
             "catalogue",
@@ -245,6 +248,7 @@ def _check_writers(library: Holdfast, rows: list[SessionMetadata]) -> Check:
 
 def _left_by(library: Holdfast, row: SessionMetadata) -> str:
     """The session with its last writer, if that one never closed it and has ended."""
+    # The state of a long log without a snapshot takes a while to fold.
     if row.state != "ok" or row.size_bytes > _LOOK_BYTES_MAX:
         return ""
     try:
@@ -271,6 +275,7 @@ def _check_keys(library: Holdfast) -> Check:
 def _check_sample(library: Holdfast, rows: list[SessionMetadata]) -> Check:
     """Read the newest logs to their last byte, as far as nobody has to wait for it."""
     broken = {row.session_id: row.state for row in rows if row.state in ("damaged", "unreadable")}
+    # Bounded in bytes and in time: doctor answers at once, `verify --all` looks at everything.
     until, bytes_left, read = time.monotonic() + _SAMPLE_SECONDS_MAX, _SAMPLE_BYTES_MAX, 0
     for row in rows:
         bytes_left -= row.size_bytes

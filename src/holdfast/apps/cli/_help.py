@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
-from typing import ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +20,7 @@ C = TypeVar("C", bound=click.Command)
 
 def with_shared_options(command: C) -> C:
     """The verb with ``--color``, ``--no-pager`` and a help that a pager shows if it is long."""
+    # Once for each: a command is asked for again by completion, help and manual pages.
     if command.add_help_option:
         command.add_help_option = False
         command.params += shared_options()
@@ -61,6 +61,7 @@ def print_help(app: App, text: str) -> None:
 
 
 def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    # Completion parses half a line, and must not print.
     if not value or ctx.resilient_parsing:
         return
     app = ctx.find_object(App) or App()
@@ -74,27 +75,21 @@ def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # 
 
 
 class Parts(click.Group):
-    """Parts that are loaded when they are asked for: ``_<verb>_<part>.py`` has each."""
+    """A verb that has parts, whose names are known with what each does in short."""
 
-    parts: ClassVar[Mapping[str, str]] = {}
-    """Their names, in the order of the help page, with what each does."""
+    def __init__(self, *args: Any, parts: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.parts = parts
+        """Their names, in the order of the help page, with what each does."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The parts in the order of the help page."""
         return list(self.parts)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The part of that name, loaded now."""
-        if cmd_name not in self.parts:
-            return None
-        module = import_module(f"holdfast.apps.cli._{self.name}_{cmd_name}")
-        found: click.Command = module.command
-        return with_shared_options(found)
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command by click's rules, with a suggestion for a misspelt part."""
+        """Find the part as click does, with a suggestion for a misspelt one."""
         name = args[0]
         if name not in self.parts and not name.startswith("-"):
             hint = suggestion(name, self.parts)
@@ -102,6 +97,6 @@ class Parts(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The parts, without loading them."""
+        """The parts with what each does, uncut."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.parts.items()))

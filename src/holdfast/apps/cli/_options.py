@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli._app import LOADED, VERBS, App
+from holdfast.apps.cli._help import with_shared_options
 from holdfast.apps.render.words import moment_of
+from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -20,6 +24,18 @@ if TYPE_CHECKING:
 STORE = "holdfast.store"
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Named here too, so that `--help` needs nothing of the replay; a test compares the two.
+PROVIDERS = (
+    "neutral",
+    "anthropic",
+    "openai",
+    "openai-responses",
+    "gemini",
+    "mistral",
+    "pydantic-ai",
+)
+INCOMPLETE = ("mark", "drop", "keep")
 
 
 class AtLeast(click.IntRange):
@@ -32,35 +48,222 @@ class AtLeast(click.IntRange):
         return ""
 
 
-def store_option(function: F) -> F:
+class When(click.ParamType[datetime]):
+    """A moment; a day without a time means its beginning, or its end with ``end``."""
+
+    name = "when"
+
+    def __init__(self, *, end: bool = False) -> None:
+        self._end = end
+
+    def convert(
+        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """The moment in the user's time zone."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment_of(value.strip(), end=self._end)
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
+            )
+
+
+Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+
+
+def _completed(what: str) -> Complete:
+    """Whatever the store has of a kind that begins like this; looked for only when it is asked."""
+
+    def complete(
+        ctx: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        from holdfast.apps.cli import _completion
+
+        found: list[CompletionItem[str]] = getattr(_completion, f"complete_{what}")(
+            ctx, parameter, incomplete
+        )
+        return found
+
+    return complete
+
+
+def _from_shell(kind: str) -> Complete:
+    """Whatever the shell itself offers for a file or a folder."""
+
+    def complete(
+        _ctx: click.Context, _: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=kind)]
+
+    return complete
+
+
+complete_id = _completed("id")
+complete_tag = _completed("tag")
+complete_agent = _completed("agent")
+complete_file = _from_shell("file")
+complete_folder = _from_shell("dir")
+
+
+# The verbs, and the options that several of them have.
+
+
+def verb(
+    name: str,
+    group: click.Command | None = None,
+    cls: type[click.Command] = click.Command,
+    **more: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a verb of a function that takes the App first, or a part of the verb ``group``.
+
+    Its docstring is its help. Examples at the end of it, and what follows them, stay as they are
+    written. What it does in short is in the table of verbs, or of parts.
+    """
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        # `\b` keeps click from joining the lines of a block.
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        blocks = f"Examples:\n{examples}\n".split("\n\n") if examples else []
+        made = click.command(
+            name,
+            cls,
+            help=text,
+            epilog="\n\n".join(f"\b\n{block}" for block in blocks) or None,
+            short_help=VERBS.get(name) if group is None else getattr(group, "parts", {}).get(name),
+            **more,
+        )(click.pass_obj(function))
+        if group is None or cls is click.Command:  # a group in a group leaves it to its parts
+            made.params.append(store_option())
+        if group is None:
+            LOADED[name] = made
+        else:
+            assert isinstance(group, click.Group)
+            group.add_command(with_shared_options(made))
+        return made
+
+    return make
+
+
+def refuse(message: str) -> NoReturn:
+    """Refuse a command line that asks for what does not go together. Raises click's UsageError."""
+    click.get_current_context().fail(message)
+
+
+def store_option() -> click.Option:
     """``--store`` after the verb; it wins over one before it."""
-    return click.option(
-        "--store",
+    return click.Option(
+        ["--store"],
         metavar="URL",
         expose_value=False,
         callback=_use_store,
         shell_complete=complete_folder,
         help="The store: a path or a URL [env: HOLDFAST_STORE].",
-    )(function)
-
-
-def wait_option(function: F) -> F:
-    """``--wait``: for a session that another process has, by verbs that write to it."""
-    return click.option(
-        "--wait",
-        type=click.FloatRange(min=0),
-        metavar="SECONDS",
-        expose_value=False,
-        callback=_use_wait,
-        help="Wait so long for a session that is open elsewhere.",
-    )(function)
-
-
-def json_option(function: F) -> F:
-    """``--json`` for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(
-        function
     )
+
+
+def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    app = ctx.find_object(App)
+    if value is not None:
+        ctx.meta[STORE] = value
+        if app is not None:
+            app.place = value
+
+
+def _use_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    app = ctx.find_object(App)
+    if app is not None:
+        app.as_json = value
+
+
+def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
+    app = ctx.find_object(App)
+    if app is None:
+        return
+    # So that a failure about a session that is open elsewhere can name the option.
+    app.takes_wait = True
+    if value is None:
+        return
+    # click takes "nan" and "inf" for numbers.
+    if not math.isfinite(value):
+        raise click.BadParameter("this is no number of seconds")
+    app.wait_ms = round(value * 1000)
+
+
+# What a value may name: how help writes it, and what the shell offers for it.
+_NAMED: dict[str, tuple[str, Complete]] = {
+    "agent": ("ID", complete_agent),
+    "file": ("FILE", complete_file),
+    "folder": ("DIR", complete_folder),
+    "session": ("ID", complete_id),
+    "tag": ("TAG", complete_tag),
+}
+
+
+def named_option(*names: str, of: str, help: str, **more: Any) -> Callable[[F], F]:
+    """An option that names an agent, file, folder, session or tag, which the shell completes."""
+    metavar, complete = _NAMED[of]
+    return click.option(*names, metavar=metavar, shell_complete=complete, help=help, **more)
+
+
+_FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tags": ("--tag", {"multiple": True, "metavar": "TAG", "shell_complete": complete_tag}),
+    "since": ("--since", {"type": When(), "metavar": "WHEN"}),
+    "until": ("--until", {"type": When(end=True), "metavar": "WHEN"}),
+    "agent_id": ("--agent", {"metavar": "ID", "shell_complete": complete_agent}),
+    "model": ("--model", {"metavar": "NAME"}),
+}
+
+
+def filter_options(**helps: str) -> Callable[[F], F]:
+    """The options that narrow what is shown, each with its help, by the library's arguments."""
+
+    def add(function: F) -> F:
+        for name, help in reversed(helps.items()):
+            option, more = _FILTERS[name]
+            function = click.option(option, name, help=help, **more)(function)
+        return function
+
+    return add
+
+
+model_option = click.option(
+    "--model", metavar="NAME", help="The model, such as openai:gpt-5 or local."
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Say which extra of the package to install where an import finds something missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"this needs the package {error.name}, which is not installed",
+            remedy=f"Install it with: pip install 'holdfast[{name}]'",
+        ) from error
+
+
+# For a session that another process has, by verbs that write to it.
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    expose_value=False,
+    callback=_use_wait,
+    help="Wait so long for a session that is open elsewhere.",
+)
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_use_json,
+    help="Print JSON for programs.",
+)
 
 
 def limit_option(default: int) -> Callable[[F], F]:
@@ -94,9 +297,29 @@ def host_option(metavar: str, help: str) -> Callable[[F], F]:
     )
 
 
-def session_argument(function: F) -> F:
-    """``ID``: a session's id, the beginning of one, or ``-`` for the newest."""
-    return click.argument("id", metavar="ID", shell_complete=complete_id)(function)
+def provider_options(function: F) -> F:
+    """``--provider``, ``--incomplete`` and ``--window-tokens``."""
+    function = click.option(
+        "--window-tokens",
+        type=AtLeast(1),
+        metavar="N",
+        help="Only the newest part that fits into so many tokens.",
+    )(function)
+    function = click.option(
+        "--incomplete",
+        type=click.Choice(INCOMPLETE),
+        help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
+    )(function)
+    return click.option(
+        "--provider",
+        type=click.Choice(PROVIDERS),
+        metavar="NAME",
+        help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
+    )(function)
+
+
+# A session's id, the beginning of one, or ``-`` for the newest.
+session_argument = click.argument("id", metavar="ID", shell_complete=complete_id)
 
 
 def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
@@ -105,93 +328,3 @@ def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument(
         "ids", metavar=shown, nargs=-1, required=required, shell_complete=complete_id
     )
-
-
-def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    app = ctx.find_object(App)
-    if value is not None:
-        ctx.meta[STORE] = value
-        if app is not None:
-            app.place = value
-
-
-def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
-    app = ctx.find_object(App)
-    if app is None:
-        return
-    app.takes_wait = True
-    if value is None:
-        return
-    if not math.isfinite(value):
-        raise click.BadParameter("this is no number of seconds")
-    app.wait_ms = round(value * 1000)
-
-
-def complete_id(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    """The ids that begin like this, for the shell."""
-    from holdfast.apps.cli import _completion
-
-    return _completion.complete_id(ctx, parameter, incomplete)
-
-
-def complete_tag(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    """The tags that begin like this."""
-    from holdfast.apps.cli import _completion
-
-    return _completion.complete_tag(ctx, parameter, incomplete)
-
-
-def complete_agent(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    """The agents whose names begin like this."""
-    from holdfast.apps.cli import _completion
-
-    return _completion.complete_agent(ctx, parameter, incomplete)
-
-
-def complete_file(
-    _ctx: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    """Whatever the shell offers for a file."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
-def complete_folder(
-    _ctx: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
-    """Whatever the shell offers for a folder."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="dir")]
-
-
-# Times on the command line: dates, and how long ago.
-
-
-class When(click.ParamType[datetime]):
-    """A moment; a day without a time means its beginning, or its end with ``end``."""
-
-    name = "when"
-
-    def __init__(self, *, end: bool = False) -> None:
-        self._end = end
-
-    def convert(
-        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """The moment in the user's time zone."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return moment_of(value.strip(), end=self._end)
-        except (ValueError, OverflowError, OSError):
-            self.fail(
-                f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
-            )

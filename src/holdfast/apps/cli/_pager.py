@@ -28,6 +28,7 @@ def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str
     for asked in [*(environment.get(name) for name in _VARIABLES), *_USUAL]:
         if asked is None:
             continue
+        # Not the next of them: whoever sets a variable to nothing wants no pager at all.
         if asked.strip() in _NONE:
             break
         try:
@@ -37,51 +38,28 @@ def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str
     return found
 
 
-class Paged:
-    """A stream that holds back what is written until it is more than a screen has room for.
+class _Held:
+    """A stream in the place of another one, that holds back what is written to it."""
 
-    Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has
-    seen enough: the command ends there, and that is no failure. Raises OSError where nobody knows
-    how large the screen is.
-    """
-
-    def __init__(self, stream: TextIO, commands: list[list[str]]) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._commands = commands
         self._held: list[str] = []
-        self._rows = 0
-        self._process: subprocess.Popen[str] | None = None
         self._is_over = False
         self.encoding = getattr(stream, "encoding", "utf-8")
-        size = os.get_terminal_size(stream.fileno())
-        if not size.lines:
-            raise OSError("the terminal does not say its size")
-        self._columns, self._lines = max(size.columns, 1), size.lines
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the screen belongs to a pager now."""
-        return self._process is not None
 
     def isatty(self) -> bool:
-        """It is still a terminal that is written for."""
-        return True
+        """Whether it is a terminal that is written for in the end."""
+        return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The terminal's."""
+        """That of the stream itself."""
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
-        """Hold it back, or give it to the pager."""
+        """Hold it back, until it is over."""
         if self._is_over:
             return self._stream.write(text)
-        if self._process is not None:
-            self._feed(text)
-            return len(text)
         self._held.append(text)
-        self._rows += sum(map(self._rows_of, text.split("\n")[:-1]))
-        if self._rows >= self._lines:
-            self._start()
         return len(text)
 
     def flush(self) -> None:
@@ -90,13 +68,51 @@ class Paged:
             self._stream.flush()
 
     def finish(self) -> None:
-        """Write what was held back, or wait until the reader leaves the pager."""
+        """Write what was held back, and from now on whatever comes, at once."""
         self._is_over = True
+        self._stream.write("".join(self._held))
+        self._stream.flush()
+        self._held.clear()
+
+
+class Paged(_Held):
+    """A stream that holds back what is written until it is more than a screen has room for.
+
+    Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has
+    seen enough: the command ends there, and that is no failure. Raises OSError where nobody knows
+    how large the screen is.
+    """
+
+    def __init__(self, stream: TextIO, commands: list[list[str]]) -> None:
+        super().__init__(stream)
+        self._commands = commands
+        self._rows = 0
+        self._process: subprocess.Popen[str] | None = None
+        size = os.get_terminal_size(stream.fileno())
+        # Some terminals, such as those of continuous integration, say 0.
+        if not size.lines:
+            raise OSError("the terminal does not say its size")
+        self._columns, self._lines = max(size.columns, 1), size.lines
+
+    def write(self, text: str) -> int:
+        """Hold it back, or give it to the pager."""
+        if self._process is not None and not self._is_over:
+            self._feed(text)
+            return len(text)
+        written = super().write(text)
+        if not self._is_over:
+            self._rows += sum(map(self._rows_of, text.split("\n")[:-1]))
+            if self._rows >= self._lines:
+                self._start()
+        return written
+
+    def finish(self) -> None:
+        """Write what was held back, or wait until the reader leaves the pager."""
         process, self._process = self._process, None
         if process is None:
-            self._stream.write("".join(self._held))
-            self._stream.flush()
+            super().finish()
         else:
+            self._is_over = True
             _wait(process)
 
     def _rows_of(self, line: str) -> int:
@@ -120,12 +136,14 @@ class Paged:
         try:
             self._process.stdin.write(text)
         except BrokenPipeError:
+            # The reader left the pager, and has seen enough; what would follow is not made.
             raise click.exceptions.Exit(0) from None
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
     import subprocess
 
+    # The user's own LESS wins; without it less would show colours as `ESC[1m`.
     settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
     return subprocess.Popen(  # noqa: S603 - the user's own pager
         command,
@@ -151,38 +169,5 @@ def _wait(process: subprocess.Popen[str]) -> None:
         return
 
 
-class After:
+class After(_Held):
     """Standard error while there may be a pager: what is said appears when the pager is gone."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._held: list[str] = []
-        self._is_over = False
-        self.encoding = getattr(stream, "encoding", "utf-8")
-
-    def isatty(self) -> bool:
-        """Whether the stream itself is a terminal."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """That of the stream itself."""
-        return self._stream.fileno()
-
-    def write(self, text: str) -> int:
-        """Keep it for later."""
-        if self._is_over:
-            return self._stream.write(text)
-        self._held.append(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing as long as it waits."""
-        if self._is_over:
-            self._stream.flush()
-
-    def finish(self) -> None:
-        """Say it now, and whatever comes at once."""
-        self._is_over = True
-        self._stream.write("".join(self._held))
-        self._stream.flush()
-        self._held.clear()

@@ -48,6 +48,7 @@ class Meter:
         if not self._screen.is_terminal:
             return
         now = self._now()
+        # Over a window, since the pace of a whole import says little about the file at hand.
         if not self._marks or now - self._marks[-1][0] >= _REDRAW_SECONDS:
             self._marks.append((now, done))
             while len(self._marks) > 2 and now - self._marks[1][0] >= _WINDOW_SECONDS:
@@ -83,6 +84,7 @@ class Meter:
         return (done - before) / (now - began) if now > began else 0.0
 
     def _write(self, text: str) -> None:
+        # Past the pager: what comes and goes is not part of the output that it shows.
         stream: TextIO = self._screen.beside
         stream.write(text)
         stream.flush()
@@ -91,6 +93,7 @@ class Meter:
 def _fitting(parts: list[str], room: int) -> str:
     """Those of the parts that a line has room for; what it is and how far come first."""
     what, share, bar, count, *more = parts
+    # A line that is broken by the terminal could not be taken away by one carriage return.
     for chosen in ([what, bar, share, count, *more], [what, share, count, *more[:1]], [what]):
         line = "  ".join(chosen)
         if len(line) <= room:

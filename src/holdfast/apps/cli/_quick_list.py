@@ -14,6 +14,8 @@ from time import time_ns
 
 from holdfast._config import store_without_settings
 from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import ago, counted, price, short
 from holdfast.catalog import Number
 from holdfast.storage import is_path
 
@@ -23,7 +25,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TextIO
 
-    from holdfast.catalog import Newest
+    from holdfast.apps.render.page import Piece
+    from holdfast.catalog import Listed, Newest
+    from holdfast.model import SessionMetadata
+
+
+COLUMNS = (
+    Column("ID"),
+    Column("UPDATED", spared=True),
+    Column("TITLE", flexible=True, least=30),
+    Column("MSGS", right=True, spared=True),
+    Column("TOKENS", right=True, optional=True, spared=True),
+    Column("COST", right=True, optional=True, spared=True),
+    Column("TAGS", flexible=True, optional=True, spared=True),
+    Column("TOPICS", flexible=True, optional=True, spared=True),
+    Column("STATE", optional=True),
+)
+_STYLES = {
+    "running": "good",
+    "waiting": "warning",
+    "interrupted": "warning",
+    "failed": "bad",
+    "damaged": "bad",
+    "too_new": "bad",
+    "unreadable": "bad",
+    "sealed": "warning",
+    "archived": "faint",
+}
+
+
+def session_cells(row: SessionMetadata | Listed, now: int, mark: str = "") -> list[Piece]:
+    """What the columns say of a session at a time, with a mark before its id."""
+    state = row.status if row.state == "ok" else row.state
+    if state == "idle" and row.archived:
+        state = "archived"
+    return [
+        Span(mark + row.session_id, "name"),
+        Span(ago(row.updated_at, now), "faint"),
+        row.title or "",
+        str(row.message_count),
+        ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
+        price(row.cost),
+        ", ".join(row.tags),
+        Span(", ".join(row.auto_tags), "faint"),
+        Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
+    ]
+
+
+def older(count: int) -> Span:
+    """That there are so many more than a list shows."""
+    return Span(f"and {counted(count, 'older session')}; all with --all", "faint")
 
 
 LIMIT = 50
@@ -47,6 +98,7 @@ class _Words:
 def quick_list(arguments: list[str]) -> int | None:
     """Show the list that a command line asks for; the exit code, or None if this is not the way."""
     words = _understood(arguments)
+    # An encoding that lacks characters needs escapes, which the whole command makes.
     if words is None or not (_is_plain(sys.stdout) and _is_plain(sys.stderr)):
         return None
     try:
@@ -55,8 +107,7 @@ def quick_list(arguments: list[str]) -> int | None:
             return None
         _show(words, *made)
     except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
-        from holdfast.apps.cli._app import App, fail
-        from holdfast.apps.cli._flags import asked
+        from holdfast.apps.cli._app import App, asked, fail
 
         return fail(App(None, asked(arguments)), error)
     return 0
@@ -69,6 +120,7 @@ def _made(words: _Words) -> tuple[Newest, str] | None:
         if found is None or not found.rows:
             return None
         text = _text(words, found)
+    # The index may be locked, damaged or of another version: all of that is for the other way.
     except Exception:  # noqa: BLE001 - even a defect of this: the whole command does without it
         return None
     return None if text is None else (found, text)
@@ -121,6 +173,7 @@ def _is_plain(stream: TextIO | None) -> bool:
 
 
 def _found(words: _Words) -> Newest | None:
+    # Reading settings takes longer than the list; where there are any, this gives None.
     place = store_without_settings()
     if place is not None and words.store is not None:
         place = words.store
@@ -139,16 +192,16 @@ def _text(words: _Words, found: Newest) -> str | None:
     if words.as_json:
         out.json_document(document_of(found))
     else:
-        from holdfast.apps.cli._list_table import COLUMNS, session_cells
-
         now = time_ns() // _NS_PER_MS
         out.table(COLUMNS, [session_cells(row, now) for row in found.rows])
     text = held.getvalue()
+    # Held until now, so that nothing has been written if the whole command has to do it.
     return text if not (out.is_terminal and words.may_page) or _has_room(text) else None
 
 
 def _has_room(text: str) -> bool:
     """Whether the screen holds it, so that no pager is needed."""
+    # The same rule as that of the pager, so that both ways page the same lists.
     columns, lines = os.get_terminal_size(sys.stdout.fileno())
     if not columns:
         return False
@@ -166,8 +219,6 @@ def _show(words: _Words, found: Newest, text: str) -> None:
     sys.stdout.flush()
     out = standard_output(words.colour)
     if found.has_more and out.is_terminal and not words.as_json:
-        from holdfast.apps.cli._list_table import older
-
         err = standard_error(words.colour)
         err.line(older(found.total - len(found.rows)))
         err.flush()

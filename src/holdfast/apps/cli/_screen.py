@@ -73,6 +73,7 @@ class Screen(Canvas):
 
     def stream(self, text: str) -> None:
         """A piece of a text as it comes; a terminal shows it as soon as a word is whole."""
+        # A model may say what a terminal obeys: nothing reaches a screen as it came.
         clean = neutralise(text)
         if self.is_terminal:
             from holdfast.apps.cli._flow import Flow
@@ -80,6 +81,7 @@ class Screen(Canvas):
             self._flow = self._flow or Flow(_columns(self._stream))
             clean = self._flow.feed(clean)
         else:
+            # A pipe gets the pieces as they come; only whether a line is open has to be known.
             self._mid_line = not clean.endswith("\n") if clean else self._mid_line
         self._stream.write(clean)
         self._stream.flush()
@@ -95,14 +97,19 @@ class Screen(Canvas):
         """A JSON document, indented; control characters in it are escaped."""
         import msgspec
 
-        self.json_document(msgspec.json.format(_encoded(value), indent=2).decode())
+        from holdfast.library.answers import encoded
+
+        self.json_document(msgspec.json.format(encoded(value), indent=2).decode())
 
     def json_line(self, value: Any) -> None:
         """A JSON document on a line of its own."""
-        self.json_document(_encoded(value).decode())
+        from holdfast.library.answers import encoded
+
+        self.json_document(encoded(value).decode())
 
     def json_document(self, document: str) -> None:
         """A JSON document that is a text already; control characters in it are escaped."""
+        # Escapes are JSON all the same: programs read what was recorded, terminals obey nothing.
         text = escape_json(document)
         if not self.is_unicode:
             text = _in_ascii(text)
@@ -112,6 +119,7 @@ class Screen(Canvas):
     def sink(self, *, is_json: bool) -> ByteSink:
         """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
         self._clear_meters()
+        # Bytes go past the text layer, so what waits there has to be written first.
         self._stream.flush()
         return ByteSink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
 
@@ -126,6 +134,7 @@ class Screen(Canvas):
     @contextmanager
     def showing(self, meter: Meter) -> Iterator[None]:
         """While that meter may be drawn; it is gone afterwards."""
+        # On the class: standard output and standard error are often the same terminal.
         Screen._meters.append(meter)
         try:
             yield
@@ -173,26 +182,6 @@ class ByteSink:
             self._stream.write(self._harmless(self._decode(data)))
 
 
-def _encoded(value: Any) -> bytes:
-    """The value as JSON. Half a pair of surrogates, which a file's name may hold, is replaced."""
-    import msgspec
-
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_whole_characters(msgspec.to_builtins(value)))
-
-
-def _whole_characters(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_whole_characters(one) for one in value]
-    return value
-
-
 def _is_terminal(stream: TextIO) -> bool:
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -202,6 +191,8 @@ def _is_terminal(stream: TextIO) -> bool:
 
 def _columns(stream: TextIO) -> int:
     try:
+        # One less: some terminals break the line after the last column, others before the next
+        # character.
         return os.get_terminal_size(stream.fileno()).columns - 1
     except (OSError, ValueError):
         return 79
@@ -230,6 +221,7 @@ def standard_error(colour: str | None = None) -> Screen:
 
 def _forgiving(stream: TextIO) -> TextIO:
     """The stream; a character that its encoding lacks is written as an escape."""
+    # Without this a title in another script would end the command with a UnicodeEncodeError.
     if not _is_unicode(stream) and hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
     return stream

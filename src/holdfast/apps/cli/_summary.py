@@ -67,6 +67,7 @@ def print_conversation(
     """Everything that was said and done in the order of the log, or only the last entries."""
     day = ""
     for entry in last_of(read_transcript(events, first, lost_from), last):
+        # The user's own day, so that a talk over midnight reads as it was lived.
         today = day_time(entry.timestamp)[:10]
         if today != day:
             day = today
@@ -82,6 +83,7 @@ def print_around(
     app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None
 ) -> None:
     """What was said at an event, marked and whole, with a few entries before and after it."""
+    # In one pass with a few entries held: a log may be larger than memory.
     before: deque[Entry] = deque(maxlen=_AROUND + 1)
     after: list[Entry] = []
     skipped = left = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agent import AgentMaker, Host, ModelChoice
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._talk_options import Wishes
+from holdfast.apps.cli.chat import Wishes
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import ago, counted
 from holdfast.apps.watched import watch

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
 import click
 
+from holdfast.agent import needs_agent
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._help import Parts
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import AtLeast, json_option, model_option, named_option, verb
+from holdfast.apps.cli.chat import given_prompt
+from holdfast.apps.render.page import Column, Span
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.library.answers.turns import AcpAnswer
+from holdfast.model import is_id
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from holdfast.apps.acp.client import (
+        AcpSession,
+        Answer,
+        ClientConfig,
+        Permission,
+        PermissionQuestion,
+        PromptTurn,
+        Update,
+    )
+    from holdfast.apps.acp.doctor import Examination
 
-# As the help shows them, so that help loads none of them.
+
 PARTS = {
     "proxy": "Stand between an editor and its agent, and keep every session.",
     "agent": "Serve Holdfast's own agent to an editor.",
@@ -19,28 +45,441 @@ PARTS = {
 }
 
 
-class _Parts(Parts):
-    parts = PARTS
-
-
-@click.group(
-    "acp",
-    cls=_Parts,
-    short_help="Keep the sessions of editors' agents; serve one; ask one.",
-    epilog="""\b
-Examples:
-  holdfast acp proxy -- gemini --acp        in place of `gemini --acp`
-  holdfast acp agent                        our own agent, for an editor
-  holdfast acp prompt --agent "opencode acp" "What does this project do?"
-  holdfast acp doctor -- gemini --acp
-  holdfast acp install zed
-""",
-)
-@store_option
-def command() -> None:
+@verb("acp", cls=Parts, parts=PARTS)
+def acp_verb(_: App) -> None:
     """Sessions for editors and their agents, by the Agent Client Protocol (ACP).
 
     The proxy stands between an editor and any ACP agent: everything is recorded before it is
     shown, and sessions can be listed, loaded, resumed, forked, closed and deleted whatever the
     agent can do.
+
+    Examples:
+      holdfast acp proxy -- gemini --acp        in place of `gemini --acp`
+      holdfast acp agent                        our own agent, for an editor
+      holdfast acp prompt --agent "opencode acp" "What does this project do?"
+      holdfast acp doctor -- gemini --acp
+      holdfast acp install zed
     """
+
+
+@verb(
+    "proxy",
+    acp_verb,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--window-tokens",
+    type=AtLeast(1),
+    metavar="N",
+    help="How much of the past an agent that lost it is told [default: 24000].",
+)
+def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -> None:
+    """Stand between an editor and its agent, and keep every session.
+
+    Write it in front of the agent's command in the editor's configuration. Everything is recorded
+    before it is shown; sessions can be listed, loaded, resumed, forked, closed and deleted whatever
+    the agent can do. What goes wrong is told on standard error.
+
+    Examples:
+      holdfast acp proxy -- gemini --acp
+      holdfast acp proxy -- opencode acp
+      holdfast --store ~/sessions acp proxy -- claude-agent-acp
+    """
+    from holdfast.apps.acp.proxy.server import serve_proxy
+
+    serve_proxy(app.place, list(agent), window_tokens=window_tokens, say=app.warn)
+
+
+_ENGINE = "pydantic_ai"
+
+
+@verb("agent", acp_verb)
+@model_option
+@named_option("--agent", of="agent", help="The agent whose sessions these are.")
+@click.option(
+    "--mode",
+    type=click.Choice(["ask", "read-only", "auto"]),
+    default="ask",
+    show_default=True,
+    help="How freely it works in a session that is opened; the editor can change it.",
+)
+def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> None:
+    """Serve Holdfast's own agent to an editor, on standard input and output.
+
+    It serves any number of sessions at once: new ones, and all that the store holds, to list,
+    load, resume, fork, close and delete. It reads and writes files and runs commands through the
+    editor, as far as that offers it. The model: as for `holdfast chat`.
+
+    Examples:
+      holdfast acp agent                     as the command of an agent, in an editor
+      holdfast acp agent --model anthropic:claude-sonnet-4-5
+      holdfast acp agent --mode read-only
+    """
+    with needs_agent():
+        if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
+            raise ModuleNotFoundError(name=_ENGINE)
+        from holdfast.apps.acp.agent.editor import EditorKit
+        from holdfast.apps.acp.agent.server import serve_agent
+
+    kit = EditorKit.configured(app.place, model=model, agent=agent, mode=mode)
+    serve_agent(app.place, kit)
+
+
+_SHOWN = ("tool_call",)
+
+
+class _Wishes(NamedTuple):
+    """What the command line says."""
+
+    agent: str
+    session: str | None
+    cwd: str | None
+    permission: str | None
+    yes: bool
+
+
+@verb("prompt", acp_verb)
+@click.argument("prompt", nargs=-1, required=True)
+@click.option("--agent", required=True, metavar="CMD", help="The agent's command, as in a shell.")
+@named_option(
+    "--session",
+    of="session",
+    help="Go on with this session, or begin it; `-` is the newest [default: a new one].",
+)
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Where the agent works [default: where the session did, or here].",
+)
+@click.option("--yes", is_flag=True, help="The same as --permission allow.")
+@click.option(
+    "--permission",
+    type=click.Choice(("ask", "allow", "deny")),
+    help="When the agent wants to use a tool [default: ask on a terminal, else deny].",
+)
+@json_option
+def prompt_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
+    """Ask an agent one thing, by the Agent Client Protocol; `-` reads it from standard input.
+
+    The answer goes to standard output, everything else to standard error. A session goes on
+    whether or not the agent can load it. Ctrl-C cancels the turn; what was said so far is kept.
+
+    Examples:
+      holdfast acp prompt --agent "opencode acp" "What does this project do?"
+      holdfast acp prompt --agent "gemini --acp" --session review "And the tests?"
+      git diff | holdfast acp prompt --agent "qwen --acp" --yes -
+    """
+    chosen = _Wishes(**wishes)
+    text = given_prompt(prompt)
+    talk = _Talk(app, chosen)
+    asyncio.run(talk.hold(text))
+
+
+class _Talk:
+    """One prompt and its answer on the screen."""
+
+    def __init__(self, app: App, wishes: _Wishes) -> None:
+        self._app = app
+        self._wishes = wishes
+        self._stopped = 0
+        self._refused: list[str] = []
+
+    async def hold(self, text: str) -> None:
+        """Ask, show, and leave. Raises KeyboardInterrupt if the user stopped it."""
+        from holdfast.apps.acp.client import create_or_resume
+        from holdfast.apps.watched import watch
+
+        wishes = self._wishes
+        watch(self._app.library, has_screen=True)
+        session = await create_or_resume(
+            wishes.agent, self._session_id(), self._config(), library=self._app.library
+        )
+        async with session:
+            if not self._app.as_json:
+                self._tell_session(session)
+            turn = await session.send(text)
+            self._heed_interrupts(turn)
+            answer = await self._show(turn)
+            if self._app.as_json:
+                self._app.out.json(_answer(session, answer, self._refused))
+            elif answer.stop_reason not in ("end_turn", "cancelled"):
+                self._app.warn(f"the agent stopped: {answer.stop_reason}")
+        if self._stopped:
+            raise KeyboardInterrupt
+
+    def _session_id(self) -> str | None:
+        given = self._wishes.session
+        if given is None:
+            return None
+        try:
+            return choose(self._app.library, given)
+        except NotFound:
+            if is_id(given):
+                return given
+            raise
+
+    def _config(self) -> ClientConfig:
+        from holdfast.apps.acp.client import ClientConfig
+
+        return ClientConfig(
+            cwd=self._wishes.cwd,
+            permission=self._permission(),
+            on_warning=self._warn,
+            enable_persistence=True,
+        )
+
+    def _permission(self) -> Permission:
+        wishes = self._wishes
+        if wishes.yes and wishes.permission not in (None, "allow"):
+            raise UsageError(f"--yes and --permission {wishes.permission} contradict each other")
+        # A script must not hang on a question, nor allow tools that nobody saw.
+        someone = sys.stdin is not None and sys.stdin.isatty()
+        wanted = "allow" if wishes.yes else wishes.permission or ("ask" if someone else "deny")
+        if wanted == "deny":
+            return self._refuse
+        if wanted == "allow":
+            return wanted
+        if not someone:
+            raise UsageError(
+                "nobody can be asked: standard input is no terminal",
+                remedy="Choose --permission allow or deny.",
+            )
+        return self._ask
+
+    async def _refuse(self, request: PermissionQuestion) -> str | None:
+        """Refuse a tool, and say so: an answer that lacks it looks like any other."""
+        self._refused.append(request.title)
+        self._app.out.end_stream()
+        self._app.warn(
+            f"the agent was refused a tool: {request.title}",
+            "Allow its tools with --yes, or be asked at a terminal with --permission ask.",
+        )
+        return request.option("deny")
+
+    async def _ask(self, request: PermissionQuestion) -> str | None:
+        """Ask at the terminal, without a thread that would wait for a line for ever."""
+        self._app.out.end_stream()
+        self._app.err.line(Span("The agent wants to use a tool: ", "warning"), request.title)
+        self._app.err.line("Allow it this time? [y/N]")
+        loop = asyncio.get_running_loop()
+        typed = asyncio.Event()
+        loop.add_reader(sys.stdin, typed.set)
+        try:
+            await typed.wait()
+            line = sys.stdin.readline()
+        finally:
+            loop.remove_reader(sys.stdin)
+        yes = line.strip().lower() in ("y", "yes")
+        if not yes:
+            self._refused.append(request.title)
+        return request.option("allow" if yes else "deny")
+
+    def _warn(self, error: HoldfastError) -> None:
+        self._app.warn(error.message, error.remedy)
+
+    def _tell_session(self, session: AcpSession) -> None:
+        how = {"new": "new", "primed": "told what was said so far"}.get(
+            session.attached, f"restored by {session.attached}"
+        )
+        self._app.err.line(Span(f"session {session.id} ({how})", "faint"))
+        self._app.err.flush()
+
+    def _heed_interrupts(self, turn: PromptTurn) -> None:
+        """The first Ctrl-C asks the agent to stop, the second does not wait for it."""
+        task = asyncio.current_task()
+
+        def stop() -> None:
+            self._stopped += 1
+            if self._stopped == 1:
+                turn.cancel()
+            elif task is not None:
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop)
+
+    async def _show(self, turn: PromptTurn) -> Answer:
+        try:
+            async for update in turn:
+                if not self._app.as_json:
+                    self._show_update(update)
+            return await turn.answer()
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            self._app.out.end_stream()
+
+    def _show_update(self, update: Update) -> None:
+        if update.kind == "agent_message_chunk":
+            self._app.out.stream(update.text)
+        elif update.kind in _SHOWN:
+            self._app.out.end_stream()
+            self._app.err.line(Span(f"→ {update.data.get('title') or 'a tool'}", "faint"))
+
+
+def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswer:
+    return AcpAnswer(
+        session_id=session.id,
+        acp_session_id=session.acp_session_id,
+        agent=session.agent_info,
+        attached=session.attached,
+        output=answer.text,
+        stop_reason=answer.stop_reason,
+        usage=answer.usage,
+        warnings=[str(warning) for warning in session.warnings],
+        refused=refused,
+        cwd=session.metadata.get("cwd") or os.getcwd(),
+    )
+
+
+_COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
+_STYLES = {"works": "good", "not tried": "faint"}
+
+
+@verb(
+    "doctor",
+    acp_verb,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--prompt", metavar="TEXT", help="Ask its model this, to see whether it is kept.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Where the agent works [default: here].",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="How long it may take for each answer.",
+)
+@json_option
+def doctor_verb(
+    app: App,
+    agent: tuple[str, ...],
+    *,
+    prompt: str | None,
+    cwd: str | None,
+    timeout_s: float,
+) -> None:
+    """Start an agent, try everything it announces, and what it does not, and say what it does.
+
+    It makes sessions of the agent's own, and removes one if it can. Its model is called only with
+    --prompt; nothing is recorded here, and nothing is permitted to it.
+
+    Examples:
+      holdfast acp doctor -- gemini --acp
+      holdfast acp doctor --prompt "Say hello" -- opencode acp
+      holdfast acp doctor --json -- claude-agent-acp
+    """
+    from holdfast.apps.acp.doctor import examine
+
+    found = asyncio.run(examine(agent, cwd=cwd or os.getcwd(), prompt=prompt, timeout_s=timeout_s))
+    if app.as_json:
+        app.out.json(found)
+        return
+    _show(app, found)
+
+
+def _show(app: App, found: Examination) -> None:
+    name = found.agent.get("name") or "an agent without a name"
+    version = found.agent.get("version") or ""
+    app.out.line(
+        Span(f"{name} {version}".strip(), "name"),
+        f", protocol {found.protocol_version}, ready after {found.start_s:.1f} s",
+    )
+    app.out.table(
+        _COLUMNS,
+        [
+            [
+                one.name,
+                "yes" if one.advertised else "no",
+                Span(one.real, _STYLES.get(one.real, "warning" if one.advertised else "faint")),
+                one.detail,
+            ]
+            for one in found.findings
+        ],
+    )
+    for sentence in found.verdicts:
+        app.out.line("- ", sentence, hang=2)
+
+
+@verb(
+    "install",
+    acp_verb,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True},
+)
+@click.argument("editor", metavar="zed|jetbrains")
+@click.argument("agent", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--name", metavar="TEXT", help="What it is called in the editor's menu.")
+@click.option("--file", "path", metavar="PATH", help="The settings file, if it is elsewhere.")
+@click.option("--print", "only_print", is_flag=True, help="Show it and write nothing.")
+@json_option
+def install_verb(
+    app: App,
+    editor: str,
+    agent: tuple[str, ...],
+    *,
+    name: str | None,
+    path: str | None,
+    only_print: bool,
+) -> None:
+    """Write the configuration of an editor: our own agent, or the proxy in front of CMD.
+
+    The rest of the file, comments too, stays as it is, and a copy of the old one is kept beside it.
+    An entry of the same name is replaced; its variables stay. The store that HOLDFAST_STORE names
+    is written, too, since an editor may not have that variable.
+
+    Examples:
+      holdfast acp install zed                        our own agent, in Zed
+      holdfast acp install zed -- gemini --acp        the proxy in front of Gemini
+      holdfast acp install jetbrains --print -- opencode acp
+    """
+    from holdfast.apps.acp.editors import command_line, default_name, plan, write
+
+    words = list(agent)
+    command = command_line(words, app.place or _named_store(app))
+    found = plan(editor, command, name=name or default_name(words), path=path)
+    backup = None if only_print or not found.changes else write(found)
+    if app.as_json:
+        from holdfast.library.answers.turns import AcpInstalled
+
+        app.out.json(
+            AcpInstalled(
+                file=found.path,
+                name=found.name,
+                entry=found.entry,
+                written=found.changes and not only_print,
+                backup=backup,
+            )
+        )
+    elif only_print:
+        app.out.line(Span(f"for {found.path}:", "faint"))
+        app.out.json({"agent_servers": {found.name: found.entry}})
+    elif not found.changes:
+        app.out.line(f"{found.path} has it already.")
+    else:
+        app.out.line(Span("written: ", "good"), f"{found.name} in {found.path}")
+        if backup is not None:
+            app.out.line(Span(f"the old one: {backup}", "faint"))
+
+
+def _named_store(app: App) -> str | None:
+    """The store that the environment names: an editor's own environment is another."""
+    from holdfast._config import ENVIRONMENT
+
+    store = os.environ.get(ENVIRONMENT, "").strip()
+    # Settings of editors are synchronised and shared; a password does not belong there.
+    if store and urlsplit(store).password:
+        app.warn(
+            f"{ENVIRONMENT} has a password in it, which is not written into settings",
+            f"Give the editor {ENVIRONMENT} as a variable, or name the store with --store.",
+        )
+        return None
+    return store or None

@@ -9,7 +9,7 @@ import click
 from holdfast._config import KEYS, Configuration, configuration, places, strange_variables, variable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import json_option, verb
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
@@ -21,46 +21,38 @@ from holdfast.library.answers.store import (
     SettingList,
 )
 
-__all__ = ["command"]
-
 _COLUMNS = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM", flexible=True))
 
 
-@click.command(
-    "config",
-    short_help="Show, check or find the configuration.",
-    epilog="""\b
-Examples:
-  holdfast config                  what is set, and by what
-  holdfast config show --all       every setting there is
-  holdfast config check
-  holdfast config path
-""",
-)
+@verb("config")
 @click.argument("what", type=click.Choice(["show", "check", "path"]), default="show")
 @click.option("--all", "everything", is_flag=True, help="With show: also what is not set.")
 @json_option
-@store_option
-@click.pass_obj
-def command(app: App, what: str, *, everything: bool, as_json: bool) -> int:
+def config_verb(app: App, what: str, *, everything: bool) -> int:
     """Show what is set and where it comes from; check it; or tell which files are looked for.
 
     The strongest place wins: code (--store), environment, holdfast.toml in the project, the user's
     config directory. The exit code of check is 2 if something is wrong.
+
+    Examples:
+      holdfast config                  what is set, and by what
+      holdfast config show --all       every setting there is
+      holdfast config check
+      holdfast config path
     """
     if what == "check":
-        return _check(app, as_json=as_json)
+        return _check(app)
     if what == "path":
-        _print_places(app, as_json=as_json)
+        _print_places(app)
     else:
-        _show(app, everything=everything, as_json=as_json)
+        _show(app, everything=everything)
     return EXIT_FINE
 
 
-def _show(app: App, *, everything: bool, as_json: bool) -> None:
+def _show(app: App, *, everything: bool) -> None:
     found = configuration(_given(app))
     rows = _rows(found, everything=everything)
-    if as_json:
+    if app.as_json:
         app.out.json(SettingList(settings=rows))
         return
     app.out.table(
@@ -92,17 +84,18 @@ def _rows(found: Configuration, *, everything: bool) -> dict[str, Setting]:
     }
 
 
-def _check(app: App, *, as_json: bool) -> int:
+def _check(app: App) -> int:
     problems = []
     try:
         configuration(_given(app))
     except HoldfastError as error:
         problems.append((error.message, error.remedy))
+    # A misspelt variable is passed over by everybody else, and somebody meant something by it.
     for name, meant in strange_variables().items():
         problems.append(
             (f"environment variable {name} is no setting{meant}", "Correct or unset it.")
         )
-    if as_json:
+    if app.as_json:
         messages = [message for message, _ in problems]
         app.out.json(SettingCheck(ok=not problems, problems=messages))
     elif not problems:
@@ -114,8 +107,8 @@ def _check(app: App, *, as_json: bool) -> int:
     return EXIT_USAGE if problems else EXIT_FINE
 
 
-def _print_places(app: App, *, as_json: bool) -> None:
-    if as_json:
+def _print_places(app: App) -> None:
+    if app.as_json:
         files = [ConfigFile(**place._asdict()) for place in places()]
         app.out.json(ConfigFiles(files=files))
         return

@@ -1,4 +1,4 @@
-"""``holdfast export``: a session as a document, as data, as a bundle, or for another tool."""
+"""Sessions for elsewhere: as a document or a bundle, for another tool, in another store."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import (
+    PROVIDERS,
     AtLeast,
-    complete_file,
     complete_folder,
     json_option,
+    named_option,
     session_argument,
-    store_option,
+    sessions_argument,
+    verb,
 )
-from holdfast.apps.cli._recovery import PROVIDERS
 from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted, size
 from holdfast.errors import UsageError
-
-__all__ = ["FORMATS", "command", "format_by_name"]
 
 # Named here too, so that `--help` needs nothing of the formats; a test compares the two.
 FORMATS = (
@@ -47,18 +48,7 @@ _LONG_BYTES = 4 << 20
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 
 
-@click.command(
-    "export",
-    short_help="Write a session as a document, a bundle, or for another tool.",
-    epilog="""\b
-Examples:
-  holdfast export trip-planner > trip.md
-  holdfast export - -o trip.html
-  holdfast export trip-planner --format bundle -o trip.holdfast --seal
-  holdfast export trip-planner --format claude-code --install
-  holdfast export trip-planner --format openai | jq length
-""",
-)
+@verb("export")
 @session_argument
 @click.option(
     "--format",
@@ -67,20 +57,13 @@ Examples:
     metavar="FORMAT",
     help=f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Write to this file, or into this folder.",
-)
+@named_option("-o", "--output", of="file", help="Write to this file, or into this folder.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
 @click.option("--zone", metavar="ZONE", help="Times in this zone: UTC (default), local, or a name.")
-@click.option(
+@named_option(
     "--cwd",
-    metavar="DIR",
-    shell_complete=complete_folder,
+    of="folder",
     help="The project for a tool's own file (default: this one).",
 )
 @click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
@@ -90,16 +73,21 @@ Examples:
 )
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
 @json_option
-@store_option
-@click.pass_obj
-def command(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
+def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
     """Write a session in another form, by default as markdown to standard output.
 
     A file is written whole or not at all, readable for you only, and replaces nothing unless asked.
     With --install a coding agent (claude-code, codex, gemini-cli, opencode) can go on with the
     session; the command that does so is printed.
+
+    Examples:
+      holdfast export trip-planner > trip.md
+      holdfast export - -o trip.html
+      holdfast export trip-planner --format bundle -o trip.holdfast --seal
+      holdfast export trip-planner --format claude-code --install
+      holdfast export trip-planner --format openai | jq length
     """
-    if given["as_json"] and not install:
+    if app.as_json and not install:
         if format not in (None, "json"):
             raise UsageError(f"--json and --format {format} ask for two things")
         format = "json"
@@ -141,6 +129,7 @@ def _meter(
     app: App, session_id: str, to: object
 ) -> AbstractContextManager[Callable[[int, int], None] | None]:
     """How far a long export has come, unless the document itself is on the screen."""
+    # A line that comes and goes would be drawn into the document.
     is_seen = app.err.is_terminal and not (app.out.is_terminal and not isinstance(to, str))
     if is_seen and app.library.info(session_id).size_bytes >= _LONG_BYTES:
         return app.err.meter("exporting")
@@ -153,6 +142,7 @@ def force_named() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
+        # The library speaks of its argument, which here is an option.
         if "overwrite" in (error.remedy or ""):
             error.remedy = "Choose another file, or replace it with --force."
         raise
@@ -161,6 +151,7 @@ def force_named() -> Iterator[None]:
 def _passphrase(format: str) -> str:
     if format != "bundle":
         raise UsageError(f"only a bundle can be sealed, not {format}", remedy="--format bundle")
+    # Never an option: other users can see the arguments of a process.
     found = os.environ.get(_PASSPHRASE)
     if found:
         return found
@@ -184,9 +175,48 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
             model=given["model"],
             overwrite=given["force"],
         )
-    if given["as_json"]:
+    if app.as_json:
         app.out.json(done)
         return
     app.err.line("wrote ", Span(done.path, "name"))
     app.err.line("Go on there with:")
     app.out.line(done.command)
+
+
+@verb("copy")
+@sessions_argument(required=False)
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="URL",
+    shell_complete=complete_folder,
+    help="The other store.",
+)
+@json_option
+def copy_verb(app: App, /, *, ids: tuple[str, ...], target: str) -> int:
+    """Copy sessions with their snapshots and documents, or all of them and every agent.
+
+    What arrives is compared by checksum. A copy that was broken off goes on where it stopped when
+    it is made again; sessions that went on since get what is new. Nothing here is changed. A
+    session that is another one over there, or what an agent learned there, is left alone and named.
+
+    Examples:
+      holdfast copy --to postgresql://db.example/sessions
+      holdfast copy trip-planner --to ./backup
+      holdfast --store old copy --to new --json
+    """
+    chosen = [choose(app.library, id) for id in ids] or None
+    with app.err.meter("copying", in_bytes=True) as progress:
+        done = app.library.copy_to(target, chosen, progress=progress)
+    if app.as_json:
+        app.out.json(done)
+    else:
+        app.out.line(
+            f"copied {counted(len(done.sessions), 'session')}"
+            f" and {counted(len(done.agents), 'agent')}, {size(done.size_bytes)};"
+            f" {len(done.unchanged):,} were there already"
+        )
+        for name, why in done.failed.items():
+            app.err.line(Span("failed ", "bad"), Span(name, "name"), f"  {why}")
+    return EXIT_FAILED if done.failed else EXIT_FINE

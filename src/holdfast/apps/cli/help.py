@@ -1,15 +1,26 @@
-"""``holdfast help``: what a command does, with examples."""
+"""Help, manual pages and the completion of shells."""
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
 import click
 
-from holdfast.apps.cli._app import App, cli
+from holdfast.apps.cli._app import SECTIONS, App, cli
+from holdfast.apps.cli._completion import SHELLS, script
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._help import print_help, with_shared_options
-from holdfast.apps.cli._options import store_option
-
-__all__ = ["command", "complete_command", "find_command"]
+from holdfast.apps.cli._options import verb
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
+from holdfast.errors import UsageError
+from holdfast.model import VERSION
+from holdfast.storage import place_file
 
 
 def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -20,22 +31,16 @@ def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     )
 
 
-@click.command(
-    "help",
-    short_help="Explain a command.",
-    epilog="""\b
-Examples:
-  holdfast help
-  holdfast help show
-  holdfast help acp proxy
-""",
-)
+@verb("help")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=complete_command)
-@store_option
-@click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Explain a command, with examples; without one list them all."""
-    app: App = ctx.obj
+def help_verb(app: App, words: tuple[str, ...]) -> None:
+    """Explain a command, with examples; without one list them all.
+
+    Examples:
+      holdfast help
+      holdfast help show
+      holdfast help acp proxy
+    """
     found = find_command(words)
     print_help(app, found.get_help())
 
@@ -55,3 +60,227 @@ def find_command(words: tuple[str, ...]) -> click.Context:
             context.fail(f"there is no command {name!a}{suggestion(word, known)}")
         context = next_.make_context(word, [], context, resilient_parsing=True)
     return context
+
+
+@verb("man")
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=complete_command)
+@click.option("--install", is_flag=True, help="Write all pages where `man` looks for them.")
+def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
+    """Show the manual page of a command, or of all of them.
+
+    On a terminal the program `man` shows it; a pipe gets the page itself, in troff. With --install
+    every page is written below ~/.local/share/man, where `man` finds it.
+
+    Examples:
+      holdfast man
+      holdfast man show
+      holdfast man --install           then also: man holdfast-show
+      holdfast man list > holdfast-list.1
+    """
+    if install:
+        _install(app)
+        return
+    page = _page(find_command(words))
+    if not (app.out.is_terminal and _shown(page)):
+        app.out.sink(is_json=False).write(page.encode())
+
+
+def _shown(page: str) -> bool:
+    """Whether the system's own program could show it."""
+    try:
+        done = subprocess.run(["man", "-l", "-"], input=page.encode(), check=False)  # noqa: S607 - wherever the system has it
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Every page with the name of its file, made now."""
+    for context in _contexts(find_command(())):
+        yield f"{page_name(context)}.1", _page(context)
+
+
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    group = context.command
+    if isinstance(group, click.Group):
+        for name in group.list_commands(context):
+            words = [*context.command_path.split()[1:], name]
+            yield from _contexts(find_command(tuple(words)))
+
+
+def _page(context: click.Context) -> str:
+    group = context.command
+    sections = None
+    if context.parent is None:
+        sections = SECTIONS
+    elif isinstance(group, click.Group):
+        found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+        sections = {"Commands": {name: one.short_help or "" for name, one in found.items() if one}}
+    return manual(context, VERSION, sections)
+
+
+def _install(app: App) -> None:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    folder = Path(data) / "man" / "man1"
+    made = dict(pages())
+    for name, page in made.items():
+        place_file(folder / name, [page.encode()], overwrite=True, make_folders=True)
+    app.out.line(f"wrote {counted(len(made), 'page')} into ", Span(str(folder), "name"))
+
+
+# Manual pages made of what the commands say about themselves. Pure: commands to troff.
+
+
+_ENVIRONMENT = {
+    "HOLDFAST_STORE": "The store, where no --store is given.",
+    "HOLDFAST_PAGER, PAGER": "What shows long output on a terminal; `cat` or nothing for no pager.",
+    "NO_COLOR": "Set to anything: no colours.",
+    "FORCE_COLOR, CLICOLOR_FORCE": "Set to anything but 0: colours also into a pipe.",
+    "HOLDFAST_TRACEBACK": "Set to anything: failures come with a stack trace.",
+}
+_EXIT_CODES = {
+    "0": "Fine.",
+    "1": "Failed: the store could not be written or reached; you said no.",
+    "2": "Wrong usage: an option, an id, a setting.",
+    "3": "Not found: no such session, event or file.",
+    "4": "Damaged or refused: a damaged log, a newer format, a session that is open elsewhere.",
+    "130": "Stopped with Ctrl-C.",
+}
+_GAP = re.compile(r" {2,}")
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def page_name(context: click.Context) -> str:
+    """``holdfast-acp-proxy`` for `holdfast acp proxy`."""
+    return context.command_path.replace(" ", "-")
+
+
+def manual(
+    context: click.Context,
+    version: str,
+    sections: dict[str, dict[str, str]] | None = None,
+) -> str:
+    """The page of a command; ``sections`` are the commands in it by heading, with what they do."""
+    command = context.command
+    name = page_name(context)
+    short = command.short_help or _paragraphs(command.help)[0]
+    lines = [
+        f'.TH "{_text(name.upper())}" 1 "" "holdfast {_text(version)}" "Holdfast manual"',
+        ".nh",
+        ".SH NAME",
+        f"{_text(name)} \\- {_text(_lowered(short))}",
+        ".SH SYNOPSIS",
+        f".B {_text(context.command_path)}",
+        _text(" ".join(command.collect_usage_pieces(context))),
+        ".SH DESCRIPTION",
+        *_described(command.help),
+    ]
+    for title, commands in (sections or {}).items():
+        lines += [f".SH {_text(title.upper())}", *_definitions(commands)]
+    lines += [".SH OPTIONS", *_definitions(_options(context))]
+    lines += _examples(command.epilog)
+    if context.parent is None:
+        lines += [".SH ENVIRONMENT", *_definitions(_ENVIRONMENT)]
+    lines += [".SH EXIT STATUS", *_definitions(_EXIT_CODES)]
+    lines += [".SH SEE ALSO", _see_also(context, sections)]
+    return "\n".join(lines) + "\n"
+
+
+def _options(context: click.Context) -> dict[str, str]:
+    given = context.command.get_params(context)
+    records = (one.get_help_record(context) for one in given if isinstance(one, click.Option))
+    return dict(record for record in records if record is not None)
+
+
+def _described(text: str | None) -> Iterator[str]:
+    for number, paragraph in enumerate(_paragraphs(text)):
+        if number:
+            yield ".PP"
+        yield _text(paragraph)
+
+
+def _definitions(pairs: dict[str, str]) -> Iterator[str]:
+    for name, meaning in pairs.items():
+        yield ".TP"
+        yield f".B {_text(name)}"
+        yield _text(meaning or "")
+
+
+def _examples(epilog: str | None) -> Iterator[str]:
+    """The examples as they stand; what else an epilog says is in sections of its own."""
+    listed = (epilog or "").partition("Examples:\n")[2].partition("\n\n")[0]
+    lines = [line.strip() for line in listed.splitlines() if line.strip(" \b")]
+    if not lines:
+        return
+    yield ".SH EXAMPLES"
+    for line in lines:
+        call, *remark = _GAP.split(line, 1)
+        yield from (".TP", f".B {_text(call)}", _text(*remark) if remark else "\\&")
+
+
+def _see_also(context: click.Context, sections: dict[str, dict[str, str]] | None) -> str:
+    names: Iterable[str]
+    if sections:
+        verbs = [verb for commands in sections.values() for verb in commands]
+        names = [f"{page_name(context)}-{verb}" for verb in verbs]
+    else:
+        parent = context.parent
+        names = [] if parent is None else [page_name(parent)]
+    return ", ".join(f"\\fB{_text(name)}\\fR(1)" for name in names) or "\\fBman\\fR(1)"
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    clean = inspect.cleandoc(text or "").replace("\b", "")
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", clean) if part.strip()] or [""]
+
+
+def _lowered(sentence: str) -> str:
+    return (sentence[:1].lower() + sentence[1:]).rstrip(".")
+
+
+def _text(text: str) -> str:
+    """A line of text that troff shows as it is; what stands in `…` is bold."""
+    # In this order: the backslashes that the others bring in must stay.
+    safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace('"', "\\(dq")
+    safe = _CODE.sub(r"\\fB\1\\fR", safe)
+    safe = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in safe)
+    # A dot at the beginning of a line is a request to troff.
+    return f"\\&{safe}" if safe.startswith(".") else safe
+
+
+_PLACES = {
+    "bash": ("XDG_DATA_HOME", ".local/share", "bash-completion/completions/holdfast"),
+    "zsh": ("XDG_DATA_HOME", ".local/share", "zsh/site-functions/_holdfast"),
+    "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/holdfast.fish"),
+}
+
+
+@verb("completion")
+@click.argument("shell", type=click.Choice(SHELLS), required=False)
+@click.option("--install", is_flag=True, help="Write it where the shell looks for such scripts.")
+def completion_verb(app: App, shell: str | None, *, install: bool) -> None:
+    """Print the script by which a shell completes commands, options, ids, tags and formats.
+
+    Without a name it is for the shell that SHELL names. With --install the script is written to
+    where bash (with the package bash-completion), zsh or fish look for it; begin a new shell then.
+
+    Examples:
+      holdfast completion bash --install
+      holdfast completion zsh --install
+      holdfast completion fish --install
+      holdfast completion bash > holdfast.bash    to put it somewhere yourself
+    """
+    chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
+    if chosen not in SHELLS:
+        raise UsageError("which shell is it for?", remedy=f"Say one of: {', '.join(SHELLS)}.")
+    if not install:
+        app.out.sink(is_json=False).write(script(chosen).encode())
+        return
+    variable, usual, name = _PLACES[chosen]
+    path = Path(os.environ.get(variable) or Path.home() / usual) / name
+    place_file(path, [script(chosen).encode()], overwrite=True, make_folders=True)
+    app.out.line("wrote ", Span(str(path), "name"))
+    if chosen == "zsh":
+        app.out.line("If zsh does not find it, have this in .zshrc before compinit:")
+        app.out.line(f"  fpath=({path.parent} $fpath)")

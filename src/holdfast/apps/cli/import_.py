@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_DAMAGED, tell
-from holdfast.apps.cli._options import complete_file, json_option, store_option
+from holdfast.apps.cli._options import complete_file, json_option, verb
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
@@ -21,7 +21,6 @@ from holdfast.library import ImportReport, Place
 if TYPE_CHECKING:
     from holdfast.library import SignedFile
 
-__all__ = ["command"]
 
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 _STYLES = {"imported": "good", "updated": "good", "unchanged": "faint", "failed": "bad"}
@@ -40,18 +39,7 @@ def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -
     return [*others, *_complete_tool(ctx, it, incomplete)]
 
 
-@click.command(
-    "import",
-    short_help="Bring in sessions of other tools, bundles and message lists.",
-    epilog="""\b
-Examples:
-  holdfast import ~/.codex/sessions
-  holdfast import trip.holdfast messages.json
-  holdfast import old-logs --format event-folder --dry-run
-  holdfast import --scan
-  holdfast import --scan --tool claude-code --watch
-""",
-)
+@verb("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, shell_complete=complete_file)
 @click.option(
     "--format",
@@ -82,9 +70,7 @@ Examples:
     help="Only files that were signed with this public key, or the one in this file.",
 )
 @json_option
-@store_option
-@click.pass_obj
-def command(
+def import_verb(
     app: App,
     /,
     *,
@@ -96,19 +82,32 @@ def command(
     every: float,
     dry_run: bool,
     verify_key: str | None,
-    as_json: bool,
 ) -> int:
     """Bring in sessions from files and folders of other tools, from bundles and message lists.
 
     Files are only read. Importing the same again adds what is new and nothing else. What a file
     brings is not trusted: no permission, plugin or setting comes in with it.
+
+    Examples:
+      holdfast import ~/.codex/sessions
+      holdfast import trip.holdfast messages.json
+      holdfast import old-logs --format event-folder --dry-run
+      holdfast import --scan
+      holdfast import --scan --tool claude-code --watch
     """
     _check(paths, format, tool, scan=scan)
     signed = _read_signed(paths, verify_key, alone=not (scan or watch))
-    importing = _Importing(app, signed, dry_run=dry_run, as_json=as_json)
+    importing = _Importing(app, signed, dry_run=dry_run)
+
+    def places() -> list[Place]:
+        if scan:
+            return app.library.foreign.places(tool)
+        return [Place(format, path) for path in paths]
+
     if watch:
-        return importing.watch(paths, format, tool, scan=scan, every=every)
-    report = importing.take(_places(app, paths, format, tool, scan=scan))
+        return importing.watch(places, every)
+    report = importing.take(places())
+    # One file that is not what it should be is a failure of the command, not a line in a report.
     if not report.sessions and len(paths) == 1 and report.errors:
         return _refuse(app, report.errors[0])
     importing.tell(report)
@@ -151,14 +150,6 @@ def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool)
         raise UsageError("--format goes with paths", remedy="Use --tool with --scan.")
 
 
-def _places(
-    app: App, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool
-) -> list[Place]:
-    if scan:
-        return app.library.foreign.places(tool)
-    return [Place(format, path) for path in paths]
-
-
 def _may_ask() -> bool:
     return sys.stdin.isatty()
 
@@ -166,13 +157,10 @@ def _may_ask() -> bool:
 class _Importing:
     """Brings places in, one after the other, and tells what came of it."""
 
-    def __init__(
-        self, app: App, signed: dict[str, SignedFile], *, dry_run: bool, as_json: bool
-    ) -> None:
+    def __init__(self, app: App, signed: dict[str, SignedFile], *, dry_run: bool) -> None:
         self._app = app
         self._signed = signed
         self._dry_run = dry_run
-        self._as_json = as_json
 
     def take(self, places: list[Place]) -> ImportReport:
         """Import every place, under a bar if it takes long."""
@@ -193,6 +181,7 @@ class _Importing:
         report = library.import_all(
             [source], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell
         )
+        # Asked for only when it turns out to be needed, and once.
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
         if sealed and given is None and _may_ask():
             asked: str = click.prompt("Passphrase", hide_input=True, err=True)
@@ -203,7 +192,7 @@ class _Importing:
 
     def tell(self, report: ImportReport) -> None:
         """What came in, and what did not."""
-        if self._as_json:
+        if self._app.as_json:
             from holdfast.library.answers.store import ImportedSessions
 
             found = ImportedSessions(sessions=report.sessions, skipped=report.skipped)
@@ -249,17 +238,16 @@ class _Importing:
             more = len(reasons) - _REASONS_SHOWN
             self._app.warn(f"and {more:,} more of the kind; all of them with --json")
 
-    def watch(
-        self, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool, every: float
-    ) -> int:
+    def watch(self, places: Callable[[], list[Place]], every: float) -> int:
         """Bring in what is there and then what comes, until ctrl-c. Only changes are told."""
         seen: dict[str, object] = {}
         if self._app.err.is_terminal:
             self._app.err.line(Span("watching; ctrl-c ends it", "faint"))
         try:
             while True:
-                for place in _places(self._app, paths, format, tool, scan=scan):
+                for place in places():
                     now = place.signs()
+                    # By sizes and times: what did not change is not read again.
                     if seen.get(place.path) != now:
                         seen[place.path] = now
                         self._tell_changes(self._import(place))
@@ -270,7 +258,7 @@ class _Importing:
     def _tell_changes(self, report: ImportReport) -> None:
         changed = [row for row in report.sessions if row.outcome != "unchanged"]
         for row in changed:
-            if self._as_json:
+            if self._app.as_json:
                 self._app.out.json_line(row)
             else:
                 self._app.out.line(
@@ -279,9 +267,6 @@ class _Importing:
                     f"  {counted(row.events, 'event')}",
                 )
         self._app.out.flush()
-        if not self._as_json:
-            self._tell_skipped(one.reason for one in report.skipped)
-
-    def _tell_skipped(self, reasons: Iterable[str]) -> None:
-        for reason in list(reasons)[:_REASONS_SHOWN]:
-            self._app.warn(reason)
+        if not self._app.as_json:
+            for one in report.skipped[:_REASONS_SHOWN]:
+                self._app.warn(one.reason)

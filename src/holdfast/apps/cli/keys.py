@@ -1,80 +1,122 @@
-"""``holdfast keys``: the keys that open what is sealed."""
+"""The keys of sealed sessions, and the verbs that seal, unseal and reseal."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._seals import tell
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE
+from holdfast.apps.cli._options import json_option, refuse, sessions_argument, verb
 from holdfast.apps.render.page import Column, Span
-from holdfast.library import Keys
+from holdfast.apps.render.words import counted
+from holdfast.library import Keys, Resealed
 from holdfast.library.answers.store import KeyCheck, KeyList, KeyMade
 
-__all__ = ["command"]
+
+def some_or_all(verb: Callable[..., int]) -> Callable[..., int]:
+    """The arguments of a verb that rewrites named sessions, or everything with ``--all``."""
+    wanted = (
+        sessions_argument(required=False),
+        click.option("--all", "everything", is_flag=True, help="Everything in the store."),
+        json_option,
+    )
+    for one in reversed(wanted):
+        verb = one(verb)
+    return verb
+
+
+def rewrite(app: App, act: str, word: str, ids: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Do what ``hf.keys`` calls ``act`` to the sessions, and tell it; the exit code."""
+    if given["everything"] == bool(ids):
+        refuse("name the sessions, or say --all")
+    # None is everything, trash and agents too, which have no id to be named by.
+    chosen = None if given["everything"] else [choose(app.library, id) for id in ids]
+    with app.err.meter("rewriting") as progress:
+        done: Resealed = getattr(app.library.keys, act)(chosen, progress=progress)
+    return tell(app, done, word)
+
+
+def tell(app: App, done: Resealed, word: str) -> int:
+    """Say what was done and what was not; the exit code."""
+    if app.as_json:
+        app.out.json(done)
+        return EXIT_FAILED if done.failed else EXIT_FINE
+    for key in done.changed:
+        app.out.line(f"{word} ", Span(key.removeprefix("sessions/"), "name"))
+    for key, why in done.failed.items():
+        app.err.line(
+            Span("failed ", "bad"), Span(key.removeprefix("sessions/"), "name"), f"  {why}"
+        )
+    if not done.changed and not done.failed:
+        app.out.line("nothing to do")
+    if done.relatives:
+        names = ", ".join(key.removeprefix("sessions/") for key in done.relatives)
+        app.err.line(
+            f"{counted(len(done.relatives), 'fork')} with the same events"
+            f" {'was' if len(done.relatives) == 1 else 'were'} left as before: {names}"
+        )
+    for text in done.left:
+        app.err.line(text)
+    return EXIT_FAILED if done.failed else EXIT_FINE
+
 
 _COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
 _NEEDS_NAME = ("new", "add", "remove", "public")
 
 
-@click.command(
-    "keys",
-    short_help="List, make, add, remove or check the keys of sealed sessions.",
-    epilog="""\b
-Examples:
-  holdfast keys                      which keys open what
-  holdfast keys new keyring:work     a new random key, in the keyring
-  holdfast keys new file:~/hf.key    the same in a file of mode 0600
-  holdfast keys add file:/safe/emergency.key
-  holdfast keys remove 9f2c51d07a3be844
-  holdfast keys check
-  holdfast keys public file:~/sign.key   for who verifies what it signed
-
-\b
-A key is named by where it is:
-  keyring, keyring:NAME     the system's keyring
-  file:PATH                 32 bytes, raw, in hex or base64; only you may read it
-  env:VARIABLE              the same in a variable
-  command:PROGRAM ARGS      the same as a program prints it
-  passphrase                HOLDFAST_PASSPHRASE, else you are asked
-""",
-)
+@verb("keys")
 @click.argument(
     "what", type=click.Choice(["list", "new", "add", "remove", "check", "public"]), default="list"
 )
 @click.argument("name", required=False, metavar="[SOURCE|KEY]")
 @json_option
-@store_option
-@click.pass_context
-def command(ctx: click.Context, what: str, name: str | None, *, as_json: bool) -> int:
+def keys_verb(app: App, what: str, name: str | None) -> int:
     """Tell which keys open what is sealed here, make one, or change what they open.
 
     new makes a random key; add lets one more key open everything; remove lets one open nothing any
     more; check says whether all opens with the keys that are set, with exit code 4 if not. Keys
     themselves are never shown, nor kept in the store: a key is told by its fingerprint.
+
+    Examples:
+      holdfast keys                      which keys open what
+      holdfast keys new keyring:work     a new random key, in the keyring
+      holdfast keys new file:~/hf.key    the same in a file of mode 0600
+      holdfast keys add file:/safe/emergency.key
+      holdfast keys remove 9f2c51d07a3be844
+      holdfast keys check
+      holdfast keys public file:~/sign.key   for who verifies what it signed
+
+    A key is named by where it is:
+      keyring, keyring:NAME     the system's keyring
+      file:PATH                 32 bytes, raw, in hex or base64; only you may read it
+      env:VARIABLE              the same in a variable
+      command:PROGRAM ARGS      the same as a program prints it
+      passphrase                HOLDFAST_PASSPHRASE, else you are asked
     """
     if (name is None) == (what in _NEEDS_NAME):
-        ctx.fail(f"`keys {what}` {'needs a name' if name is None else 'takes no name'}")
-    app: App = ctx.obj
+        refuse(f"`keys {what}` {'needs a name' if name is None else 'takes no name'}")
     if what == "check":
-        return _check(app, as_json=as_json)
+        return _check(app)
     if what == "list":
-        return _list(app, as_json=as_json)
+        return _list(app)
     assert name is not None
     if what == "public":
-        return _show_public(app, name, as_json=as_json)
+        return _show_public(app, name)
     if what == "new":
-        return _make(app, name, as_json=as_json)
+        return _make(app, name)
     act = app.library.keys.add if what == "add" else app.library.keys.remove
     with app.err.meter("rewrapping") as progress:
         done = act(name, progress=progress)
-    return tell(app, done, "rewrapped", as_json=as_json)
+    return tell(app, done, "rewrapped")
 
 
-def _list(app: App, *, as_json: bool) -> int:
+def _list(app: App) -> int:
     found = app.library.keys.list()
-    if as_json:
+    if app.as_json:
         app.out.json(KeyList(keys=found))
     elif found:
         rows = [
@@ -87,9 +129,9 @@ def _list(app: App, *, as_json: bool) -> int:
     return EXIT_FINE
 
 
-def _check(app: App, *, as_json: bool) -> int:
+def _check(app: App) -> int:
     closed = app.library.keys.check()
-    if as_json:
+    if app.as_json:
         app.out.json(KeyCheck(ok=not closed, closed=closed))
     else:
         for key, why in closed.items():
@@ -99,21 +141,22 @@ def _check(app: App, *, as_json: bool) -> int:
     return EXIT_DAMAGED if closed else EXIT_FINE
 
 
-def _show_public(app: App, source: str, *, as_json: bool) -> int:
+def _show_public(app: App, source: str) -> int:
     from holdfast.library import signing_seed
     from holdfast.security import public_key_text
 
     text = public_key_text(signing_seed(source))
-    if as_json:
+    if app.as_json:
         app.out.json(KeyMade(id=text, source=source))
     else:
         app.out.line(text)
     return EXIT_FINE
 
 
-def _make(app: App, source: str, *, as_json: bool) -> int:
+def _make(app: App, source: str) -> int:
+    # Told by its fingerprint: the key itself is nowhere but in its source.
     made = KeyMade(id=Keys.new(source), source=source)
-    if as_json:
+    if app.as_json:
         app.out.json(made)
         return EXIT_FINE
     app.out.line("made ", Span(made.id, "name"), f" in {source}")
@@ -122,3 +165,61 @@ def _make(app: App, source: str, *, as_json: bool) -> int:
     )
     app.err.line("Keep a copy in a safe place: without it nothing that it seals can be read.")
     return EXIT_FINE
+
+
+@verb("encrypt")
+@some_or_all
+def encrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
+    """Seal sessions with all they have: log, payloads, snapshots; with --all also trash and agents.
+
+    The key is the one that `key` names in your configuration (see `holdfast keys --help`). The log
+    is written anew and the old bytes are destroyed. Broken off at any moment, every session opens,
+    and the same command goes on. Forks are sessions of their own: seal them too.
+
+    Examples:
+      holdfast encrypt trip-planner
+      holdfast encrypt --all
+      holdfast encrypt --all --json
+    """
+    return rewrite(app, "encrypt", "sealed", ids, given)
+
+
+@verb("decrypt")
+@some_or_all
+def decrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
+    """Take the seal off sessions and all they have; with --all also off trash and agents.
+
+    Broken off at any moment, every session opens, and the same command goes on.
+
+    Examples:
+      holdfast decrypt trip-planner
+      holdfast decrypt --all
+      holdfast decrypt --all --json
+    """
+    return rewrite(app, "decrypt", "unsealed", ids, given)
+
+
+@verb("rotate")
+@click.option("--to", "source", metavar="SOURCE", help="The new key, such as keyring:NAME.")
+@click.option("--data", is_flag=True, help="Seal everything again, with new data keys.")
+@json_option
+def rotate_verb(app: App, *, source: str | None, data: bool) -> int:
+    """Wrap the data keys of all sealed sessions, of trash and agents, under another key.
+
+    The old key opens nothing afterwards; name the new one in your configuration. With --data all
+    is sealed again, which is what to do when a data key may have been seen. Broken off at any
+    moment, everything opens with the old key or the new one, and the same command goes on.
+
+    Examples:
+      holdfast rotate --to file:~/.config/holdfast/new.key
+      holdfast rotate --to keyring:2027 --data
+      holdfast rotate --data
+    """
+    if source is None and not data:
+        refuse("name the new key with --to, or say --data")
+    with app.err.meter("rotating") as progress:
+        done = app.library.keys.rotate(source, data=data, progress=progress)
+    code = tell(app, done, "rotated")
+    if source is not None and done.changed and not app.as_json:
+        app.err.line(f"Name the new key from now on: key = '{source}' in your config.toml.")
+    return code

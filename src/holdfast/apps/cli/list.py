@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -13,18 +12,15 @@ from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import tell_none
-from holdfast.apps.cli._list_table import COLUMNS, older, session_cells
 from holdfast.apps.cli._options import (
-    When,
-    complete_agent,
-    complete_folder,
-    complete_id,
-    complete_tag,
+    filter_options,
     json_option,
     limit_option,
-    store_option,
+    named_option,
+    refuse,
+    verb,
 )
-from holdfast.apps.cli._quick_list import LIMIT
+from holdfast.apps.cli._quick_list import COLUMNS, LIMIT, older, session_cells
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import ago, counted, forest, size
@@ -36,28 +32,11 @@ if TYPE_CHECKING:
     from holdfast.catalog import Page
 
 
-__all__ = ["command"]
-
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
-_WITH_TRASH = ("trash", "limit", "everything", "as_json", "store")
+_WITH_TRASH = ("trash", "limit", "everything", "json", "store")
 
 
-@click.command(
-    "list",
-    short_help="List the sessions, newest first.",
-    epilog="""\b
-Examples:
-  holdfast list
-  holdfast list --tag travel --since 3d
-  holdfast list --since 2026-05-01 --until 2026-05-31 --limit 0
-  holdfast list lisbon
-  holdfast list --sort cost --limit 10
-  holdfast list --status interrupted
-  holdfast list --watch
-  holdfast list --trash
-  holdfast list --json | jq -r '.sessions[].session_id'
-""",
-)
+@verb("list")
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
 @click.option(
     "--sort",
@@ -71,33 +50,23 @@ Examples:
 @limit_option(LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
 @click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
-@click.option(
-    "--tag",
-    "tags",
-    multiple=True,
-    metavar="TAG",
-    shell_complete=complete_tag,
-    help="Only with this tag; repeatable.",
+@filter_options(
+    tags="Only with this tag; repeatable.",
+    since="Changed since: 2026-05-01, 3d, 2h.",
+    until="Changed until then.",
+    agent_id="Only sessions of this agent.",
+    model="Only sessions that this model answered last.",
 )
-@click.option("--since", type=When(), metavar="WHEN", help="Changed since: 2026-05-01, 3d, 2h.")
-@click.option("--until", type=When(end=True), metavar="WHEN", help="Changed until then.")
-@click.option(
-    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
-)
-@click.option("--model", metavar="NAME", help="Only sessions that this model answered last.")
 @click.option(
     "--status",
     type=click.Choice(STATUSES),
     metavar="STATUS",
     help=f"Only of this status: {', '.join(STATUSES)}.",
 )
-@click.option(
-    "--parent", metavar="ID", shell_complete=complete_id, help="Only forks of this session."
-)
-@click.option(
+@named_option("--parent", of="session", help="Only forks of this session.")
+@named_option(
     "--cwd",
-    metavar="DIR",
-    shell_complete=complete_folder,
+    of="folder",
     callback=lambda _ctx, _parameter, place: None if place is None else os.path.abspath(place),
     help="Only sessions whose agent worked in this folder.",
 )
@@ -110,26 +79,18 @@ Examples:
 @click.option("--tree", is_flag=True, help="Forks below the sessions that they came from.")
 @click.option("--trash", is_flag=True, help="What was deleted, last first, and can come back.")
 @json_option
-@store_option
-@click.pass_context
-def command(
-    ctx: click.Context,
+def list_verb(
+    app: App,
     /,
     *,
     words: tuple[str, ...],
     sort: str,
     limit: int,
     everything: bool,
-    after: str | None,
-    tags: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    agent: str | None,
     watch: bool,
     tree: bool,
     trash: bool,
-    as_json: bool,
-    **more: Any,
+    **narrowed: Any,
 ) -> None:
     """List the sessions, newest first.
 
@@ -139,41 +100,52 @@ def command(
     The state is told where it matters: running, waiting, interrupted, damaged, unreadable, sealed,
     or written by a newer version. Topics are what the catalogue calls a session by its content.
     With --watch and --json, or into a pipe, each change is a line: added, changed or removed.
+
+    Examples:
+      holdfast list
+      holdfast list --tag travel --since 3d
+      holdfast list --since 2026-05-01 --until 2026-05-31 --limit 0
+      holdfast list lisbon
+      holdfast list --sort cost --limit 10
+      holdfast list --status interrupted
+      holdfast list --watch
+      holdfast list --trash
+      holdfast list --json | jq -r '.sessions[].session_id'
     """
-    app: App = ctx.obj
     shown = None if everything or not limit else limit
     if trash:
-        _check_alone(ctx)
-        list_trash(app, shown, as_json=as_json)
+        _check_alone()
+        list_trash(app, shown)
         return
-    more["text"] = " ".join(words) or None
+    narrowed["text"] = " ".join(words) or None
 
     def ask() -> Page:
-        return app.library.list(shown, tags, since, until, agent, after=after, sort=sort, **more)
+        return app.library.list(shown, sort=sort, **narrowed)
 
     if watch:
-        watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree), as_json=as_json)
+        watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree))
         return
     rows = ask()
-    if as_json:
+    if app.as_json:
         from holdfast.library.answers.sessions import SessionPage
 
         app.out.json(SessionPage(sessions=rows, next=rows.next))
         return
     if rows:
         _print(app, rows, tree=tree)
-    narrowed = [tags, since, until, agent, after, *more.values()]
-    is_filtered = any(value not in (None, ()) for value in narrowed)
-    _tell_rest(app, rows, tags, filtered=is_filtered or (sort != _ORDERS[0] and bool(rows)))
+    filtered = any(value not in (None, ()) for value in narrowed.values())
+    filtered = filtered or (sort != _ORDERS[0] and bool(rows))
+    _tell_rest(app, rows, narrowed["tags"], filtered=filtered)
 
 
-def _check_alone(ctx: click.Context) -> None:
+def _check_alone() -> None:
     """Refuse what the trash cannot be asked for, rather than pass over it."""
+    ctx = click.get_current_context()
     for parameter in ctx.command.params:
         name = parameter.name or ""
         given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and name not in _WITH_TRASH:
-            ctx.fail("--trash goes with --limit, --all, --json and --store only")
+            refuse("--trash goes with --limit, --all, --json and --store only")
 
 
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
@@ -203,9 +175,6 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         app.err.line(older(app.library.catalog_health().sessions - len(rows)))
 
 
-# ``holdfast list --trash``: what was deleted and can be brought back.
-
-
 _COLUMNS = (
     Column("ID"),
     Column("DELETED"),
@@ -214,11 +183,11 @@ _COLUMNS = (
 )
 
 
-def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
+def list_trash(app: App, limit: int | None) -> None:
     """Show the sessions in the trash, the last deleted first, and say how one comes back."""
     found = app.library.trash.list()
     shown = found[:limit]
-    if as_json:
+    if app.as_json:
         from holdfast.library.answers.sessions import TrashPage
 
         app.out.json(TrashPage.of(shown))
@@ -257,15 +226,13 @@ def watch_sessions(
     app: App,
     ask: Callable[[], Page],
     draw: Callable[[Sequence[SessionMetadata]], None],
-    *,
-    as_json: bool,
 ) -> None:
     """Show what changes until the user has seen enough.
 
     On a terminal the list is drawn again; otherwise each change is a line.
     """
     app.stop_paging()  # this has no end that a pager could wait for
-    redraws = app.out.is_terminal and not as_json
+    redraws = app.out.is_terminal and not app.as_json
     try:
         known: dict[str, SessionMetadata] | None = None
         while True:
@@ -278,9 +245,10 @@ def watch_sessions(
                 app.out.line(Span("watching; Ctrl-C ends it", "faint"))
             elif not redraws:
                 for change in changes:
-                    _tell(app, change, as_json=as_json)
+                    _tell(app, change)
             app.out.flush()
             known = {row.session_id: row for row in rows}
+            # Asked again and again: other processes write to the store, and tell nobody.
             time.sleep(_INTERVAL_S)
     except KeyboardInterrupt:
         return
@@ -303,9 +271,9 @@ def _changes(
             yield "changed", row
 
 
-def _tell(app: App, change: Change, *, as_json: bool) -> None:
+def _tell(app: App, change: Change) -> None:
     kind, row = change
-    if as_json:
+    if app.as_json:
         from holdfast.library.answers.sessions import SessionChange
 
         app.out.json_line(SessionChange(change=kind, session=row))

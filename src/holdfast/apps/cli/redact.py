@@ -9,26 +9,15 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import json_option, session_argument, verb, yes_option
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
 from holdfast.library import RedactionReport
 
-__all__ = ["command"]
-
 _LINES_MAX = 10_000
 
 
-@click.command(
-    "redact",
-    short_help="Take secrets out of a session and its relatives.",
-    epilog="""\b
-Examples:
-  holdfast redact trip-planner --dry-run
-  holdfast redact trip-planner --yes
-  pass show old-key | holdfast redact trip-planner --find -
-""",
-)
+@verb("redact")
 @session_argument
 @click.option(
     "--find",
@@ -39,11 +28,9 @@ Examples:
 )
 @click.option("--alone", is_flag=True, help="Leave forks, parents and the trash as they are.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be replaced.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
-@store_option
-@click.pass_obj
-def command(
+def redact_verb(
     app: App,
     id: str,
     *,
@@ -51,7 +38,6 @@ def command(
     alone: bool,
     dry_run: bool,
     yes: bool,
-    as_json: bool,
 ) -> int:
     """Replace secrets by marks in a session that is recorded already, for good.
 
@@ -60,21 +46,28 @@ def command(
     catalogue is made anew. Sessions that share events with it are treated in the same way. On a
     terminal it asks first. Copies outside of the store are not reached, and a secret that was
     written down should be replaced by a new one all the same.
+
+    Examples:
+      holdfast redact trip-planner --dry-run
+      holdfast redact trip-planner --yes
+      pass show old-key | holdfast redact trip-planner --find -
     """
     session_id = choose(app.library, id)
     find = _given(texts)
     # Where the texts come through the input, nobody is there to answer.
-    asks = not yes and not dry_run and sys.stdin.isatty() and app.err.is_terminal
+    asks = not yes and not dry_run and app.can_ask
+    # The same search twice: what is asked about is what is there, not what was guessed.
     if asks:
         _show(app, app.library.redact(session_id, find=find, relatives=not alone, dry_run=True))
         if not click.confirm("Replace them for good?", err=True):
             app.err.line("Nothing was changed.")
             return EXIT_FAILED
     report = app.library.redact(session_id, find=find, relatives=not alone, dry_run=dry_run)
-    if as_json:
+    if app.as_json:
         app.out.json(report)
     else:
         _show(app, report, done=not dry_run)
+    # A secret that may still be somewhere is no success.
     return EXIT_FAILED if report.unreached or report.unscanned else EXIT_FINE
 
 

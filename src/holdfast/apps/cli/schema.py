@@ -11,7 +11,7 @@ import msgspec
 from holdfast.apps.acp.doctor import Examination
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import verb
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.catalog import Reindexed, Stats, Timeline
 from holdfast.errors import NotFound
@@ -26,8 +26,6 @@ from holdfast.library import (
 from holdfast.library.answers import events, failures, sessions, store, turns
 from holdfast.library.answers.schema import DRAFT, schemas_of
 from holdfast.replay import Comparison
-
-__all__ = ["DOCUMENTS", "command", "schema_of"]
 
 # By name: what prints it, and the struct that is printed.
 DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
@@ -92,23 +90,17 @@ def _complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     return [name for name in sorted(DOCUMENTS) if name.startswith(incomplete)]
 
 
-@click.command(
-    "schema",
-    short_help="Print the JSON schema of what a command prints.",
-    epilog="""\b
-Examples:
-  holdfast schema                  the names, and what prints each
-  holdfast schema list
-  holdfast schema error > error.schema.json
-""",
-)
+@verb("schema")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=_complete)
-@store_option
-@click.pass_obj
-def command(app: App, name: str | None) -> None:
+def schema_verb(app: App, name: str | None) -> None:
     """Print the JSON schema of what a command prints with --json, or list the schemas.
 
     Members that a schema has keep their name, type and meaning; new ones may come.
+
+    Examples:
+      holdfast schema                  the names, and what prints each
+      holdfast schema list
+      holdfast schema error > error.schema.json
     """
     if name is not None:
         text = json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n"

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from typing import Any
 
 import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
-from holdfast.apps.cli._options import (
-    When,
-    complete_agent,
-    complete_id,
-    complete_tag,
-    json_option,
-    limit_option,
-    store_option,
-)
+from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, verb
 from holdfast.apps.render.page import Piece, Span
 from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
-
-__all__ = ["command"]
 
 _LIMIT = 20
 _STYLES = {
@@ -36,40 +26,16 @@ _STYLES = {
 _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
 
 
-@click.command(
-    "search",
-    short_help="Find what was said, in every session or in one.",
-    epilog="""\b
-Examples:
-  holdfast search auth error                 both words, in one event
-  holdfast search '"could not connect" -debug'
-  holdfast search 'deploy* OR release*' --since 7d
-  holdfast search src/auth/login.py --tool Read
-  holdfast search sintra --in trip-planner --json
-""",
-)
+@verb("search")
 @click.argument("query", nargs=-1, required=True)
-@click.option(
-    "--in",
-    "inside",
-    metavar="ID",
-    shell_complete=complete_id,
-    help="Only in this session; - for the newest.",
+@named_option("--in", "inside", of="session", help="Only in this session; - for the newest.")
+@filter_options(
+    tags="Only sessions with it; repeatable.",
+    since="Said since: 2026-05-01, 3d, 2h.",
+    until="Said until then.",
+    agent_id="Only sessions of this agent.",
+    model="Only sessions with this model.",
 )
-@click.option(
-    "--tag",
-    "tags",
-    multiple=True,
-    metavar="TAG",
-    shell_complete=complete_tag,
-    help="Only sessions with it; repeatable.",
-)
-@click.option("--since", type=When(), metavar="WHEN", help="Said since: 2026-05-01, 3d, 2h.")
-@click.option("--until", type=When(end=True), metavar="WHEN", help="Said until then.")
-@click.option(
-    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
-)
-@click.option("--model", metavar="NAME", help="Only sessions with this model.")
 @click.option(
     "--role",
     type=click.Choice(["tool", *ROLES]),
@@ -79,49 +45,31 @@ Examples:
 @click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
 @limit_option(_LIMIT)
 @json_option
-@store_option
-@click.pass_obj
-def command(
-    app: App,
-    /,
-    *,
-    query: tuple[str, ...],
-    inside: str | None,
-    tags: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    agent: str | None,
-    model: str | None,
-    role: str | None,
-    tool: str | None,
-    limit: int,
-    as_json: bool,
+def search_verb(
+    app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any
 ) -> None:
     """Find what was said, in every session or in one.
 
     Words must all be in one event. "…" is a phrase, word* a beginning, -word an exclusion, a OR b a
     choice; paths and code are found as they stand. Whatever else is in a query is text.
+
+    Examples:
+      holdfast search auth error                 both words, in one event
+      holdfast search '"could not connect" -debug'
+      holdfast search 'deploy* OR release*' --since 7d
+      holdfast search src/auth/login.py --tool Read
+      holdfast search sintra --in trip-planner --json
     """
     asked = " ".join(query)
-    hits = app.library.search(
-        asked,
-        None if inside is None else choose(app.library, inside),
-        tags=tags,
-        since=since,
-        until=until,
-        agent_id=agent,
-        model=model,
-        role=role,
-        tool=tool,
-        limit=limit or None,
-    )
-    if as_json:
+    session_id = None if inside is None else choose(app.library, inside)
+    hits = app.library.search(asked, session_id, limit=limit or None, **narrowed)
+    if app.as_json:
         from holdfast.library.answers.events import SearchAnswer
 
         app.out.json(SearchAnswer(query=asked, hits=hits))
         return
     if not hits:
-        tell_none(app, tags, "Nothing")
+        tell_none(app, narrowed["tags"], "Nothing")
         return
     _print(app, hits)
     best = hits[0]
@@ -150,5 +98,6 @@ def _print(app: App, hits: Sequence[Hit]) -> None:
             Span(f"{_ARROWS.get(hit.role, '')}{who}", _STYLES.get(hit.role, "warning")),
             Span(f"  {ago(hit.timestamp, now)}", "faint"),
         )
+        # The catalogue says where the words are; they are marked, not searched for again.
         parts = [Span(text, "found" if found else "") for text, found in hit.snippet.parts()]
         app.out.line("    ", *parts, hang=4)

@@ -1,17 +1,36 @@
-"""``holdfast serve``: sessions over HTTP, for programs and people with a token."""
+"""``holdfast serve``: sessions over HTTP, its tokens and its spaces."""
 
 from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._failure import EXIT_FINE
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._help import Parts
-from holdfast.apps.cli._options import complete_folder, host_option, port_option, store_option
-from holdfast.apps.render.page import Span
-from holdfast.errors import UsageError
+from holdfast.apps.cli._options import (
+    host_option,
+    json_option,
+    model_option,
+    named_option,
+    needs_extra,
+    port_option,
+    verb,
+    yes_option,
+)
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import counted, day_time
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library.answers import filled
+from holdfast.session import now_ms
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from holdfast.apps.http.tokens import Token
+    from holdfast.storage import Store
+
 
 PARTS = {
     "token": "Make, list and revoke the tokens of the service.",
@@ -19,23 +38,7 @@ PARTS = {
 }
 
 
-class _Parts(Parts):
-    parts = PARTS
-
-
-@click.group(
-    "serve",
-    cls=_Parts,
-    invoke_without_command=True,
-    short_help="Serve sessions and an agent over HTTP and WebSocket.",
-    epilog="""\b
-Examples:
-  holdfast serve token create --space alice    a token for a user, shown once
-  holdfast serve                               at http://127.0.0.1:8700
-  holdfast serve --model openai:gpt-5 --port 9000
-  holdfast serve --host 0.0.0.0 --allow-host sessions.example    behind a proxy
-""",
-)
+@verb("serve", cls=Parts, parts=PARTS, invoke_without_command=True)
 @port_option(8700)
 @host_option(
     "ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1."
@@ -60,19 +63,12 @@ Examples:
     metavar="N",
     help="Requests of one token each second, in the long run.",
 )
-@click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
+@model_option
 @click.option("--agent", metavar="ID", help="The agent whose sessions the new ones are.")
 @click.option("--no-agent", is_flag=True, help="Keep sessions only; nobody answers.")
-@click.option(
-    "--files",
-    metavar="DIR",
-    shell_complete=complete_folder,
-    help="Let agents of a space read the files in DIR/<space>.",
-)
-@store_option
-@click.pass_context
-def command(
-    ctx: click.Context,
+@named_option("--files", of="folder", help="Let agents of a space read the files in DIR/<space>.")
+def serve_verb(
+    app: App,
     /,
     *,
     port: int,
@@ -84,25 +80,25 @@ def command(
     agent: str | None,
     no_agent: bool,
     files: str | None,
-) -> int:
+) -> None:
     """Serve sessions and an agent over HTTP and WebSocket, until the process is asked to end.
 
     Every client has a token, which opens one space: nothing outside it can be reached. The
     description of the API is at /openapi.json. Turns that run when the server ends are put off,
     and go on when they are asked for again. Who did what is written to standard error.
+
+    Examples:
+      holdfast serve token create --space alice    a token for a user, shown once
+      holdfast serve                               at http://127.0.0.1:8700
+      holdfast serve --model openai:gpt-5 --port 9000
+      holdfast serve --host 0.0.0.0 --allow-host sessions.example    behind a proxy
     """
-    if ctx.invoked_subcommand is not None:
-        return EXIT_FINE
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     if no_agent and (model is not None or agent is not None):
         raise UsageError("without an agent there is no model", remedy="Leave out --no-agent.")
-    app: App = ctx.obj
-    try:
+    with needs_extra("web"):
         from holdfast.apps.http.server import serve
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this needs the package {error.name}, which is not installed",
-            remedy="Install it with: pip install 'holdfast[web]'",
-        ) from error
     from holdfast.agent import Kit
 
     def ready(address: str) -> None:
@@ -121,4 +117,222 @@ def command(
         root=files,
         ready=ready,
     )
-    return EXIT_FINE
+
+
+_TOKEN_COLUMNS = (
+    Column("ID"),
+    Column("SPACE"),
+    Column("SCOPE"),
+    Column("MADE"),
+    Column("STATE"),
+    Column("LABEL", flexible=True),
+)
+_IN = re.compile(r"(\d{1,6}) ?(h|d|w)\Z", re.ASCII)
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+class _Until(click.ParamType[int]):
+    """A moment to come, in Unix milliseconds: a date, or in how long."""
+
+    name = "until"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The moment; one that has passed is refused."""
+        if isinstance(value, int):
+            return value
+        now = datetime.now().astimezone()
+        found = _IN.match(value.strip())
+        try:
+            if found:
+                moment = now + timedelta(hours=int(found[1]) * _HOURS[found[2]])
+            else:
+                moment = datetime.fromisoformat(value.strip()).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value[:40]!a} is no date (2031-05-31) and no time (30d, 12h)", param)
+        if moment <= now:
+            self.fail(f"{value[:40]!a} has passed", param)
+        return int(moment.timestamp() * 1000)
+
+
+@verb("token", serve_verb, cls=click.Group)
+def _token(_: App) -> None:
+    """Make, list and revoke the tokens of the service.
+
+    A token opens one space, to read, to write, or for everything (admin); or it opens none, and is
+    for the metrics of the service. The store keeps only a digest of it.
+
+    Examples:
+      holdfast serve token create --space alice --scope write --expires 90d
+      holdfast serve token list
+      holdfast serve token revoke 4f1c02a9b377
+    """
+
+
+@verb("create", _token)
+@click.option("--space", default="", metavar="NAME", help="The space that it opens.")
+@click.option(
+    "--scope",
+    default="write",
+    show_default=True,
+    metavar="SCOPE",
+    help="read, write or admin, each with what those before it may; or metrics, without a space.",
+)
+@click.option("--expires", type=_Until(), metavar="WHEN", help="A date, or in how long: 90d, 12h.")
+@click.option("--label", default="", metavar="TEXT", help="What it is for.")
+@json_option
+def _create(app: App, *, space: str, scope: str, expires: int | None, label: str) -> None:
+    """Make a token, and show it once."""
+    from holdfast.apps.http.tokens import METRICS_SCOPE, TokenBook, widest_scope
+
+    chosen = widest_scope(scope)
+    if not space and chosen != METRICS_SCOPE:
+        raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
+    text, token = TokenBook(app.library.store).create(
+        space, chosen, expires_at=expires, label=label
+    )
+    if app.as_json:
+        from holdfast.library.answers.store import TokenMade
+
+        app.out.json(filled(TokenMade, token, token=text))
+        return
+    app.out.line(text)
+    may = f"may {token.scope} in {token.space}" if token.space else "is for /metrics"
+    app.err.line(Span(f"It {may}. It is shown only now; keep it.", "faint"))
+
+
+@verb("list", _token)
+@json_option
+def _list_tokens(app: App) -> None:
+    """List the tokens, newest first; never what they are."""
+    from holdfast.apps.http.tokens import TokenBook
+
+    def state(token: Token) -> Literal["good", "expired", "revoked"]:
+        if token.revoked_at is not None:
+            return "revoked"
+        return "good" if token.is_good(now_ms()) else "expired"
+
+    found = TokenBook(app.library.store).all()
+    if app.as_json:
+        from holdfast.library.answers.store import TokenList, TokenRow
+
+        rows = [filled(TokenRow, one, state=state(one)) for one in found]
+        app.out.json(TokenList(tokens=rows))
+        return
+    if not found:
+        app.err.line("There are no tokens; make one with `holdfast serve token create`.")
+        return
+    app.out.table(
+        _TOKEN_COLUMNS,
+        [
+            [
+                one.id,
+                one.space,
+                one.scope,
+                day_time(one.created_at),
+                Span(state(one), "good" if state(one) == "good" else "faint"),
+                one.label,
+            ]
+            for one in found
+        ],
+    )
+
+
+@verb("revoke", _token)
+@click.argument("id", metavar="ID")
+def _revoke(app: App, id: str) -> None:
+    """Let a token count no more; servers notice within a second."""
+    from holdfast.apps.http.tokens import TokenBook
+
+    token = TokenBook(app.library.store).revoke(id)
+    app.err.line(f"The token {token.id} of {token.space or 'metrics'} counts no more.")
+
+
+_SPACE_COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKENS", right=True))
+
+
+@verb("space", serve_verb, cls=click.Group)
+def _space(_: App) -> None:
+    """List the spaces of the service, and remove one.
+
+    A space is there from the first token that was made for it.
+
+    Examples:
+      holdfast serve space list
+      holdfast serve space remove alice
+    """
+
+
+@verb("list", _space)
+@json_option
+def _list_spaces(app: App) -> None:
+    """List the spaces for which tokens were made, with their sessions and good tokens."""
+    from holdfast.apps.http.tokens import TokenBook
+
+    store, now = app.library.store, now_ms()
+    tokens = TokenBook(store).all()
+    found = [
+        (name, len(_sessions(store, name)), sum(one.is_good(now) for one in _of(tokens, name)))
+        for name in sorted({one.space for one in tokens if one.space})
+    ]
+    if app.as_json:
+        from holdfast.library.answers.store import SpaceList, SpaceRow
+
+        rows = [SpaceRow(space=name, sessions=many, tokens=good) for name, many, good in found]
+        app.out.json(SpaceList(spaces=rows))
+        return
+    if not found:
+        app.err.line("There are no spaces; `holdfast serve token create` begins one.")
+        return
+    app.out.table(_SPACE_COLUMNS, [[name, str(many), str(good)] for name, many, good in found])
+
+
+@verb("remove", _space)
+@click.argument("name", metavar="NAME")
+@yes_option
+def _remove(app: App, name: str, *, yes: bool) -> int:
+    """Revoke the tokens of a space, and put its sessions into its trash.
+
+    On a terminal it asks first. What is under legal hold, or open, stays, and is named.
+    """
+    from holdfast.apps.http.tokens import TokenBook
+    from holdfast.storage import check_space
+
+    store = app.library.store
+    book = TokenBook(store)
+    good = [one for one in _of(book.all(), check_space(name)) if one.is_good(now_ms())]
+    ids = _sessions(store, name)
+    what = f"{counted(len(ids), 'session')} and {counted(len(good), 'token')} of {name}"
+    asks = not yes and app.can_ask
+    if asks and not click.confirm(f"Remove {what}?", err=True):
+        app.err.line("Nothing was removed.")
+        return EXIT_FAILED
+    for one in good:  # first, so that nobody comes back while sessions go
+        book.revoke(one.id)
+    stayed = _delete(app, name, ids)
+    app.err.line(f"Removed {what}; HOLDFAST_SPACE={name} holdfast undelete ID brings one back.")
+    return EXIT_FAILED if stayed else EXIT_FINE
+
+
+def _delete(app: App, name: str, ids: list[str]) -> int:
+    """Put sessions into the trash of their space; how many could not be."""
+    stayed = 0
+    with app.library.space(name) as space:
+        for id in ids:
+            try:
+                space.delete(id)
+            except HoldfastError as error:
+                stayed += 1
+                app.err.line(f"{id} stays: {error.message}")
+    return stayed
+
+
+def _of(tokens: list[Token], name: str) -> list[Token]:
+    return [one for one in tokens if one.space == name]
+
+
+def _sessions(store: Store, name: str) -> list[str]:
+    # By the store itself, so that nothing of the space has to be opened.
+    prefix = f"spaces/{name}/sessions/"
+    return sorted(key[len(prefix) :] for key in store.folders(prefix))

@@ -1,7 +1,8 @@
-"""``holdfast show``: one session, as conversation, events, state or messages."""
+"""One session on the screen or as data: show, recover, snapshots."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +12,66 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
-from holdfast.apps.cli._options import AtLeast, json_option, session_argument, store_option
-from holdfast.apps.cli._recovery import print_recovery, provider_options
+from holdfast.apps.cli._options import (
+    AtLeast,
+    complete_id,
+    json_option,
+    provider_options,
+    refuse,
+    session_argument,
+    verb,
+)
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.transcript import lost_from
-from holdfast.apps.render.words import day_time
-from holdfast.errors import NotFound
-from holdfast.model import Event, SessionMetadata
+from holdfast.apps.render.words import ago, counted, day_time
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.library.answers import filled
+from holdfast.model import Event, LineReader, SessionMetadata, is_id
 from holdfast.replay import read_transcript
-from holdfast.session import resolve_blobs
+from holdfast.session import now_ms, resolve_blobs
+from holdfast.storage import documents_beside, find_log, read_file
 
 if TYPE_CHECKING:
     from holdfast.library.answers.events import SessionDocument
+    from holdfast.replay import Recovery
 
-__all__ = ["command"]
+
+def print_recovery(app: App, found: Recovery) -> None:
+    """The messages as JSON on standard output, what was changed in words on standard error.
+
+    For programs both are in one document.
+    """
+    if app.as_json:
+        from holdfast.library.answers.events import RecoveredMessages
+
+        app.out.json(filled(RecoveredMessages, found, tokens=found.count))
+        return
+    app.out.json(found.messages)
+    _print_report(app, found)
+    if found.system:
+        app.err.line("The system prompt is kept apart; --json prints it as `system`.")
+    if found.left_out is not None:
+        app.err.line(_left_out(found.left_out))
+
+
+def _print_report(app: App, found: Recovery) -> None:
+    """One line for a log; on a terminal a line for each issue."""
+    if not app.err.is_terminal or not found.issues:
+        app.err.line(found.log_line)
+        return
+    app.err.line(found.log_line.partition(": [")[0], ":")
+    for issue in found.issues:
+        where = Span(f"  {issue.where}", "name")
+        app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
+
+
+def _left_out(part: Any) -> str:
+    return (
+        f"The window has no room for {counted(part.messages, 'message')} of about"
+        f" {counted(part.tokens, 'token')}, events {part.first_seq} to {part.last_seq}."
+    )
+
 
 _COLUMNS = (
     Column("SEQ", right=True),
@@ -42,20 +88,7 @@ _CONVERSATION = frozenset(
 )
 
 
-@click.command(
-    "show",
-    short_help="Show a session: its conversation, events, state or messages.",
-    epilog="""\b
-Examples:
-  holdfast show -                        the newest session
-  holdfast show trip-planner --full
-  holdfast show trip-planner --last 5
-  holdfast show trip-planner --at 12     around event 12, as search names it
-  holdfast show trip-planner --at 12 --state    as it was after event 12
-  holdfast show trip-planner --events --json
-  holdfast show trip-planner --messages --provider openai
-""",
-)
+@verb("show")
 @session_argument
 @click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
 @click.option(
@@ -70,10 +103,8 @@ Examples:
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
 @provider_options
 @json_option
-@store_option
-@click.pass_context
-def command(
-    ctx: click.Context,
+def show_verb(
+    app: App,
     /,
     *,
     id: str,
@@ -83,33 +114,40 @@ def command(
     events: bool,
     state: bool,
     messages: bool,
-    as_json: bool,
     **recovery: Any,
 ) -> int:
     """Show a session: what it is, and its conversation.
 
     Of a damaged session everything that is whole is shown; the exit code is then 4.
+
+    Examples:
+      holdfast show -                        the newest session
+      holdfast show trip-planner --full
+      holdfast show trip-planner --last 5
+      holdfast show trip-planner --at 12     around event 12, as search names it
+      holdfast show trip-planner --at 12 --state    as it was after event 12
+      holdfast show trip-planner --events --json
+      holdfast show trip-planner --messages --provider openai
     """
     if events + state + messages > 1:
-        ctx.fail("choose one of --events, --state and --messages")
+        refuse("choose one of --events, --state and --messages")
     given = {name: value for name, value in recovery.items() if value is not None}
     if given and not messages:
-        ctx.fail(f"--{next(iter(given)).replace('_', '-')} belongs to --messages")
-    app: App = ctx.obj
+        refuse(f"--{next(iter(given)).replace('_', '-')} belongs to --messages")
     session_id = choose(app.library, id)
-    if at is not None and not (events or state or messages or as_json):
+    if at is not None and not (events or state or messages or app.as_json):
         return _show_around(app, session_id, at, full=full, last=last)
     row = _look(app, session_id, at)
     if messages:
-        print_recovery(app, app.library.recover(session_id, at=at, **given), as_json=as_json)
+        print_recovery(app, app.library.recover(session_id, at=at, **given))
     elif state:
         from holdfast.library.answers.events import SessionState
 
         app.out.json(SessionState.of(session_id, app.library.state(session_id, at=at)))
     elif events:
         found = last_of(_events(app, session_id, at), last)
-        _print_events(app, found, full=full, as_json=as_json)
-    elif as_json:
+        _print_events(app, found, full=full)
+    elif app.as_json:
         app.out.json(_answer(app, row, at))
     else:
         print_header(app, row)
@@ -128,6 +166,7 @@ def _show_around(app: App, session_id: str, at: int, *, full: bool, last: int | 
         upto = _events(app, session_id, at)
         print_conversation(app, _resolved(app, session_id, upto), full=full, last=last)
     else:
+        # Whole, since the event that is meant is shown in full.
         whole = _whole_events(app, session_id, full=True)
         lost = lost_from(app.library, session_id)
         print_around(app, whole, at, full=full, lost_from=lost)
@@ -196,10 +235,11 @@ def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
     from holdfast.library.answers.events import EventRecord, LocatedSession, SessionDocument
 
     told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
+    # Streamed pieces are told only where no whole message came to take their place.
     cut = _cut_off(told)
     location = app.library.location(row.session_id)
     return SessionDocument(
-        session=LocatedSession(**msgspec.structs.asdict(row), location=location),
+        session=filled(LocatedSession, row, location=location),
         conversation=[
             EventRecord.of(event, as_written=True)
             for event in told
@@ -218,8 +258,8 @@ def _cut_off(events: list[Event]) -> set[tuple[str | None, int]]:
     }
 
 
-def _print_events(app: App, events: Iterable[Event], *, full: bool, as_json: bool) -> None:
-    if as_json:
+def _print_events(app: App, events: Iterable[Event], *, full: bool) -> None:
+    if app.as_json:
         from holdfast.library.answers.events import EventRecord
 
         for event in events:
@@ -247,3 +287,140 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
         event.run or "",
         data,
     ]
+
+
+_LOG_NAME = "events.jsonl"
+
+
+@verb("recover")
+@click.argument("what", metavar="PATH|ID", shell_complete=complete_id)
+@click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
+@provider_options
+@json_option
+def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> None:
+    """Print the conversation as JSON that a provider accepts, whatever happened to the log.
+
+    Takes a session's id, or the path of any events.jsonl or of a folder with one. What had to be
+    changed is told on standard error. Nothing is written. A name with a slash is always a path.
+
+    Examples:
+      holdfast recover trip-planner > messages.json
+      holdfast recover ./old-logs/events.jsonl --provider openai
+      holdfast recover ./old-logs --incomplete drop --window-tokens 8000
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    path = _path(app, what)
+    if path is None:
+        found = _recover_session(app, choose(app.library, what), at, options)
+    else:
+        found = _recover_file(app, path, at, options)
+    print_recovery(app, found)
+
+
+def _path(app: App, what: str) -> str | None:
+    """The log that is meant, or None for a session's id; a session of that very id wins."""
+    # A name with a slash is never an id, whatever the store holds.
+    if "/" in what or os.sep in what or what in (".", ".."):
+        return find_log(what)
+    if what == "-" or (is_id(what) and _has(app, what)):
+        return None
+    try:
+        return find_log(what)
+    except HoldfastError:
+        return None
+
+
+def _has(app: App, session_id: str) -> bool:
+    """Whether the store has it; one that cannot be opened must not keep a file from being read."""
+    try:
+        return app.library.exists(session_id)
+    except HoldfastError:
+        return False
+
+
+def _recover_session(app: App, session_id: str, at: int | None, options: Any) -> Recovery:
+    app.library.state(session_id)  # a newer format is refused, not guessed at
+    report = app.library.verify(session_id)
+    if report.gaps:
+        _warn_lost(app, session_id, report.lost_events)
+    return app.library.recover(session_id, at=at, **options)
+
+
+def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery:
+    from holdfast.replay import check_format, recover
+
+    reader = LineReader()
+    events = list(_read(reader, read_file(path)))
+    if not events:
+        raise NotFound(f"there is no event in {path}", remedy="Is it a log of events at all?")
+    # A file was opened by no session, which would have refused a newer format.
+    for event in events:
+        check_format(event)
+    if at is not None and at > events[-1].seq:
+        raise NotFound(
+            f"there is no event {at} in {path}; the last is {events[-1].seq}",
+            remedy="Choose an earlier one.",
+            seq=at,
+        )
+    if reader.gaps:
+        lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)
+        _warn_lost(app, path, lost)
+    whole: Iterable[Event] = resolve_blobs(events, documents_beside(path))
+    return recover(whole, at=at, session_id=_name(path), **options)
+
+
+def _read(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[Event]:
+    for chunk in chunks:
+        yield from reader.feed(chunk)
+    yield from reader.finish()
+
+
+def _warn_lost(app: App, what: str, lost: int) -> None:
+    app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is not in the list")
+
+
+def _name(path: str) -> str:
+    """What to call a log in the report: its folder, as logs of sessions have one each."""
+    folder, name = os.path.split(path)
+    return os.path.basename(folder) or name if name == _LOG_NAME else name
+
+
+_SNAPSHOT_COLUMNS = (Column("SEQ", right=True), Column("TAKEN"), Column("AGO"), Column("STATE"))
+
+
+@verb("snapshots")
+@session_argument
+@json_option
+def snapshots_verb(app: App, id: str) -> None:
+    """List the snapshots of a session, newest first.
+
+    A snapshot only makes opening fast. Every event is a restore point, with or without one: see
+    `holdfast show ID --state --at SEQ`. One that is not whole is passed over.
+
+    Examples:
+      holdfast snapshots -
+      holdfast snapshots trip-planner --json
+    """
+    session_id = choose(app.library, id)
+    found = app.library.snapshots(session_id)
+    if app.as_json:
+        from holdfast.library.answers.events import SessionSnapshots
+
+        app.out.json(SessionSnapshots(session_id=session_id, snapshots=found))
+        return
+    if not found:
+        app.err.line(f"{session_id} has no snapshots; it is read from its first event.")
+        return
+    now = now_ms()
+    app.out.table(
+        _SNAPSHOT_COLUMNS,
+        [
+            [
+                str(one.seq),
+                day_time(one.taken_at),
+                Span(ago(one.taken_at, now), "faint"),
+                Span("whole", "good") if one.whole else Span("not whole", "bad"),
+            ]
+            for one in found
+        ],
+    )

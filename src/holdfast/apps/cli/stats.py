@@ -1,4 +1,4 @@
-"""``holdfast stats``: what the sessions used, drawn or as data."""
+"""Figures: what the sessions used, and how the store is."""
 
 from __future__ import annotations
 
@@ -6,59 +6,37 @@ import csv
 import io
 import os
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
-from holdfast.apps.cli._options import (
-    When,
-    complete_agent,
-    complete_id,
-    complete_tag,
-    json_option,
-    store_option,
-)
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
+from holdfast.apps.cli._options import filter_options, json_option, named_option, refuse, verb
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.catalog import Period, SessionFigures, Share, Stats, ToolFigures, TopicCount
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import By
+from holdfast.library.answers.store import MetricList, MetricRow, MetricValue
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from holdfast.observe import Figures
+
 
 _PIPE_COLUMNS = 80
 _TABLES = "periods models agents tags tools topics longest most_expensive days hours weekdays turns"
 
 
-@click.command(
-    "stats",
-    short_help="Show tokens, cost, activity, tools and topics.",
-    epilog="""\b
-Examples:
-  holdfast stats
-  holdfast stats --since 30d --by week
-  holdfast stats --tag travel --agent planner
-  holdfast stats --session trip-planner        one session, turn by turn
-  holdfast stats --csv models > models.csv
-  holdfast stats --json | jq .cost
-""",
+@verb("stats")
+@filter_options(
+    since="From then on: 2026-05-01, 30d, 2h.",
+    until="Up to then.",
+    tags="Only with this tag; repeatable.",
+    agent_id="Only sessions of this agent.",
+    model="Only the tokens of this model.",
 )
-@click.option("--since", type=When(), metavar="WHEN", help="From then on: 2026-05-01, 30d, 2h.")
-@click.option("--until", type=When(end=True), metavar="WHEN", help="Up to then.")
-@click.option(
-    "--tag",
-    "tags",
-    multiple=True,
-    metavar="TAG",
-    shell_complete=complete_tag,
-    help="Only with this tag; repeatable.",
-)
-@click.option(
-    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
-)
-@click.option("--model", metavar="NAME", help="Only the tokens of this model.")
 @click.option(
     "--by",
     type=click.Choice(["day", "week", "month"]),
@@ -66,9 +44,7 @@ Examples:
     show_default=True,
     help="What the figures over time are added up by.",
 )
-@click.option(
-    "--session", "id", metavar="ID", shell_complete=complete_id, help="One session, turn by turn."
-)
+@named_option("--session", "id", of="session", help="One session, turn by turn.")
 @click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Zurich or UTC.")
 @click.option(
     "--csv",
@@ -78,40 +54,31 @@ Examples:
     help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.",
 )
 @json_option
-@store_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    *,
-    since: datetime | None,
-    until: datetime | None,
-    tags: tuple[str, ...],
-    agent: str | None,
-    model: str | None,
-    by: str,
-    id: str | None,
-    tz: str | None,
-    table: str | None,
-    as_json: bool,
+def stats_verb(
+    app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any
 ) -> None:
     """Show what the sessions used: tokens and cost over time, activity, tools and topics.
 
     Costs come from the log where it names them, else from a table of prices that you can change
     in prices.toml; a model without a price is told as such, and never counted as free.
+
+    Examples:
+      holdfast stats
+      holdfast stats --since 30d --by week
+      holdfast stats --tag travel --agent planner
+      holdfast stats --session trip-planner        one session, turn by turn
+      holdfast stats --csv models > models.csv
+      holdfast stats --json | jq .cost
     """
-    if table and as_json:
-        ctx.fail("choose one of --csv and --json")
+    if table and app.as_json:
+        refuse("choose one of --csv and --json")
     if (table == "turns") != (id is not None) and table:
-        ctx.fail("--csv turns and --session belong together")
-    app: App = ctx.obj
+        refuse("--csv turns and --session belong together")
     if id is not None:
-        _one(app, id, table, as_json=as_json)
+        _one(app, id, table)
         return
-    found = app.library.stats(
-        since, until, tags=tags, agent_id=agent, model=model, tz=tz, by=cast("By", by)
-    )
-    if as_json:
+    found = app.library.stats(tz=tz, by=by, **narrowed)
+    if app.as_json:
         app.out.json(found)
     elif table is not None:
         print_csv(app, found, table)
@@ -120,12 +87,12 @@ def command(
 
         print_stats(app.out, found, _width(app))
     else:
-        _tell_none(app, tags, filtered=bool(since or until or tags or agent or model))
+        _tell_none(app, narrowed["tags"], filtered=any(narrowed.values()))
 
 
-def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
+def _one(app: App, id: str, table: str | None) -> None:
     timeline = app.library.timeline(choose(app.library, id))
-    if as_json:
+    if app.as_json:
         app.out.json(timeline)
     elif table is not None:
         from holdfast.catalog import TurnFigures
@@ -208,6 +175,81 @@ def _print(app: App, heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
 def _safe(value: Any) -> Any:
     if isinstance(value, dict):
         return " ".join(f"{name}:{count}" for name, count in value.items())
+    # A quote in front makes a spreadsheet take it for text.
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
+
+
+@verb("metrics")
+@named_option(
+    "--textfile",
+    of="file",
+    help="Write them to this file, for cron and the textfile collector of the node exporter.",
+)
+@click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana instead.")
+@json_option
+def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
+    """Print how the store is as figures for Prometheus: sessions, sizes, damage, index, space.
+
+    A store that cannot be used is told as `holdfast_up 0`, with exit code 1. A file is written
+    whole or not at all, and may be read by everybody: no word of any session is in it. What a
+    running service does is at its /metrics.
+
+    Examples:
+      holdfast metrics
+      holdfast metrics --textfile /var/lib/node_exporter/holdfast.prom
+      holdfast metrics --dashboard > holdfast-dashboard.json
+    """
+    if dashboard:
+        if textfile is not None or app.as_json:
+            raise UsageError("the dashboard is one thing, the figures are another")
+        from holdfast.observe import dashboard as made
+
+        app.out.sink(is_json=True).write(made().encode())
+        return EXIT_FINE
+    figures = _look(app)
+    if app.as_json:
+        app.out.json(_answer(figures))
+    elif textfile is not None:
+        from holdfast.storage import place_file
+
+        text = figures.text(("gauge",)).encode()
+        # In one step: the collector may read at any moment, as another user.
+        place_file(textfile, [text], overwrite=True, for_all=True)
+    else:
+        app.out.sink(is_json=False).write(figures.text(("gauge",)).encode())
+    return EXIT_FINE if figures.value("holdfast_up") else EXIT_FAILED
+
+
+def _look(app: App) -> Figures:
+    """The figures; of a store that does not open only that."""
+    from holdfast.observe import Figures, store_figures
+
+    try:
+        return store_figures(app.library)
+    # A wrong command line is no state of the store.
+    except UsageError:
+        raise
+    except HoldfastError as error:
+        app.warn(error.message, error.remedy)
+        figures = Figures()
+        figures.set("holdfast_up", 0)
+        return figures
+
+
+def _answer(figures: Figures) -> MetricList:
+    return MetricList(
+        metrics=[
+            MetricRow(
+                name=metric.name,
+                help=metric.help,
+                unit=metric.unit,
+                values=[
+                    MetricValue(labels=dict(zip(metric.labels, labels, strict=True)), value=value)
+                    for labels, value in found.items()
+                ],
+            )
+            for metric, found in figures.states()
+        ]
+    )

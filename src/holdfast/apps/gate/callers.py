@@ -8,13 +8,14 @@ another page sends in its visitor's name, also as a WebSocket, which no same-ori
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.apps.gate.responses import header, refuse
+from holdfast.apps.gate.limits import BodyLimit, Buckets, RateLimit
+from holdfast.apps.gate.responses import NOTHING_RUNS, SafeHeaders, header, refuse
 
 __all__ = ["LOOPBACK", "SAFE_METHODS", "HostCheck", "OriginCheck", "same_secret"]
 
@@ -110,6 +111,7 @@ class OriginCheck:
             await send(message)
 
         wanted = header(scope, b"access-control-request-method")
+        # A preflight asks for permission and must not reach the application, which wants a token.
         if scope["method"] != "OPTIONS" or wanted is None:
             await self._app(scope, receive, send_shown)
             return
@@ -119,6 +121,7 @@ class OriginCheck:
 
     def _may_come(self, scope: Scope) -> bool:
         origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
+        # Older browsers send only one of the two headers; programs send neither.
         if origin is not None:
             return origin.lower() in self._origins or _is_own(origin, header(scope, b"host"))
         if site is not None:
@@ -145,3 +148,29 @@ def _host_name(host: str) -> str:
         return ""
     is_bare = parts.netloc == host and "@" not in host and not parts.path
     return (parts.hostname or "") if is_bare else ""
+
+
+# All guards around an application, in the order in which they belong.
+
+
+def guarded(
+    app: ASGIApp,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    origins: Collection[str] = (),
+    need_origin: bool = False,
+    policy: str = NOTHING_RUNS,
+    body_bytes_max: int | Callable[[Scope], int] = 1 << 20,
+    buckets: Buckets | None = None,
+    client_of: Callable[[Scope], str] | None = None,
+) -> ASGIApp:
+    """The application behind every guard; without ``buckets`` nobody is too quick.
+
+    What is refused has the safe headers too, and is refused before a byte of the body is read.
+    """
+    # From the inside out: the last one here is the first to see a request.
+    inner: ASGIApp = BodyLimit(app, body_bytes_max)
+    inner = OriginCheck(inner, origins, need_origin=need_origin)
+    if buckets is not None:
+        inner = RateLimit(inner, buckets, client_of)
+    return SafeHeaders(HostCheck(inner, hosts), policy)

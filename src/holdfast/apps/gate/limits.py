@@ -56,6 +56,7 @@ class BodyLimit:
             return
         try:
             await self._app(scope, counted.receive, counted.send)
+        # What it raises then is only that its body ended early.
         except Exception:
             if not counted.is_over:
                 raise
@@ -103,6 +104,7 @@ class _Counted:
         claimed = header(self._scope, b"content-length")
         if claimed is None:
             return False
+        # More digits than any body has, so that no huge number is made of them.
         is_number = claimed.isascii() and claimed.isdecimal() and len(claimed) < 20
         return not is_number or int(claimed) > self._bytes_max
 
@@ -182,6 +184,7 @@ class Buckets:
         level = min(self._burst, level + (now - since) * self._per_second)
         may = level >= 1
         self._levels[key] = (level - 1 if may else level, now)
+        # Whoever was not heard of for longest has a full bucket again anyway.
         if len(self._levels) > self._clients_max:
             self._levels.popitem(last=False)
         return 0.0 if may else (1 - level) / self._per_second

@@ -58,6 +58,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     try:
+        # A server that is started again must not wait for connections that have ended.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(128)  # whoever is told the address may come at once
@@ -149,6 +150,7 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
+        # On the event loop, so that `stopping` may touch what requests touch.
         for number in ENDING:
             loop.add_signal_handler(number, self._end)
         try:

@@ -21,9 +21,8 @@ from holdfast.apps.http._requests import Nothing
 from holdfast.apps.http.tokens import Scope, Token
 from holdfast.errors import Conflict, Fenced, HoldfastError, Locked, StoreError
 from holdfast.library import Holdfast
-from holdfast.library.answers.failures import (
-    ProblemTold,
-)
+from holdfast.library.answers import encoded, whole_characters
+from holdfast.library.answers.failures import ProblemTold
 from holdfast.model import check_id, is_id
 from holdfast.session import Session, now_ms
 
@@ -122,22 +121,6 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
     return response
 
 
-def as_json(value: Any) -> bytes:
-    """Any answer as JSON; what is no Unicode is shown as such."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_whole(name): _whole(member) for name, member in value.items()}
-    return [_whole(member) for member in value] if isinstance(value, list | tuple) else value
-
-
 def _check_scope(token: Token, endpoint: Endpoint) -> None:
     if endpoint.scope is not None and not token.may(endpoint.scope):
         raise Refused(
@@ -182,7 +165,7 @@ def _respond(endpoint: Endpoint, found: Any) -> Response:
     headers = {}
     if endpoint.status == 201:
         headers["location"] = f"/v1/sessions/{found.session_id}"
-    return Response(as_json(found), endpoint.status, headers, media_type=JSON)
+    return Response(encoded(found), endpoint.status, headers, media_type=JSON)
 
 
 def _read_query(endpoint: Endpoint, request: Request) -> Any:
@@ -273,7 +256,7 @@ def problem(error: HoldfastError | Refused) -> Response:
         headers["retry-after"] = str(math.ceil(wait))
     if told.status == 401:
         headers["www-authenticate"] = 'Bearer realm="holdfast"'
-    body = problem_body(**_whole(msgspec.to_builtins(told)))
+    body = problem_body(**whole_characters(msgspec.to_builtins(told)))
     return Response(body, told.status, headers, media_type=PROBLEM)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.agent import Message, Scope
-from holdfast.apps.http._call import Refused, as_json, audit, problem, told_problem
+from holdfast.apps.http._call import Refused, audit, problem, told_problem
 from holdfast.apps.http._operations import record
 from holdfast.apps.http._requests import Append, TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS
@@ -24,6 +24,7 @@ from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
+from holdfast.library.answers import encoded
 from holdfast.library.answers.events import EventRecord
 from holdfast.library.answers.failures import (
     ProblemTold,
@@ -297,7 +298,7 @@ class _Input:
 
     async def _send(self, event: str, payload: msgspec.Struct) -> None:
         assert isinstance(payload, EVENTS[event]), f"{event} is not in the description"
-        text = as_json({"event": event, "payload": payload}).decode()
+        text = encoded({"event": event, "payload": payload}).decode()
         # Several tasks of one connection send; frames of two messages must not mix.
         async with self._sending:
             await self._socket.send_text(text)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.apps.http._call import EVENT_STREAM, Call, Refused, as_json
+from holdfast.apps.http._call import EVENT_STREAM, Call, Refused
 from holdfast.apps.http.tokens import Token
 from holdfast.library import Holdfast
+from holdfast.library.answers import encoded
 from holdfast.library.answers.events import EventRecord
 from holdfast.model import Event, Notice
 from holdfast.session import Follower, resolve_blobs
@@ -70,8 +71,8 @@ async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncI
                 if event is None:
                     yield b": still here\n\n"
                 else:
-                    yield sse(event.type, as_json(event), event.seq)
-        yield sse("stream.end", as_json({"reason": await _reason(service, token)}))
+                    yield sse(event.type, encoded(event), event.seq)
+        yield sse("stream.end", encoded({"reason": await _reason(service, token)}))
 
 
 async def _reason(service: Service, token: Token) -> str:

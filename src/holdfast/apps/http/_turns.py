@@ -17,7 +17,6 @@ from holdfast.apps.http._call import (
     JSON,
     Call,
     Refused,
-    as_json,
     problem,
     told_problem,
 )
@@ -26,6 +25,7 @@ from holdfast.apps.http._spaces import LEASE_MS, BoundedThreads, Spaces
 from holdfast.apps.http._stream import sse
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers import encoded
 from holdfast.library.answers.turns import TurnAnswer, TurnEnded, TurnPiece
 from holdfast.session import Session
 
@@ -223,7 +223,7 @@ async def begin_turn(call: Call) -> Response:
     answered = turn.result
     if answered is None:
         answered = TurnAnswer(session_id=id, output="", status="interrupted", reason=turn.ended)
-    return Response(as_json(answered), 200, media_type=JSON)
+    return Response(encoded(answered), 200, media_type=JSON)
 
 
 async def approve(call: Call) -> Response:
@@ -245,6 +245,6 @@ async def _told(call: Call, told: AsyncIterator[Message]) -> AsyncIterator[bytes
     assert call.token is not None
     async for name, data in told:
         if not await call.service.is_still_good(call.token):
-            yield sse("error", as_json(told_problem(Refused(401, "token", "it counts no more"))))
+            yield sse("error", encoded(told_problem(Refused(401, "token", "it counts no more"))))
             return
-        yield sse(name, as_json(data))
+        yield sse(name, encoded(data))

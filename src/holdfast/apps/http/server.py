@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Scope
 from starlette.websockets import WebSocket
 
 from holdfast.agent import Kit
-from holdfast.apps.gate.callers import LOOPBACK
-from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.callers import LOOPBACK, guarded
 from holdfast.apps.gate.server import run
 from holdfast.apps.http._call import JSON, LOGGER, Endpoint, Refused, answer, problem
 from holdfast.apps.http._openapi import INPUT, describe

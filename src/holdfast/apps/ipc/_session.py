@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from holdfast.agent import Host, HostedTurn, Kit, needs_agent
-from holdfast.apps.ipc._messages import (
+from holdfast.apps.ipc.messages import (
     LIMIT_MAX,
     Cancel,
     Hello,
@@ -88,6 +88,7 @@ class Current:
         """Begin a session, on record at once, and make it the current one."""
         self._check_idle()
         session = await asyncio.to_thread(self._begin, wish.title)
+        # The new session is on record: it becomes the current one whatever the old one does.
         try:
             await self._leave()
         finally:
@@ -115,6 +116,7 @@ class Current:
         """Make a session the current one. Raises NotFound, and what its log says."""
         self._check_idle()
         found = await asyncio.to_thread(self._hf.info, check_id(wish.session_id))
+        # Loading the current session again must not close what is open.
         if found.session_id != self._id:
             await self._leave()
             self._id = found.session_id
@@ -124,6 +126,7 @@ class Current:
         """The sessions, newest first; all of them without a limit."""
         if wish.limit is not None and not 0 <= wish.limit <= LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
+        # No database takes a larger limit, and nobody has so many sessions.
         limit = None if wish.limit is None else min(wish.limit, 2**31)
         page = await asyncio.to_thread(self._hf.list, limit)
         return SessionBriefs(sessions=[session_info(found) for found in page])
@@ -152,6 +155,7 @@ class Current:
         wanted = self._id if wish.session_id is None else check_id(wish.session_id)
         if wanted is None:
             return ExportedText(content="")
+        # What was said a moment ago belongs to the export.
         if self._session is not None:
             await self._session.aflush()
         content = await asyncio.to_thread(self._hf.export, wanted, wish.format)
@@ -279,6 +283,7 @@ class Current:
         from holdfast.agent import Decision
 
         turn = self._host.turn(_HERE)
+        # The client has closed its side: a question would wait until its time is up.
         if turn is None or self._is_alone:
             return Decision(allow=False, reason="nobody is there to be asked")
         return await turn.ask(request)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.apps.gate.callers import same_secret
-from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.callers import guarded, same_secret
 from holdfast.apps.gate.responses import header, refuse
 from holdfast.apps.gate.server import run
 from holdfast.apps.mcp.server import SessionServer

@@ -20,8 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.apps.gate.callers import LOOPBACK, SAFE_METHODS
-from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.callers import LOOPBACK, SAFE_METHODS, guarded
 from holdfast.apps.gate.limits import address_of
 from holdfast.apps.gate.server import run
 from holdfast.apps.watched import watch

@@ -16,6 +16,7 @@ from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,
     RpcError,
+    TooLong,
     encode,
     error_frame,
     notification,
@@ -23,7 +24,6 @@ from holdfast.apps.wire.frames import (
     request,
     response,
 )
-from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError
 
@@ -90,6 +90,7 @@ class Peer:
             return await asyncio.wait_for(future, timeout_s)
         except (asyncio.CancelledError, TimeoutError):
             if self._lost is None:
+                # The other side would go on with work whose answer nobody takes.
                 self.notify("$/cancel_request", {"requestId": number})
             raise
         finally:
@@ -146,6 +147,7 @@ class Peer:
             future.set_result(frame.get("result"))
 
     def _begin(self, id: Any, method: str, params: Any) -> None:
+        # Two requests under one id could not be told apart, nor cancelled.
         if id in self._serving:
             self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
             return

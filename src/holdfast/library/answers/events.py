@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from holdfast.catalog import Hit
 from holdfast.library._views import SnapshotInfo
+from holdfast.library.answers import filled
 from holdfast.library.answers.sessions import SessionMade
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Issue, LeftOut, State, TokenCount
@@ -31,6 +32,7 @@ class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of(cls, event: Event, *, as_written: bool = False) -> EventRecord:
         """Return the answer for an event: its data as it is now, or the bytes of the log."""
         written = cast("dict[str, Any]", Raw(bytes(event.raw))) if as_written else None
+        # Member by member, since this is made for each event of a page or a stream.
         return cls(
             seq=event.seq,
             type=event.type,
@@ -77,8 +79,7 @@ class SessionState(State, kw_only=True, tag=False):
     @classmethod
     def of(cls, session_id: str, state: State) -> SessionState:
         """Return the answer for a state."""
-        members = {name: getattr(state, name) for name in State.__struct_fields__}
-        return cls(session_id=session_id, **members)
+        return filled(cls, state, session_id=session_id)
 
 
 class MessageList(Struct, frozen=True, kw_only=True):

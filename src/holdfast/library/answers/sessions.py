@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from holdfast.catalog import Topic
 from holdfast.library._trash import Trashed
+from holdfast.library.answers import filled
 from holdfast.model import SessionMetadata
 from holdfast.replay import MergeReport
 
@@ -110,7 +111,4 @@ class TrashPage(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: list[Trashed]) -> TrashPage:
         """Return the answer for these; where they lie in the store is not for others to know."""
-        names = TrashEntry.__struct_fields__
-        return cls(
-            sessions=[TrashEntry(**{name: getattr(one, name) for name in names}) for one in found]
-        )
+        return cls(sessions=[filled(TrashEntry, one) for one in found])

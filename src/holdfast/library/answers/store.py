@@ -10,6 +10,7 @@ from holdfast.catalog import RetentionDecision, Spared
 from holdfast.library._imports import ImportedSession, Skipped
 from holdfast.library._keys import KeyInfo
 from holdfast.library._trash import Trashed
+from holdfast.library.answers import filled
 from holdfast.model import Gap
 from holdfast.session import Report, TamperedPlace
 
@@ -181,7 +182,7 @@ class VerifiedSession(Soundness, frozen=True, kw_only=True):
     @classmethod
     def of(cls, report: Report) -> VerifiedSession:
         """Return the answer for a report."""
-        return cls(**_named(Soundness, report), findings=report.explain())
+        return filled(cls, report, findings=report.explain())
 
 
 class VerifiedSnapshot(Struct, frozen=True, kw_only=True):
@@ -215,11 +216,10 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
     @classmethod
     def of(cls, report: Report) -> VerifyReport:
         """Return the answer for a report."""
-        found = _named(cls, report, but=("snapshots", "explanation"))
         snapshots = [
             VerifiedSnapshot(seq=seq, whole=whole) for seq, whole in report.snapshots.items()
         ]
-        return cls(**found, snapshots=snapshots, explanation=report.explain())
+        return filled(cls, report, snapshots=snapshots, explanation=report.explain())
 
 
 class VerifyReports(Struct, frozen=True, kw_only=True):
@@ -293,8 +293,3 @@ class KeyMade(Struct, frozen=True, kw_only=True):
     id: str
     """Its fingerprint; with public the public key."""
     source: str
-
-
-def _named(kind: type[Struct], found: object, but: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the members of an answer that an object has under the same names."""
-    return {name: getattr(found, name) for name in kind.__struct_fields__ if name not in but}

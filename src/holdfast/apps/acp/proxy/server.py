@@ -33,12 +33,12 @@ from holdfast.apps.wire.frames import (
     INVALID_REQUEST,
     Frame,
     RpcError,
+    TooLong,
     encode,
     error_frame,
     parse,
     response,
 )
-from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.apps.wire.pipes import AgentProcess, Pipe, serve
 from holdfast.errors import HoldfastError, InvalidId, NotFound

@@ -20,7 +20,6 @@ from holdfast.apps.acp.handover import (
 from holdfast.apps.acp.link import AgentGone, AgentLink, Early
 from holdfast.apps.acp.recording.channel import Channel, Ending, open_session
 from holdfast.apps.acp.replay import tell_past
-from holdfast.apps.wire.ahead import Target
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     NOT_FOUND,
@@ -29,6 +28,7 @@ from holdfast.apps.wire.frames import (
     encode,
     notification,
 )
+from holdfast.apps.wire.pipes import Target
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id

@@ -9,9 +9,8 @@ from typing import Any
 
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import Watch, replay_some
-from holdfast.apps.wire.ahead import Target, pour
-from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
-from holdfast.apps.wire.lines import next_lines
+from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError, next_lines
+from holdfast.apps.wire.pipes import Target, pour
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata

@@ -1,0 +1,229 @@
+"""Branches: a session made of another, two of them side by side, and one made of two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._options import AtLeast, complete_id, json_option, session_argument, verb
+from holdfast.apps.render.comparison import kept_value, print_comparison
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.replay import Clash, MergeReport
+
+
+_id_option = click.option("--id", "new_id", metavar="NEW", help="The id of the new session.")
+_title_option = click.option("--title", metavar="TEXT", help="The title of the new session.")
+_AT_HELP = "Up to this event; inside a batch, up to its end."
+_a_argument = click.argument("a", metavar="A", shell_complete=complete_id)
+_b_argument = click.argument("b", metavar="B", shell_complete=complete_id)
+
+
+def _tell_made(app: App, made: str, how: str, parent: str) -> None:
+    """Say which session was made of which, and up to where."""
+    found = app.library.state(made).parent
+    seq = None if found is None else found.seq
+    if app.as_json:
+        from holdfast.library.answers.sessions import SessionForked
+
+        app.out.json(SessionForked(session_id=made, parent=parent, at=seq))
+        return
+    app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))
+
+
+@verb("fork")
+@session_argument
+@click.option("--at", type=AtLeast(0), metavar="SEQ", help=_AT_HELP)
+@_id_option
+@_title_option
+@json_option
+def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
+    """Make a new session that begins with the events of another, up to --at.
+
+    The other one stays as it is, and may be open. `holdfast show ID --events` shows the numbers of
+    its events.
+
+    Examples:
+      holdfast fork trip-planner
+      holdfast fork trip-planner --at 12 --title "By train"
+      holdfast chat --session "$(holdfast fork - --json | jq -r .session_id)"
+    """
+    parent = choose(app.library, id)
+    made = app.library.fork(parent, at, **named)
+    _tell_made(app, made, "forked", parent)
+
+
+@verb("restore")
+@session_argument
+@click.option("--at", type=AtLeast(0), required=True, metavar="SEQ", help=_AT_HELP)
+@_id_option
+@json_option
+def restore_verb(app: App, /, *, id: str, at: int, new_id: str | None) -> None:
+    """Make a new session of the events up to --at, with which the agent goes on.
+
+    What came after stays in the session as it is. One that another program has open is refused.
+
+    Examples:
+      holdfast restore trip-planner --at 12
+      holdfast chat                       goes on from there
+    """
+    parent = choose(app.library, id)
+    made = app.library.restore(parent, at, new_id=new_id)
+    _tell_made(app, made, "went back in", parent)
+    agent = app.library.state(made).agent_id
+    if agent and not app.as_json:
+        app.err.line(f"{agent} goes on with it at the next `holdfast chat`.")
+
+
+@verb("compare")
+@_a_argument
+@_b_argument
+@click.option("--full", is_flag=True, help="Long questions and answers with all their lines.")
+@json_option
+def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
+    """Show where two sessions parted, and what became of each.
+
+    Turns that ask the same stand side by side, answers from where they differ. Numbers in front
+    are those that `holdfast merge --turns` takes.
+
+    Examples:
+      holdfast compare trip-planner 01jx
+      holdfast compare trip-planner 01jx --json | jq .changes
+    """
+    found = app.library.compare(choose(app.library, a), choose(app.library, b))
+    if app.as_json:
+        app.out.json(found)
+        return
+    print_comparison(app.out, found, full=full)
+
+
+_ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
+_VALUE_CHARS = 200
+
+
+class _Turns(click.ParamType[list[int] | str]):
+    """``all``, ``summary``, or numbers as in ``1,3``."""
+
+    name = "turns"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int] | str:
+        text = str(value)
+        if text in ("all", "summary"):
+            return text
+        try:
+            return [int(number) for number in text.split(",")]
+        except ValueError:
+            self.fail(f"{text[:40]!a} is none of all, summary and numbers such as 1,3", param, ctx)
+
+
+@verb("merge")
+@_a_argument
+@_b_argument
+@click.option(
+    "--turns",
+    type=_Turns(),
+    default="all",
+    show_default=True,
+    metavar="WHICH",
+    help="all, summary, or numbers as `holdfast compare` shows them: 1,3.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(["ours", "theirs", "both", "ask"]),
+    default="ours",
+    show_default=True,
+    help="Whose value counts where both changed the same.",
+)
+@_id_option
+@_title_option
+@json_option
+def merge_verb(
+    app: App,
+    /,
+    *,
+    a: str,
+    b: str,
+    turns: list[int] | str,
+    policy: str,
+    new_id: str | None,
+    title: str | None,
+) -> None:
+    """Make a new session from A, with the turns of B since they parted.
+
+    Memory, variables and todos are merged; what both changed is listed. A and B stay as they are.
+
+    Examples:
+      holdfast merge trip-planner 01jx
+      holdfast merge trip-planner 01jx --turns 1,3 --policy theirs
+      holdfast merge trip-planner 01jx --turns summary
+    """
+    ours, theirs = choose(app.library, a), choose(app.library, b)
+    made = app.library.merge(
+        ours,
+        theirs,
+        turns=turns,
+        policy=policy,
+        ask=_asker(app) if policy == "ask" else None,
+        new_id=new_id,
+        title=title,
+    )
+    report = app.library.merge_report(made)
+    assert report is not None
+    if app.as_json:
+        from holdfast.library.answers.sessions import SessionMerged
+
+        app.out.json(SessionMerged(session_id=made, report=report))
+        return
+    app.out.line(
+        "merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name")
+    )
+    _tell(app, report)
+
+
+def _tell(app: App, report: MergeReport) -> None:
+    many = counted(report.merged_turns, "turn")
+    app.out.line(
+        f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}"
+    )
+    for name in report.taken:
+        app.out.line("  taken over: ", name)
+    for clash in report.conflicts:
+        app.out.line(
+            Span("  conflict: ", "warning"), f"{clash.kind} {clash.name}", f" ({clash.taken} taken)"
+        )
+
+
+def _asker(app: App) -> Callable[[Clash], str] | None:
+    """Asks at the terminal; None where nobody is there to be asked."""
+    if not app.can_ask:
+        return None
+
+    def ask(clash: Clash) -> str:
+        app.err.line(Span(f"Both changed the {clash.kind} ", "warning"), Span(clash.name, "name"))
+        sides = {"before": clash.base, "ours": clash.ours, "theirs": clash.theirs}
+        for name, value in sides.items():
+            app.err.line(f"  {name:<8}", _shown(clash, value), hang=10)
+        answer = click.prompt(
+            "[o]urs, [t]heirs or [b]oth",
+            type=click.Choice(list(_ANSWERS)),
+            show_choices=False,
+            err=True,
+        )
+        return _ANSWERS[answer]
+
+    return ask
+
+
+def _shown(clash: Clash, value: object) -> str:
+    if value is None:
+        return "(nothing)" if clash.base is None else "(removed)"
+    return kept_value(clash.kind, value)[:_VALUE_CHARS]

@@ -1,0 +1,414 @@
+"""How the store is: verify, repair, reindex, doctor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+import msgspec
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose, session_ids
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
+from holdfast.apps.cli._health import (
+    BAD,
+    WARNING,
+    check_model,
+    check_settings,
+    check_store,
+    place_and_reason,
+)
+from holdfast.apps.cli._options import complete_id, json_option, refuse, sessions_argument, verb
+from holdfast.apps.cli._progress import progress
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted, size
+from holdfast.errors import (
+    DataError,
+    HoldfastError,
+    InvalidData,
+    KeyMissing,
+    NotFound,
+    SecurityError,
+    StoreError,
+    Tampered,
+    UsageError,
+)
+from holdfast.library.answers.store import Check, DoctorAnswer, OptionalPart, StoreHealth
+from holdfast.model import FORMAT_VERSION, VERSION, Gap
+from holdfast.session import Report
+from holdfast.storage import read_file
+from holdfast.storage.sqlite import sqlite_version
+
+
+@verb("verify")
+@sessions_argument(required=False)
+@click.option("--all", "everything", is_flag=True, help="Every session of the store.")
+@click.option(
+    "--since",
+    metavar="FILE",
+    help="What --json printed before: all that was there then must be there still.",
+)
+@json_option
+def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str | None) -> int:
+    """Check every byte of sessions and say in plain words what is whole.
+
+    Changes nothing. The exit code is 4 if anything is damaged. A torn last line, as a crash leaves
+    it, is no damage: nothing that was acknowledged can be in it.
+
+    A store that was put back as a whole to an earlier state looks whole. Who keeps what --json
+    prints where nobody can put it back finds that out with --since.
+
+    Examples:
+      holdfast verify trip-planner
+      holdfast verify --all
+      holdfast verify --all --json | jq '.reports[] | select(.ok | not)'
+      holdfast verify --all --json > heads.json
+      holdfast verify --all --since heads.json
+    """
+    if everything == bool(ids):
+        refuse("name the sessions to verify, or say --all")
+    wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
+    # Read first: a wrong file is refused before hours of reading.
+    heads = {} if since is None else _read_heads(since)
+    reports = [
+        _verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")
+    ]
+    if everything:
+        # What is left of them was there before and was not met now.
+        reports += _gone(app, heads)
+    if app.as_json:
+        from holdfast.library.answers.store import VerifyReport, VerifyReports
+
+        app.out.json(VerifyReports(reports=[VerifyReport.of(report) for report in reports]))
+    else:
+        _tell(app, reports, everything=everything)
+    return EXIT_FINE if all(report.ok for report in reports) else EXIT_DAMAGED
+
+
+class _Unreadable(Report, frozen=True, kw_only=True):
+    """The report of a session that could not be looked at."""
+
+    reason: str = ""
+
+    def explain(self) -> list[str]:
+        """Why it could not be."""
+        return [self.reason]
+
+
+class _Noted(msgspec.Struct):
+    session_id: str
+    head: str = ""
+
+
+class _Earlier(msgspec.Struct):
+    reports: list[_Noted]
+
+
+def _read_heads(place: str) -> dict[str, str]:
+    """The heads of an earlier run, by session."""
+    try:
+        found = msgspec.json.decode(b"".join(read_file(os.path.abspath(place))), type=_Earlier)
+    except (ValueError, RecursionError) as error:
+        message = f"{place} is not what `holdfast verify --json` prints"
+        raise InvalidData(message) from error
+    return {one.session_id: one.head for one in found.reports if one.head}
+
+
+def _gone(app: App, heads: dict[str, str]) -> list[Report]:
+    """Sessions that were there before, and now are neither there nor in the trash."""
+    deleted = {one.session_id for one in app.library.trash.list()} if heads else set()
+    reason = "It was there before, and is neither there nor in the trash any more."
+    return [
+        _Unreadable(session_id=id, ok=False, kept=False, reason=reason)
+        for id in sorted(heads)
+        if id not in deleted
+    ]
+
+
+def _verify(app: App, session_id: str, head: str | None) -> Report:
+    try:
+        with contextlib.suppress(KeyMissing, Tampered):
+            app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
+        return app.library.verify(session_id, head=head)
+    except NotFound:
+        raise
+    # One session that cannot be read must not keep the others from being checked.
+    except (DataError, SecurityError, StoreError) as error:
+        return _Unreadable(session_id=session_id, ok=False, reason=_sentence(error))
+
+
+def _sentence(error: HoldfastError) -> str:
+    failure = explain(error)
+    message = failure.message[:1].upper() + failure.message[1:]
+    return f"{message}. {failure.remedy}"
+
+
+def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
+    """With --all only what is wrong is told in full."""
+    damaged = [report for report in reports if not report.ok]
+    for report in damaged if everything else reports:
+        mark = Span("ok       ", "good") if report.ok else Span("damaged  ", "bad")
+        app.out.line(mark, Span(report.session_id, "name"))
+        for sentence in report.explain():
+            app.out.text(sentence)
+        if report.gaps:
+            app.out.text(f"Mend it with: holdfast repair {report.session_id}", style="strong")
+    if everything:
+        whole = len(reports) - len(damaged)
+        summary = f"{counted(whole, 'session')} whole, {len(damaged):,} damaged"
+        app.out.line(Span(summary, "bad" if damaged else "good"))
+
+
+@verb("repair")
+@click.argument("id", metavar="[ID]", required=False, shell_complete=complete_id)
+@click.option(
+    "--agent", metavar="AGENT", help="The documents of this agent, in the place of a session."
+)
+@json_option
+def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
+    """Write a whole log in the place of a damaged one, from everything in it that is whole.
+
+    The old bytes are kept in the session's quarantine. All other events keep their numbers. A
+    session that is not damaged is left alone; one that a program has open is refused.
+
+    With --agent it is an agent's documents (what it remembers, may do and goes on with, states of
+    plugins): those that cannot be read are put into its quarantine and begun anew.
+
+    Examples:
+      holdfast verify trip-planner
+      holdfast repair trip-planner
+      holdfast repair --agent assistant
+    """
+    if (id is None) == (agent is None):
+        raise UsageError(
+            "repair takes a session or an agent", remedy="Name a session, or give --agent."
+        )
+    if agent is not None:
+        _repair_agent(app, agent)
+        return
+    assert id is not None
+    session_id = choose(app.library, id)
+    app.library.state(session_id)  # a newer format is refused before anything is touched
+    gaps = app.library.repair(session_id)
+    # Nothing is thrown away: who knows better can still look at the old bytes.
+    kept = _quarantine(app, session_id) if gaps else None
+    if app.as_json:
+        from holdfast.library.answers.store import RepairedSession
+
+        app.out.json(RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
+        return
+    if kept is None:
+        app.out.line("There is nothing to repair: ", Span(session_id, "name"), " is whole.")
+        return
+    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
+    app.out.line(
+        Span("repaired ", "good"), Span(session_id, "name"), f": {counted(lost, 'event')} lost"
+    )
+    for gap in gaps:
+        app.out.text(_explain(gap))
+    app.out.line(f"  The old bytes are kept in {kept}")
+
+
+def _repair_agent(app: App, agent: str) -> None:
+    done = app.library.agents.repair(agent)
+    if app.as_json:
+        from holdfast.library.answers.store import RepairedAgent
+
+        app.out.json(RepairedAgent(agent_id=agent, documents=done))
+        return
+    if not done:
+        app.out.line("There is nothing to repair: what ", Span(agent, "name"), " has is whole.")
+        return
+    app.out.line(Span("repaired ", "good"), Span(agent, "name"))
+    for what in done.values():
+        app.out.text(f"{what}.")
+
+
+def _explain(gap: Gap) -> str:
+    where = f"{size(gap.size)} at byte {gap.offset:,}"
+    count = gap.last_seq - gap.first_seq + 1
+    # How many there were after it cannot be known.
+    if gap.at_end:
+        return f"At least {counted(count, 'event')} from {gap.first_seq} on are lost ({where})."
+    # Garbage between two events that follow each other by number.
+    if count <= 0:
+        return f"{where} were no event; none is lost."
+    if count == 1:
+        return f"Event {gap.first_seq} is lost ({where})."
+    return f"Events {gap.first_seq} to {gap.last_seq} are lost ({where})."
+
+
+def _quarantine(app: App, session_id: str) -> str:
+    return f"{app.library.location(session_id)}/quarantine"
+
+
+@verb("reindex")
+@json_option
+def reindex_verb(app: App, /) -> None:
+    """Read every log and make the catalogue of list, search and stats anew.
+
+    This is never needed to get right answers: a catalogue that is missing, damaged or out of date
+    is mended by itself. It also forgets that a log was once longer than it is.
+
+    Examples:
+      holdfast reindex
+      holdfast reindex --json
+    """
+    with app.err.meter("reading", in_bytes=True) as show:
+        done = app.library.reindex(show)
+    if app.as_json:
+        app.out.json(done)
+        return
+    app.out.line(
+        f"Read {counted(done.sessions, 'session')} with {counted(done.events, 'event')},"
+        f" {size(done.bytes)}, in {done.seconds:.1f} s."
+    )
+
+
+_PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
+_STYLES = {"ok": "good", "warning": "warning", "bad": "bad"}
+_MARKS = {"ok": "ok ", "warning": "!  ", "bad": "bad"}
+_NAME_CHARS = 16
+_INDENT = 5 + _NAME_CHARS
+
+
+@verb("doctor")
+@json_option
+def doctor_verb(app: App) -> int:
+    """Say where the store is and why, how it is, which versions run, and what is missing.
+
+    How it is: whether it answers, who can look into it, what a crash can cost, who has sessions
+    open, how far the catalogue is behind and whether it fits the logs, damage, space, keys, and
+    which model would answer. Nothing is written but the catalogue. The exit code is 4 if something
+    is wrong. Of the sessions only the newest are looked at; `holdfast verify --all` looks at every
+    byte of all.
+
+    Examples:
+      holdfast doctor
+      holdfast doctor --store ./.holdfast
+      holdfast doctor --json
+    """
+    place, reason = place_and_reason(app)
+    checks = [*check_store(app, compare=True), *check_settings(), check_model()]
+    extras = find_extras()
+    healthy = all(check.state != BAD for check in checks)
+    if app.as_json:
+        store = StoreHealth(place=place, reason=reason, checks=checks)
+        app.out.json(DoctorAnswer(healthy=healthy, store=store, versions=versions(), extras=extras))
+    else:
+        _print_store(app, place, reason, checks)
+        _print_versions(app)
+        _print_extras(app, extras)
+        _print_verdict(app, checks)
+    return EXIT_FINE if healthy else EXIT_DAMAGED
+
+
+def versions() -> dict[str, str | None]:
+    """What runs here."""
+    found: dict[str, str | None] = {
+        "holdfast": VERSION,
+        "format": str(FORMAT_VERSION),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "sqlite": sqlite_version(),
+    }
+    # Python has zstd itself from 3.14 on.
+    needed = [name for name in _PACKAGES if name != "backports.zstd" or sys.version_info < (3, 14)]
+    return found | {name: installed_version(name) for name in needed}
+
+
+def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None:
+    app.out.line(Span("Store", "strong"))
+    app.out.line(f"     {'place':{_NAME_CHARS}}", Span(place, "name"))
+    app.out.line(f"     {'':{_NAME_CHARS}}", Span(reason, "faint"))
+    for check in checks:
+        app.out.line(
+            " ",
+            Span(_MARKS[check.state], _STYLES[check.state]),
+            f" {check.name:{_NAME_CHARS}}{check.finding}",
+            hang=_INDENT,
+        )
+        if check.remedy:
+            app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}", hang=_INDENT)
+
+
+def _print_versions(app: App) -> None:
+    app.out.line()
+    app.out.line(Span("Versions", "strong"))
+    for name, found in versions().items():
+        app.out.line(f"     {name:{_NAME_CHARS}}{found or 'missing'}")
+
+
+def _print_extras(app: App, extras: list[OptionalPart]) -> None:
+    app.out.line()
+    app.out.line(Span("Optional parts", "strong"))
+    for extra in extras:
+        if extra.installed:
+            app.out.line(" ", Span("ok ", "good"), f" {extra.name:{_NAME_CHARS}}{extra.gives}")
+        else:
+            app.out.line(Span(f"  -  {extra.name:{_NAME_CHARS}}{extra.gives}", "faint"))
+    missing = next((extra for extra in extras if not extra.installed), None)
+    if missing is not None:
+        app.out.line(Span(f"     Add one with, for instance: {missing.install}", "faint"))
+
+
+def _print_verdict(app: App, checks: list[Check]) -> None:
+    app.out.line()
+    bad = sum(check.state == BAD for check in checks)
+    warnings = sum(check.state == WARNING for check in checks)
+    if bad:
+        app.out.line(Span(f"{counted(bad, 'thing')} must be mended; see above.", "bad"))
+    elif warnings:
+        app.out.line(Span(f"It works; {counted(warnings, 'thing')} to know above.", "warning"))
+    else:
+        app.out.line(Span("Everything is fine.", "good"))
+
+
+# The optional parts of Holdfast: what each gives, and whether it is installed.
+
+
+# By the names of the extras in pyproject.toml; a test compares the two.
+EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "agent": ("agents on any provider's model", ("pydantic-ai-slim",)),
+    "local": ("a model that runs on this machine", ("xllamacpp",)),
+    "tokens": ("exact token counts without a network", ("splintr-rs",)),
+    "crypto": ("sealed sessions and keys", ("cryptography", "keyring")),
+    "postgres": ("stores in PostgreSQL", ("asyncpg",)),
+    "s3": ("stores in S3 and its kin", ("obstore",)),
+    "tui": ("the terminal app", ("markdown-it-py", "textual")),
+    "web": (
+        "the web app and the HTTP service",
+        ("jinja2", "markdown-it-py", "starlette", "uvicorn", "websockets"),
+    ),
+    "acp": ("editors and agents, by ACP; nothing more is needed", ()),
+    "mcp": ("tools for models, by MCP", ("mcp",)),
+    "otel": ("traces and metrics by OpenTelemetry", ("opentelemetry-api",)),
+    "openai-agents": ("sessions of the OpenAI Agents SDK", ("openai-agents",)),
+    "langgraph": ("checkpoints of LangGraph", ("langgraph", "langgraph-checkpoint")),
+    "adk": ("sessions of Google's ADK", ("google-adk",)),
+    "strands": ("sessions of Strands Agents", ("strands-agents",)),
+    "claude-sdk": ("sessions of the Claude Agent SDK", ("anyio", "claude-agent-sdk")),
+    "pydantic-ai": ("histories of Pydantic AI", ("pydantic-ai-slim",)),
+}
+
+
+def find_extras() -> list[OptionalPart]:
+    """Every optional part, and what it lacks."""
+    return [_look(name, gives, packages) for name, (gives, packages) in EXTRAS.items()]
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _look(name: str, gives: str, packages: tuple[str, ...]) -> OptionalPart:
+    missing = tuple(package for package in packages if installed_version(package) is None)
+    return OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'")

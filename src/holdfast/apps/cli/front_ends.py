@@ -1,0 +1,239 @@
+"""The front ends that the command starts: terminal app, web page, MCP server, bridge."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._options import (
+    host_option,
+    model_option,
+    named_option,
+    needs_extra,
+    port_option,
+    verb,
+)
+from holdfast.apps.render.page import Span
+from holdfast.errors import UsageError
+
+
+@verb("tui")
+@named_option("--session", "--restore", "session", of="session", help="Open it; - is the newest.")
+@model_option
+@named_option("--agent", of="agent", help="The agent whose sessions new ones are.")
+@click.option("--light", is_flag=True, help="Dark letters on a light ground.")
+def tui_verb(
+    app: App, /, *, session: str | None, model: str | None, agent: str | None, light: bool
+) -> None:
+    """Open the terminal app: every session in a list, its conversation, search, and talk.
+
+    A press of ? shows all keys, Ctrl+P all actions.
+
+    Examples:
+      holdfast tui
+      holdfast tui --restore -              the newest session, to go on with
+      holdfast tui --light
+      holdfast                              the same as `holdfast tui`, on a terminal
+    """
+    if not is_installed():
+        raise UsageError(
+            "this needs the package textual, which is not installed",
+            remedy="Install it with: pip install 'holdfast[tui]'",
+        )
+    if not has_terminal():
+        raise UsageError(
+            "the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`."
+        )
+    session_id = None if session is None else choose(app.library, session)
+    start(app, session_id=session_id, model=model, agent=agent, light=light)
+
+
+def has_terminal() -> bool:
+    """Whether someone sits at all three streams: the app draws on standard error."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def is_installed() -> bool:
+    """Whether the library that the app is made with is there."""
+    from importlib.util import find_spec
+
+    return find_spec("textual") is not None
+
+
+def start(
+    app: App,
+    *,
+    session_id: str | None = None,
+    model: str | None = None,
+    agent: str | None = None,
+    light: bool = False,
+) -> None:
+    """Run the app until the user leaves it."""
+    from holdfast.apps.tui import make_app
+    from holdfast.apps.watched import watch
+
+    watch(app.library, has_screen=True)
+    make_app(
+        app.library,
+        place=app.place,
+        session_id=session_id,
+        model=model,
+        agent=agent,
+        light=light,
+    ).run()
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@verb("web")
+@port_option(0)
+@host_option("NAME", "An address of this machine for itself.")
+@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--model", metavar="NAME", help="The model for chats, as of `holdfast chat`.")
+@click.option("--agent", metavar="ID", help="The agent whose sessions new chats are.")
+def web_verb(
+    app: App, *, port: int, host: str, no_open: bool, model: str | None, agent: str | None
+) -> None:
+    """Open every session in a browser: list, search, conversation, branches, activity, chat.
+
+    The page is served on this machine only. The address that is printed lets one browser in, once.
+    Ctrl-C ends it; running answers are stopped, and what was said is kept.
+
+    Examples:
+      holdfast web
+      holdfast web --no-open                print the address, and open nothing
+      holdfast web --port 8600 --store ./.holdfast
+    """
+    with needs_extra("web"):
+        from holdfast.apps.web.app import serve_web
+    # Plain HTTP, and whoever is let in can do everything: that is for this machine alone.
+    if host not in _LOOPBACK:
+        raise UsageError(
+            f"{host[:60]!a} is not this machine for itself",
+            remedy="Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere.",
+        )
+    from holdfast.agent import Kit
+    from holdfast.apps.cli._health import check_settings, check_store
+
+    def ready(url: str) -> None:
+        app.err.line(Span("Open ", "good"), url)
+        app.err.line(Span("It works once, for one browser. Ctrl-C ends it.", "faint"))
+        app.err.flush()
+        if not no_open and has_display():
+            open_browser(url)
+
+    serve_web(
+        app.place,
+        lambda: Kit.configured(app.place, model=model, agent=agent),
+        host=host,
+        port=port,
+        checks=lambda: [*check_store(app), *check_settings()],
+        ready=ready,
+    )
+
+
+def has_display() -> bool:
+    """Whether a browser would have a screen to open on."""
+    if sys.platform == "darwin":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def open_browser(url: str) -> None:
+    """Show the address in the user's browser, without waiting for it."""
+    import threading
+    import webbrowser
+
+    # Some browsers stay in the foreground, and the server has to answer them.
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+_TOKEN = "HOLDFAST_MCP_TOKEN"  # noqa: S105 - the name of the variable
+
+
+@verb("mcp")
+@click.option("--write", is_flag=True, help="Let clients add to sessions and fork them.")
+@click.option("--http", is_flag=True, help="Streamable HTTP on this machine, with a token.")
+@port_option(8765, "The port for --http")
+def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
+    """Give other agents your past sessions, by the Model Context Protocol (MCP).
+
+    Tools to list, search, read, recall and summarise sessions, transcripts as resources, prompts
+    to go on with an earlier one. Nothing can be changed unless --write is given. Without --http it
+    serves one client on standard input and output.
+
+    Examples:
+      claude mcp add holdfast -- holdfast mcp      in Claude Code: that is all
+      holdfast mcp                                 as the command of any MCP client
+      holdfast mcp --write                         it may also save and fork
+      holdfast mcp --http --port 8765              by HTTP, for clients of this machine
+    """
+    with needs_extra("mcp"):
+        from holdfast.apps.mcp.run import serve_http, serve_stdio
+    if not http:
+        serve_stdio(app.place, writes=write)
+        return
+    # Not an option: other users can see the arguments of a process.
+    given = os.environ.get(_TOKEN)
+
+    def ready(address: str, token: str) -> None:
+        app.err.line(Span("Serving at ", "good"), address)
+        if not given:
+            app.err.line(Span(f"Token (or set {_TOKEN}): ", "faint"), token)
+        app.err.flush()
+
+    serve_http(app.place, port=port, writes=write, token=given, ready=ready)
+
+
+@verb("bridge")
+@click.option("--socket", metavar="PATH", help="Listen there; the folder must be yours alone.")
+@click.option("--stdio", is_flag=True, help="Serve one client, on standard input and output.")
+@model_option
+@named_option("--agent", of="agent", help="The agent whose sessions the new ones are.")
+@click.option("--schema", "shows_schema", is_flag=True, help="Print the schema, and end.")
+def bridge_verb(
+    app: App,
+    *,
+    socket: str | None,
+    stdio: bool,
+    model: str | None,
+    agent: str | None,
+    shows_schema: bool,
+) -> None:
+    """Serve sessions and an agent to programs in any language, as lines of JSON.
+
+    Each line is a message with a type, such as {"type": "session_list"}, or a JSON-RPC 2.0 request,
+    such as {"jsonrpc": "2.0", "id": 1, "method": "session.list"}; it is answered in kind. Every
+    connection has a current session of its own. The model: as for `holdfast chat`.
+
+    Examples:
+      holdfast bridge                        at a private socket of yours
+      holdfast bridge --socket ~/.run/holdfast.sock
+      holdfast bridge --stdio                for the program that starts it
+      holdfast bridge --schema               every message, as a JSON schema
+    """
+    if shows_schema:
+        from holdfast.apps.ipc.messages import schema
+
+        app.out.stream(schema())
+        return
+    from holdfast.agent import Kit
+    from holdfast.apps.ipc.bridge import default_address, serve_socket, serve_stdio
+
+    if stdio and socket is not None:
+        raise UsageError("a bridge is either at a socket or on standard input", remedy="Use one.")
+    kit = Kit.configured(app.place, model=model, agent=agent)
+    if stdio:
+        serve_stdio(app.place, kit)
+        return
+
+    def ready(address: str) -> None:
+        app.err.line(Span("Listening at ", "good"), address)
+        app.err.flush()
+
+    serve_socket(app.place, kit, socket or default_address(), ready=ready)

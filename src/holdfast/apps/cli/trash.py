@@ -1,0 +1,296 @@
+"""Sessions put away: the archive, the trash and what is destroyed, by hand or by policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose, choose_deleted
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
+from holdfast.apps.cli._options import (
+    AtLeast,
+    json_option,
+    named_option,
+    refuse,
+    session_argument,
+    sessions_argument,
+    verb,
+    yes_option,
+)
+from holdfast.apps.cli._progress import progress
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import ago, counted, size
+from holdfast.errors import NotFound, UsageError
+from holdfast.session import now_ms
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Policy
+    from holdfast.library import Pruned
+
+
+@verb("delete")
+@sessions_argument()
+@yes_option
+def delete_verb(app: App, ids: tuple[str, ...], *, yes: bool) -> int:
+    """Put sessions into the trash, from which `holdfast undelete` brings them back.
+
+    On a terminal it asks first. A session that a program has open is refused.
+
+    Examples:
+      holdfast delete trip-planner
+      holdfast delete 01jx 01jy --yes
+      holdfast undelete trip-planner
+    """
+    chosen = list(dict.fromkeys(choose(app.library, id) for id in ids))
+    if not yes and app.can_ask and not _may_delete(app, chosen):
+        app.err.line("Nothing was deleted.")
+        return EXIT_FAILED
+    for session_id in chosen:
+        app.library.delete(session_id)
+        app.out.line("deleted ", Span(session_id, "name"))
+    return EXIT_FINE
+
+
+def _may_delete(app: App, ids: list[str]) -> bool:
+    now = now_ms()
+    for session_id in ids:
+        row = app.library.info(session_id)
+        app.err.line(
+            Span(session_id, "name"),
+            f"  {row.title or '(no title)'}",
+            Span(f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}", "faint"),
+        )
+    what = "it" if len(ids) == 1 else f"these {len(ids)} sessions"
+    return click.confirm(f"Put {what} into the trash?", err=True)
+
+
+@verb("undelete")
+@sessions_argument()
+def undelete_verb(app: App, ids: tuple[str, ...]) -> None:
+    """Bring sessions back from the trash, as they were.
+
+    Of several deleted sessions with one id the last deleted comes back. If a new session has taken
+    the id meanwhile, it is refused and both stay where they are. `holdfast list --trash` shows what
+    can come back.
+
+    Examples:
+      holdfast undelete trip-planner
+      holdfast undelete -              the one deleted last
+    """
+    for session_id in [choose_deleted(app.library, id) for id in ids]:
+        app.library.undelete(session_id)
+        app.out.line("brought back ", Span(session_id, "name"))
+
+
+@verb("erase")
+@session_argument
+@click.option("--keep-forks", is_flag=True, help="Leave sessions that were forked from it.")
+@yes_option
+@json_option
+def erase_verb(app: App, id: str, *, keep_forks: bool, yes: bool) -> int:
+    """Destroy a session, also one in the trash, so that nothing of it is left in the store.
+
+    The keys of a sealed one go first, then log, payloads, snapshots and quarantine, the same of
+    every fork, what was deleted under its id, and its words in the index. There is no way back:
+    `holdfast delete` has one. What could not be reached is named. On a terminal it asks first;
+    elsewhere it wants --yes.
+
+    Examples:
+      holdfast erase trip-planner
+      holdfast erase trip-planner --yes
+      holdfast erase trip-planner --keep-forks --yes --json
+    """
+    session_id = _chosen(app, id)
+    forks = [] if keep_forks else app.library.trash.family(session_id)
+    if not yes and not _may_erase(app, session_id, forks):
+        app.err.line("Nothing was erased.")
+        return EXIT_FAILED
+    done = app.library.erase(session_id, forks=not keep_forks)
+    if app.as_json:
+        app.out.json(done)
+        return EXIT_FINE
+    for key in done.erased:
+        app.out.line("erased ", Span(key.removeprefix("sessions/"), "name"))
+    for text in done.unreached:
+        app.err.line(text)
+    return EXIT_FINE
+
+
+def _chosen(app: App, id: str) -> str:
+    """The session's id, also of one that is in the trash only."""
+    try:
+        return choose(app.library, id)
+    except NotFound:
+        # By its whole id only: what is destroyed is not to be guessed.
+        if any(one.session_id == id for one in app.library.trash.list()):
+            return id
+        raise
+
+
+def _may_erase(app: App, session_id: str, forks: list[str]) -> bool:
+    if not app.can_ask:
+        raise UsageError("erasing is final", remedy="Say --yes to go on without being asked.")
+    for key in forks:
+        app.err.line("with ", Span(key.removeprefix("sessions/"), "name"))
+    what = f"{session_id} and {counted(len(forks), 'fork')}" if forks else session_id
+    return click.confirm(f"Destroy {what} for good?", err=True)
+
+
+@verb("archive")
+@sessions_argument()
+@click.option("--restore", is_flag=True, help="Take them out of the archive again.")
+def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
+    """Compress the logs of sessions, to about a third of their size.
+
+    An archived session is listed, searched, shown and exported as before; whoever goes on with it
+    takes it out of the archive by that. A session that a program has open is refused.
+
+    Examples:
+      holdfast archive trip-planner
+      holdfast archive 01jx 01jy
+      holdfast archive trip-planner --restore
+    """
+    chosen = list(dict.fromkeys(choose(app.library, id) for id in ids))
+    for session_id in progress(app.err, chosen, "restoring" if restore else "archiving"):
+        if restore:
+            app.library.unarchive(session_id)
+        else:
+            app.library.archive(session_id)
+        log = size(app.library.info(session_id).size_bytes)
+        done = "restored " if restore else "archived "
+        app.out.line(done, Span(session_id, "name"), Span(f"  a log of {log}", "faint"))
+
+
+_COLUMNS = (
+    Column("ACTION"),
+    Column("ID"),
+    Column("UPDATED", spared=True),
+    Column("SIZE", right=True, spared=True),
+    Column("TITLE", flexible=True, optional=True, spared=True),
+    Column("WHY", flexible=True),
+)
+_SHOWN_MAX = 200
+
+
+@verb("prune")
+@click.option("--dry-run", "-n", is_flag=True, help="Only say what would go, and why.")
+@click.option("--older-than", metavar="AGE", help="Not used for so long: 90d, 12h, 6w, 1y.")
+@click.option("--keep", type=AtLeast(0), metavar="N", help="All but the newest N.")
+@click.option("--size", "size_max", metavar="SIZE", help="What the newest SIZE leave: 500MB, 2GB.")
+@named_option("--tag", of="tag", help="Only sessions with this tag.")
+@named_option("--agent", of="agent", help="Only sessions of this agent.")
+@click.option("--delete", is_flag=True, help="Put them into the trash instead of the archive.")
+@yes_option
+@json_option
+def prune_verb(app: App, /, *, dry_run: bool, yes: bool, **rule: object) -> int:
+    """Archive or delete the sessions that policies let go, and empty the trash of what is old.
+
+    Without a rule on the command line those of the configuration count (`[[retention.policies]]`),
+    and beyond 1,000 sessions the least recently used are archived. Nothing is deleted unless a
+    policy or you say so; open, pinned and held sessions and those tagged "keep" stay.
+
+    Examples:
+      holdfast prune --dry-run
+      holdfast prune --older-than 90d
+      holdfast prune --tag scratch --older-than 7d --delete
+      holdfast prune --agent reviewer --keep 100
+      holdfast prune --size 2GB
+    """
+    policies = _policies(rule)
+    # Planned first, so that the question can say how much would go.
+    planned = app.library.prune(dry_run=True, policies=policies)
+    if not dry_run and _is_much(planned) and not _may_prune(app, planned, yes=yes):
+        app.err.line("Nothing was done.")
+        return EXIT_FAILED
+    done = planned if dry_run else _carry_out(app, policies)
+    if app.as_json:
+        app.out.json(done)
+    else:
+        _tell(app, done)
+    return EXIT_FAILED if done.failed else EXIT_FINE
+
+
+def _policies(rule: dict[str, object]) -> list[Policy] | None:
+    """The rule of the command line; None if there is none, so that the configuration counts."""
+    from holdfast.catalog import read_policies
+
+    table = {
+        "tag": rule["tag"],
+        "agent": rule["agent"],
+        "older_than": rule["older_than"],
+        "keep": rule["keep"],
+        "size": rule["size_max"],
+    }
+    given = {name: value for name, value in table.items() if value is not None}
+    # A tag or an agent alone would let everything of it go.
+    if not given.keys() & {"older_than", "keep", "size"}:
+        if given or rule["delete"]:
+            refuse("say which of them: --older-than, --keep or --size")
+        return None
+    return read_policies([{**given, "action": "delete" if rule["delete"] else "archive"}])
+
+
+def _is_much(planned: Pruned) -> bool:
+    """Whether something goes that is not simply compressed."""
+    return bool(planned.emptied) or any(one.action == "delete" for one in planned.decisions)
+
+
+def _may_prune(app: App, planned: Pruned, *, yes: bool) -> bool:
+    if yes or not app.can_ask:
+        return True
+    deleted = sum(one.action == "delete" for one in planned.decisions)
+    return click.confirm(
+        f"Put {counted(deleted, 'session')} into the trash and remove"
+        f" {counted(len(planned.emptied), 'session')} from it for good?",
+        err=True,
+    )
+
+
+def _carry_out(app: App, policies: list[Policy] | None) -> Pruned:
+    with app.err.meter("pruning") as progress:
+        return app.library.prune(policies=policies, progress=progress)
+
+
+def _tell(app: App, done: Pruned) -> None:
+    now = now_ms()
+    if done.decisions:
+        app.out.table(_COLUMNS, [_cells(one, now) for one in done.decisions[:_SHOWN_MAX]])
+    if len(done.decisions) > _SHOWN_MAX:
+        more = len(done.decisions) - _SHOWN_MAX
+        app.err.line(Span(f"and {counted(more, 'more session')}; all with --json", "faint"))
+    for kept in done.spared:
+        app.out.line(Span("kept     ", "faint"), Span(kept.session_id, "name"), f"  {kept.why}")
+    for session_id, why in done.failed.items():
+        app.err.line(Span("failed   ", "bad"), Span(session_id, "name"), f"  {why}")
+    app.out.line(_summary(done))
+
+
+def _cells(one: object, now: int) -> list[Piece]:
+    from holdfast.catalog import RetentionDecision
+
+    assert isinstance(one, RetentionDecision)
+    return [
+        Span(one.action, "warning" if one.action == "delete" else ""),
+        Span(one.session_id, "name"),
+        Span(ago(one.updated_at, now), "faint"),
+        size(one.size_bytes),
+        one.title or "",
+        one.why,
+    ]
+
+
+def _summary(done: Pruned) -> str:
+    archived = [one for one in done.decisions if one.action == "archive"]
+    deleted = [one for one in done.decisions if one.action == "delete"]
+    parts = [
+        f"{counted(len(archived), 'session')} archived" if archived else "",
+        f"{counted(len(deleted), 'session')} put into the trash" if deleted else "",
+        f"{counted(len(done.emptied), 'session')} removed from the trash" if done.emptied else "",
+        f"{counted(done.snapshots, 'old snapshot')} removed" if done.snapshots else "",
+    ]
+    said = ", ".join(filter(None, parts))
+    if not said:
+        return "Nothing to prune."
+    return f"Would be: {said}." if done.dry_run else f"{said[0].upper()}{said[1:]}."
