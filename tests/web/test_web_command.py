@@ -117,7 +117,7 @@ def test_pages_name_no_other_host():
 
 
 def test_everything_is_in_the_wheel(tmp_path):
-    """What pages need is installed with the package."""
+    """What pages and shells need is installed with the package."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT, check=True, capture_output=True,
@@ -126,7 +126,8 @@ def test_everything_is_in_the_wheel(tmp_path):
 
     names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
     place = ROOT / "src/holdfast/apps/web"
-    for path in [*place.glob("templates/**/*"), *place.glob("static/**/*")]:
+    scripts = [ROOT / f"src/holdfast/apps/cli/completion.{shell}" for shell in ("bash", "fish")]
+    for path in [*place.glob("templates/**/*"), *place.glob("static/**/*"), *scripts]:
         if path.is_file():
             assert path.relative_to(ROOT / "src").as_posix() in names
 
