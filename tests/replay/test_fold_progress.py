@@ -172,6 +172,14 @@ def test_a_result_with_an_escaped_id_is_linked():
     assert state_of(call, ("tool_result", {"toolCallId": odd})).pending_calls == {}
 
 
+def test_a_user_s_blocks_settle_only_the_calls_whose_results_they_are():
+    """Words beside a result settle nothing."""
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "text"}
+    said = ("user", {"role": "user", "content": [{"type": "text", "text": "and"}, result]})
+    other = ("tool_call", {"id": "c2", "tool": "Read", "params": {}})
+    assert list(state_of(USER, CALL, other, said).pending_calls) == ["c2"]
+
+
 @pytest.mark.req("S3-17")
 def test_results_without_a_call_change_only_the_count():
     """An orphan result is a message like any other and disturbs no pending call."""
