@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.model import Event, Limits, Notice, SessionMetadata
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
-    from holdfast.session import Session
+    from holdfast.session import RERUN, Retry, Session, step
 
     __version__: str
 
@@ -34,7 +34,9 @@ _LAZY = {
     "HoldfastError": "holdfast.errors",
     "Limits": "holdfast.model",
     "Notice": "holdfast.model",
+    "RERUN": "holdfast.session",
     "Recovery": "holdfast.replay",
+    "Retry": "holdfast.session",
     "Runtime": "holdfast.agent",
     "Sanitized": "holdfast.replay",
     "Session": "holdfast.session",
@@ -42,6 +44,7 @@ _LAZY = {
     "format_issues": "holdfast.replay",
     "open": "holdfast.library",
     "sanitize": "holdfast.replay",
+    "step": "holdfast.session",
     "validate": "holdfast.replay",
 }
 
@@ -51,6 +54,7 @@ _ROOMS = frozenset(
 )
 
 __all__ = [
+    "RERUN",
     "Agent",
     "Event",
     "EventLogger",
@@ -59,6 +63,7 @@ __all__ = [
     "Limits",
     "Notice",
     "Recovery",
+    "Retry",
     "Runtime",
     "Sanitized",
     "Session",
@@ -67,6 +72,7 @@ __all__ = [
     "format_issues",
     "open",
     "sanitize",
+    "step",
     "validate",
 ]
 

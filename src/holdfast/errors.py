@@ -21,6 +21,10 @@
     │   ├── Tampered                sealed bytes that do not authenticate
     │   ├── SecretFound             a secret in what was to be recorded, with redaction "block"
     │   └── Forbidden               an action or a place that is not allowed
+    ├── StepError                   a durable step
+    │   ├── OutcomeUnknown          it began, and nobody knows whether it took effect
+    │   ├── StepFailed              it failed when it ran, and is not run again
+    │   └── ResultNotStored         it is done, and its result could not be recorded
     └── AgentError                  the agent or its model
         ├── AgentNoLoadSupport      an agent that cannot load sessions
         ├── AgentTypeMismatch       the stored agent is of another type
@@ -60,12 +64,16 @@ __all__ = [
     "Locked",
     "ModelFailed",
     "NotFound",
+    "OutcomeUnknown",
+    "ResultNotStored",
     "ResumeTokenError",
     "ResumeTokenExpired",
     "ResumeTokenInvalid",
     "ResumeTokenUsed",
     "SecretFound",
     "SecurityError",
+    "StepError",
+    "StepFailed",
     "StoreError",
     "StoreFull",
     "SyncFailed",
@@ -286,6 +294,38 @@ class Forbidden(SecurityError, PermissionError):
 
     code = "forbidden"
     remedy = "See the message for what would make it safe."
+
+
+class StepError(HoldfastError, RuntimeError):
+    """A durable step has no result to give."""
+
+    code = "step"
+    status = 409
+    remedy = "Look at the session: it says how far the step came."
+
+
+class OutcomeUnknown(StepError):
+    """The step began and was cut short: whether it took effect is unknown."""
+
+    code = "outcome_unknown"
+    remedy = (
+        'Check what it acts on, then call it with unknown="rerun", or with a function that looks'
+        " its result up."
+    )
+
+
+class StepFailed(StepError):
+    """The step failed when it ran, and is not run again."""
+
+    code = "step_failed"
+    remedy = "Give it retry=Retry(attempts=…) with more attempts than it had, or another key."
+
+
+class ResultNotStored(StepError):
+    """The step is done, and its result could not be recorded."""
+
+    code = "result_not_stored"
+    remedy = "Return plain JSON data from the function; this step will not run again."
 
 
 class AgentError(HoldfastError, RuntimeError):

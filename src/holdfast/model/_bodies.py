@@ -40,6 +40,12 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "delegation_complete": {"parent": str, "child": str, "result": Any},
     "suspended": {"reason": _Text, "token": _Text},
     "resumed": {"reason": _Text},
+    # A durable step begins: on the medium before its function is called.
+    "step": {"step": str, "name": (str, ""), "digest": (str, ""), "attempt": (int, 1)}
+    | {"parent": _Text, "call": _Text},
+    "step_result": {"step": str, "attempt": (int, 1), "ok": (bool, False), "value": Any}
+    | {"error": _Map, "retry_at": _Number, "cancelled": (bool, False), "found": (bool, False)}
+    | {"unstored": _Text},
     "variable_set": {"name": str, "value": Any},
     "variable_delete": {"name": str},
     "memory_set": {"key": str, "value": Any, "description": (str, ""), "scope": (str, "session")}

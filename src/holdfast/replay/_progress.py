@@ -20,6 +20,7 @@ from holdfast.replay._state import (
     PendingCall,
     Stage,
     State,
+    StepState,
     Turning,
     add_usage,
     may_have_run,
@@ -33,6 +34,8 @@ Reducer = Callable[[State, Event, Data], None]
 _FAILED = ("failed", "error")
 _TITLE_CHARS_MAX = 50
 _TITLE_CHARS_READ = 1000
+# Longer results of steps are read from the log when they are asked for.
+_STEP_VALUE_BYTES_MAX = 1024
 # Where nearly every result has its id; the rest of the data, often long, need not be parsed.
 _match_result = re.compile(rb'\{"toolCallId":"([^"\\]*)"[,}]').match
 # Whether a message has such blocks is seen in its bytes: inside of a text the quotes are escaped.
@@ -76,6 +79,25 @@ class _Turn(msgspec.Struct):
     reason: str = "completed"
 
 
+class _Step(msgspec.Struct, gc=False):
+    step: str
+    name: str = ""
+    digest: str = ""
+    attempt: int = 1
+    parent: str | None = None
+    call: str | None = None
+
+
+class _StepResult(msgspec.Struct, gc=False):
+    step: str
+    ok: bool = False
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    error: dict[str, Any] | None = None
+    retry_at: int = 0
+    cancelled: bool = False
+    unstored: str | None = None
+
+
 class _Opened(msgspec.Struct):
     epoch: int = 0
     pid: int | None = None
@@ -91,6 +113,8 @@ _decode_result = msgspec.json.Decoder(_Result).decode
 _decode_thought = msgspec.json.Decoder(_Thought).decode
 _decode_retracted = msgspec.json.Decoder(_Retracted).decode
 _decode_turn = msgspec.json.Decoder(_Turn).decode
+_decode_step = msgspec.json.Decoder(_Step).decode
+_decode_step_result = msgspec.json.Decoder(_StepResult).decode
 _decode_opened = msgspec.json.Decoder(_Opened).decode
 
 
@@ -270,6 +294,39 @@ def _resumed(state: State, _event: Event, _data: Data) -> None:
     state.suspended = False
 
 
+def _step(state: State, event: Event, _data: Data) -> None:
+    body = _decode_step(event.raw)
+    state.steps[body.step] = StepState(
+        name=body.name,
+        digest=body.digest,
+        seq=event.seq,
+        begun_at=event.timestamp,
+        attempt=body.attempt,
+        parent=body.parent,
+        call=body.call,
+    )
+    state.open_steps[body.step] = event.seq
+
+
+def _step_result(state: State, event: Event, _data: Data) -> None:
+    body = _decode_step_result(event.raw)
+    state.open_steps.pop(body.step, None)
+    step = state.steps.get(body.step)
+    if step is None:
+        return
+    step.result_seq, step.retry_at, step.unstored = event.seq, body.retry_at, body.unstored
+    if body.ok:
+        step.status = "done"
+        step.is_long = len(body.value) > _STEP_VALUE_BYTES_MAX
+        if not step.is_long:
+            step.raw = msgspec.Raw(bytes(body.value))  # a copy: a view would keep the whole line
+        return
+    step.status = "unknown" if body.cancelled else "failed"
+    error = body.error or {}
+    step.error = str(error.get("message", ""))
+    step.kinds = [str(kind) for kind in error.get("kinds", ())]
+
+
 def opened_reducer(steps: Steps) -> Reducer:
     """The reducer of ``opened``, given the formats that are known."""
 
@@ -295,7 +352,7 @@ def _stop_work(state: State) -> None:
     """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
     if state.suspended:
         return
-    if state.open_turns or state.streaming:
+    if state.open_turns or state.streaming or state.open_steps:
         _interrupt(state)
     if state.pending_calls:
         _defer(state, asked=True)
@@ -320,6 +377,7 @@ def _interrupt(state: State) -> None:
     state.open_turns.clear()
     state.pending_calls.clear()
     state.streaming.clear()
+    state.open_steps.clear()
     state.interrupted_at = state.message_count
 
 
@@ -336,6 +394,8 @@ PROGRESS: dict[str, Reducer] = {
     "agent_error": _agent_error,
     "suspended": _suspended,
     "resumed": _resumed,
+    "step": _step,
+    "step_result": _step_result,
     "closed": _closed,
     "interrupted": _interrupted,
 }

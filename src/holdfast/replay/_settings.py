@@ -349,7 +349,7 @@ def session_start_reducer(steps: Steps) -> Reducer:
         if state.log is not None:
             return  # that of a session whose events were copied here
         state.format = version
-        state.log = body.log
+        state.log = state.first_log = body.log
         state.generation = body.generation
         state.agent_id = body.agent_id
         state.agent_type = body.agent_type

@@ -198,6 +198,39 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.stage == "begun"
 
 
+StepStatus = Literal["begun", "done", "failed", "unknown"]
+
+
+class StepState(
+    msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename={"raw": "value"}
+):
+    """How far a durable step came: what its last attempt left on record."""
+
+    name: str
+    digest: str = ""
+    """Of the arguments; the same key with another digest is another piece of work."""
+    seq: int
+    """The event that says that it began."""
+    begun_at: int = 0
+    attempt: int = 1
+    status: StepStatus = "begun"
+    """Begun and not ended is unknown to whoever did not begin it; "unknown" is on record."""
+    result_seq: int = -1
+    raw: msgspec.Raw = msgspec.Raw(b"null")
+    """The result as recorded, unless it is long."""
+    is_long: bool = False
+    """Whether the result is to be read from its event."""
+    error: str | None = None
+    kinds: list[str] = []
+    """The class of the exception and its bases, the nearest first."""
+    retry_at: int = 0
+    unstored: str | None = None
+    """Why the result of a step that is done is not on record."""
+    parent: str | None = None
+    call: str | None = None
+    """The tool call that it carries out."""
+
+
 class OpenedBy(msgspec.Struct, omit_defaults=True):
     """Who opened the session for writing, and whether it was closed again."""
 
@@ -217,7 +250,7 @@ class State(
     rename={"encoded": "variables"},
     # The version of this shape: a snapshot of another one does not decode and is passed over.
     tag_field="shape",
-    tag=2,
+    tag=3,
 ):
     """A session's state after the events up to ``seq``. Times are Unix milliseconds."""
 
@@ -233,6 +266,8 @@ class State(
 
     format: int = 0
     log: str | None = None
+    first_log: str | None = None
+    """The log that this one began as: forks have it in common."""
     generation: int = 0
     agent_id: str | None = None
     agent_type: str | None = None
@@ -271,6 +306,10 @@ class State(
     """Calls that a finished turn left without a result: someone else is to give it."""
     streaming: dict[str, int] = {}
     """By run, the seq of the first streamed piece that no final message covers yet."""
+    steps: dict[str, StepState] = {}
+    """Durable steps by key, as their last attempts left them."""
+    open_steps: dict[str, int] = {}
+    """Those that have begun and not ended, with the seq of their beginning."""
     suspended: bool = False
     interrupted_at: int = -1
     """The message count when work was cut short; a later message means that it went on."""
@@ -335,7 +374,7 @@ class State(
     @property
     def mid_turn(self) -> bool:
         """Whether work was going on at this point of the log."""
-        return bool(self.open_turns or self.pending_calls or self.streaming)
+        return bool(self.open_turns or self.pending_calls or self.streaming or self.open_steps)
 
     @property
     def status(self) -> Status:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         within,
     )
     from holdfast.session._verification import Report, TamperedPlace, verify_log
+    from holdfast.session.steps import RERUN, Rerun, Retry, StepCall, Steps, step
 
 # Loaded when first asked for: branching, following and mending are rare.
 __getattr__ = lazy(
@@ -86,6 +87,7 @@ __getattr__ = lazy(
         "_repair": "repair_log",
         "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
+        "steps": "RERUN Rerun Retry StepCall Steps step",
         "_verification": "TamperedPlace Report verify_log",
     },
 )
@@ -94,6 +96,7 @@ __all__ = [
     "AGENT",
     "PERMISSIONS",
     "PLUGINS",
+    "RERUN",
     "AgentDocument",
     "ApprovalsDocument",
     "Branches",
@@ -116,12 +119,16 @@ __all__ = [
     "PluginDocument",
     "Repair",
     "Report",
+    "Rerun",
     "Resume",
+    "Retry",
     "SealedDocuments",
     "SealingStore",
     "Session",
     "Snapshot",
     "Snapshots",
+    "StepCall",
+    "Steps",
     "Subscriber",
     "TamperedPlace",
     "Timers",
@@ -160,6 +167,7 @@ __all__ = [
     "rewriter_for",
     "sealing",
     "set_aside",
+    "step",
     "uncancelled",
     "unreadable_from",
     "verify_log",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ from holdfast.replay import check_format
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import fits, second_line
+from holdfast.session.reader import chunks_after, fits, reader_at, resolve_blobs, second_line
 from holdfast.storage import Documents, Log, Store
 
 if TYPE_CHECKING:
@@ -282,6 +283,24 @@ def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
     """
     snapshot = _newest_snapshot(log, documents, at)
     return _find(log, snapshot, at)._replace(snapshot=snapshot)
+
+
+def event_at(log: Log, documents: Documents, seq: int) -> Event:
+    """Return one event, with big payloads in their place. Raises NotFound if it is not there."""
+    start = START
+    if seq > 0:
+        try:
+            start = find_place(log, documents, seq - 1).position
+        except Damaged:
+            start = START  # what is before it does not matter here
+    if start.seq > seq:
+        start = START  # inside of a batch, which has one end
+    reader = reader_at(log, start)
+    for piece in chain(map(reader.feed, chunks_after(log, start) or ()), [reader.finish()]):
+        for event in piece:
+            if event.seq == seq:
+                return next(resolve_blobs([event], documents))
+    raise NotFound(f"there is no event {seq}", remedy="Choose another one.", seq=seq)
 
 
 def has_place(log: Log, place: EventEnd) -> bool:

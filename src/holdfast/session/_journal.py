@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from holdfast.session._agent_documents import AgentMemory
-    from holdfast.session._redaction import RedactionPlan, SessionRedaction
+    from holdfast.session._redaction import RedactionPlan
 
 _make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
 _UNUSUAL = Event(""), b"", 0
@@ -80,7 +80,7 @@ class Journal:
             defers=store.capabilities.defers,
         )
         self.always = options.durability == "always" and not options.staged
-        self.redacting = None if options.redactor is None else _redacting(opening)
+        self.redacting = None if options.redactor is None else opening.redaction()
         self.agent_memory: AgentMemory | None = None
         """What the agent remembers, once somebody has asked for it."""
         self._keyed: dict[str, Event] = {}
@@ -191,6 +191,14 @@ class Journal:
                 raise
         self._told()
         return recorded
+
+    def begin(self) -> None:
+        """Take the session for writing now: from here on its state is the newest there is."""
+        with self.lock:
+            self._check_writable()
+            self.settle()
+            if not self.opening.begun:
+                self._write([], None)
 
     def record_held(self, run: str | None) -> None:
         """Record what is held back of streams as it is."""
@@ -590,11 +598,3 @@ class Journal:
             seq = self.fold.state.keys[key]
             found = self._keyed[key] = next(self.events(seq))
         return found
-
-
-def _redacting(opening: Opening) -> SessionRedaction:
-    from holdfast.session._redaction import SessionRedaction
-
-    found = SessionRedaction(opening.session_id, opening.options.redactor, opening.options.limits)
-    opening.options = found.without_secrets(opening.options)
-    return found

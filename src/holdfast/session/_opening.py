@@ -30,6 +30,7 @@ from holdfast.storage import Store, is_at_work
 if TYPE_CHECKING:
     from holdfast.model import Gap
     from holdfast.security import Sealer
+    from holdfast.session._redaction import SessionRedaction
     from holdfast.session._seal import SessionSeal
 
 
@@ -269,6 +270,15 @@ class Opening:
         """Before the first event of this opening: seal what is written, if that is wanted."""
         if self._seal is not None:
             self._seal.begin(self.log, writer, staged=self.options.staged)
+
+    def redaction(self) -> SessionRedaction:
+        """Return the redaction of the session, and take secrets out of what it was opened with."""
+        from holdfast.session._redaction import SessionRedaction
+
+        options = self.options
+        found = SessionRedaction(self.session_id, options.redactor, options.limits)
+        self.options = found.without_secrets(options)
+        return found
 
     def go_on(self) -> None:
         """The session is wanted again while it is being closed: the lease is kept."""

@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.errors import UsageError
@@ -27,9 +28,14 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.replay import Incomplete, Provider, State
     from holdfast.session._observers import Observers
+    from holdfast.session.steps import Retry, Steps, Unknown
 
 T = TypeVar("T")
 _MS = 1000.0
+
+
+entered: ContextVar[tuple[Session, Any] | None] = ContextVar("holdfast_session", default=None)
+"""The sessions whose ``with`` blocks these are: the innermost, and what was before."""
 
 
 class Part(Generic[T]):
@@ -90,6 +96,13 @@ class Session:
     def todos(self) -> Todos:
         """The session's todo list."""
         return Todos(self)
+
+    @Part
+    def steps(self) -> Steps:
+        """The session's durable steps."""
+        from holdfast.session.steps import Steps
+
+        return Steps(self, self._journal)
 
     # -- recording ---------------------------------------------------------------------------
 
@@ -243,6 +256,64 @@ class Session:
         """
         self._journal.record_held(run)
 
+    # -- durable steps -----------------------------------------------------------------------
+
+    def once(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        unknown: Unknown = "raise",
+        retry: Retry | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call ``fn`` once for ``key``, whatever happens, and return its result.
+
+        The intent is on the medium before ``fn`` runs. A known result is returned and ``fn`` does
+        not run, in any process. A step that began and did not end raises OutcomeUnknown, unless
+        ``unknown`` is "rerun", or a function that is given that error and returns the result it
+        looked up (or ``holdfast.RERUN``). A failure is raised again as StepFailed, or tried again
+        as ``retry`` says. The value comes back as it was stored: as JSON, converted to the type
+        that ``fn`` is annotated to return. The same key with other arguments is a UsageError.
+        """
+        return self.steps.run(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
+
+    async def aonce(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        unknown: Unknown = "raise",
+        retry: Retry | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do what ``once`` does without blocking the event loop.
+
+        ``fn`` may be async; one that is not runs in a thread.
+        """
+        return await self.steps.arun(
+            self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry)
+        )
+
+    def step(
+        self,
+        fn: Callable[..., Any] | None = None,
+        *,
+        key: str | Callable[..., str] | None = None,
+        name: str | None = None,
+        unknown: Unknown = "raise",
+        retry: Retry | None = None,
+    ) -> Any:
+        """Make a function a durable step of this session, known by its name and arguments.
+
+        Called again, in any process, it gives its first result. ``key``, a text or a function of
+        the arguments, makes it another step. Inside of a step the n-th call with the same arguments
+        is a step of its own.
+        """
+        return self.steps.decorate(fn, key=key, name=name, unknown=unknown, retry=retry)
+
     # -- reading: every answer is a copy or to be read only ----------------------------------
 
     @property
@@ -395,16 +466,24 @@ class Session:
         return self._journal.retain()
 
     def __enter__(self) -> Self:
+        entered.set((self, entered.get()))
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leave_block()
         self.close()
 
     async def __aenter__(self) -> Self:
-        return self
+        return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
+        self._leave_block()
         await self.aclose()
+
+    def _leave_block(self) -> None:
+        block = entered.get()
+        if block is not None and block[0] is self:
+            entered.set(block[1])
 
     def __repr__(self) -> str:
         return f"<Session {self.id} seq={self.seq}{' closed' if self.closed else ''}>"

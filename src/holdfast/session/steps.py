@@ -1,0 +1,570 @@
+"""Durable steps: work that a session does once, whatever happens to the process that does it.
+
+A step is on record twice. ``step`` is its intent, on the medium before the function is called;
+``step_result`` its end, appended after it. Between the two nobody can know whether the function
+took effect, so a step that began and did not end is told as unknown and runs again only where its
+caller has said that it may. What identifies a step is its key, never its place in the program.
+"""
+
+# Loaded late: a session that takes no steps need not load this.
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+
+import msgspec
+
+from holdfast.errors import (
+    DataError,
+    OutcomeUnknown,
+    ResultNotStored,
+    SecretFound,
+    StepFailed,
+    UsageError,
+)
+from holdfast.replay import StepState, read_recorded
+from holdfast.session._branches import event_at
+from holdfast.session._callables import as_returned, bound, digest, name_of, name_of_class, plain
+from holdfast.session._lifetime import was_cancelled
+from holdfast.session.reader import blob_loader
+
+if TYPE_CHECKING:
+    from holdfast.session._journal import Journal
+    from holdfast.session.session import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
+"""What becomes of a step that began and did not end: raise, run again, or ask this function."""
+
+_KEY_CHARS_MAX = 1024
+_MESSAGE_CHARS_MAX = 10_000
+
+
+class Rerun:
+    """What a function given as ``unknown`` returns if the step is to run again."""
+
+    def __repr__(self) -> str:
+        return "RERUN"
+
+
+RERUN = Rerun()
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """How often a step is tried in all, how long it waits in between, and after which errors.
+
+    Attempts are counted on record: a process that comes later goes on counting, and waits only for
+    what is left of the time.
+    """
+
+    attempts: int
+    wait_s: float = 0.0
+    on: tuple[type[BaseException], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what could never work."""
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
+            raise UsageError(f"attempts is a number, not {self.attempts!r}")
+        if self.attempts < 1:
+            raise UsageError(f"attempts is at least 1, not {self.attempts}")
+        if not isinstance(self.wait_s, int | float) or not 0 <= self.wait_s < 1e9:
+            raise UsageError(f"wait_s is a number of seconds, not {self.wait_s!r}")
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
+        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in kinds):
+            raise UsageError(f"on is a tuple of classes of exceptions, not {self.on!r}")
+
+    def takes(self, kinds: list[str]) -> bool:
+        """Whether an error whose class has these names is one to try again after."""
+        return any(name_of_class(one) in kinds for one in self.on)
+
+
+class _Act(NamedTuple):
+    """Something the protocol has to wait for, in both forms."""
+
+    wait: Callable[[], Any]
+    await_: Callable[[], Awaitable[Any]]
+
+
+Protocol = Generator[_Act, Any, Any]
+
+
+class _Frame:
+    """The step that is running here: what a step called inside of it belongs to."""
+
+    __slots__ = ("counts", "key", "outer", "session")
+
+    def __init__(self, session: Session, key: str, outer: _Frame | None) -> None:
+        self.session, self.key, self.outer = session, key, outer
+        self.counts: dict[str, int] = {}
+
+    def next_of(self, name: str) -> int:
+        """Which call of this name and these arguments it is, within this run of the step."""
+        number = self.counts[name] = self.counts.get(name, 0) + 1
+        return number
+
+
+_running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
+
+
+class StepCall(NamedTuple):
+    """One call of a function as a step, as its caller asked for it."""
+
+    key: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    name: str
+    unknown: Unknown
+    retry: Retry | None
+    covered: Any = None
+    """What stands for the arguments where they are not plain data."""
+    call: str | None = None
+
+    def digest(self, salt: str) -> str:
+        """Return what tells its arguments from others. Raises UsageError if they are no data."""
+        given = self.covered
+        if given is None:
+            given = bound(self.fn, self.args, self.kwargs)
+        return digest(self.name, given, salt)
+
+
+class Steps:
+    """The steps of one session: who is at which, in this process."""
+
+    def __init__(self, session: Session, journal: Journal) -> None:
+        self._session, self._journal = session, journal
+        self._guard = threading.Lock()
+        self._busy: dict[str, Future[None]] = {}
+
+    @staticmethod
+    def check(
+        key: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        unknown: Unknown,
+        retry: Retry | None,
+        **rest: Any,
+    ) -> StepCall:
+        """Check what a caller asks for. Raises UsageError before anything is recorded."""
+        if not isinstance(key, str) or not key or len(key) > _KEY_CHARS_MAX:
+            raise UsageError(f"the key of a step is a text of 1 to {_KEY_CHARS_MAX} characters")
+        if not callable(fn):
+            raise UsageError(f"a step is a function, not {type(fn).__name__}")
+        if not callable(unknown) and unknown not in ("raise", "rerun"):
+            raise UsageError(f'unknown is "raise", "rerun" or a function, not {unknown!r}')
+        if retry is not None and not isinstance(retry, Retry):
+            raise UsageError(f"retry is a Retry, not {type(retry).__name__}")
+        rest.setdefault("name", name_of(fn))
+        step = StepCall(key, fn, args, kwargs, unknown=unknown, retry=retry, **rest)
+        step.digest("")
+        return step
+
+    def decorate(self, fn: Callable[..., Any] | None, **options: Any) -> Any:
+        """Make a function a step of this session; without one, what does that."""
+        return _decorated(fn, lambda: self._session, options)
+
+    def begin(self) -> None:
+        """Take the session for writing; UsageError if it is one that is saved only at its end."""
+        if self._journal.options.staged:
+            raise UsageError(
+                "a staged session is written when it is saved: no step of it is safe before",
+                remedy="Open the session without staging.",
+            )
+        self._journal.begin()
+
+    def run(self, step: StepCall) -> Any:
+        """Run a step that was checked."""
+        if inspect.iscoroutinefunction(step.fn):
+            raise UsageError(
+                f"{step.name} is async, and once would only make a coroutine of it",
+                remedy="Use `await s.aonce(…)`.",
+            )
+        protocol = self._protocol(step)
+        try:
+            act = next(protocol)
+            while True:
+                try:
+                    given = act.wait()
+                except BaseException as error:  # noqa: BLE001 - the protocol says what it means
+                    act = protocol.throw(error)
+                else:
+                    act = protocol.send(given)
+        except StopIteration as end:
+            return end.value
+
+    async def arun(self, step: StepCall) -> Any:
+        """Run a step that was checked, without blocking the event loop."""
+        protocol = self._protocol(step)
+        try:
+            act = next(protocol)
+            while True:
+                try:
+                    given = await act.await_()
+                except BaseException as error:  # noqa: BLE001 - the protocol says what it means
+                    act = protocol.throw(error)
+                else:
+                    act = protocol.send(given)
+        except StopIteration as end:
+            return end.value
+
+    # -- the protocol ----------------------------------------------------------------------------
+
+    def _protocol(self, step: StepCall) -> Protocol:
+        """All of a step but the waiting, which differs between sync and async callers."""
+        known = self._known(step.key)
+        if known is None or known.status != "done":
+            yield from self._enter(step.key)
+            try:
+                # Taken first: another process may have done the step since this one opened the
+                # session, and only who holds it knows the newest state.
+                self.begin()
+                known = yield from self._settle(step, self._known(step.key))
+            finally:
+                self._leave(step.key)
+        else:
+            self._check_same(step, known)
+        return self._value(step, known)
+
+    def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
+        """Bring a step to its end: done, or an exception that says why not."""
+        attempt = 1
+        if known is not None:
+            self._check_same(step, known)
+            if known.status == "done":
+                return known
+            if known.status == "failed":
+                yield from self._wait_to_retry(step, known)
+            elif (yield from self._resolve(step, known)):
+                return self._session.live_state.steps[step.key]
+            attempt = known.attempt + 1
+        while True:
+            digest = self._digest(step)
+            self._begin(step, digest, attempt)
+            yield _Act(self._session.barrier, self._session.abarrier)
+            try:
+                value = yield self._call(step)
+            except BaseException as error:
+                wait_s = self._fail(step, attempt, error)
+                if wait_s is None:
+                    raise
+                yield _sleep(wait_s)
+                attempt += 1
+            else:
+                self._done(step, attempt, value)
+                yield from self._make_safe()
+                return self._session.live_state.steps[step.key]
+
+    def _wait_to_retry(self, step: StepCall, known: StepState) -> Protocol:
+        retry = step.retry
+        if retry is None or retry.attempts <= known.attempt or not retry.takes(known.kinds):
+            raise StepFailed(
+                f"step {step.key} failed when it ran: {known.error}",
+                key=step.key,
+                name=known.name,
+                error=known.error,
+                attempt=known.attempt,
+                session_id=self._session.id,
+            )
+        if known.retry_at:
+            left_s = known.retry_at / 1000 - time.time()
+            # Never longer than the wait itself: the clock may have been put back meanwhile.
+            yield _sleep(max(0.0, min(left_s, retry.wait_s)))
+
+    def _resolve(self, step: StepCall, known: StepState) -> Generator[_Act, Any, bool]:
+        """Decide about a step that began and did not end; whether its result was found."""
+        if step.unknown == "rerun":
+            return False
+        error = self._unknown_error(step.key, known)
+        if not callable(step.unknown):
+            raise error
+        ask = step.unknown
+        found = yield _Act(lambda: ask(error), lambda: _settled(ask(error)))
+        if found is RERUN:
+            return False
+        self._done(step, known.attempt, found, found=True)
+        yield from self._make_safe()
+        return True
+
+    def _unknown_error(self, key: str, known: StepState) -> OutcomeUnknown:
+        steps = self._session.live_state.steps
+        inner = [name for name, one in steps.items() if one.parent == key and one.status == "done"]
+        of_these = f"; done inside of it: {', '.join(inner)}" if inner else ""
+        return OutcomeUnknown(
+            f"step {key} began and was cut short: whether it took effect is unknown{of_these}",
+            key=key,
+            name=known.name,
+            attempt=known.attempt,
+            begun_at=known.begun_at,
+            done_inside=inner or None,
+            session_id=self._session.id,
+        )
+
+    # -- one step at a time for a key ------------------------------------------------------------
+
+    def _enter(self, key: str) -> Protocol:
+        """Wait until nobody in this process is at this step."""
+        frame = _running.get()
+        while frame is not None:
+            if frame.session is self._session and frame.key == key:
+                raise UsageError(f"step {key} is called inside of itself", key=key)
+            frame = frame.outer
+        while True:
+            with self._guard:
+                busy = self._busy.get(key)
+                if busy is None:
+                    self._busy[key] = Future()
+                    return
+            yield _Act(busy.result, functools.partial(_shielded, busy))
+
+    def _leave(self, key: str) -> None:
+        with self._guard:
+            ended = self._busy.pop(key)
+        ended.set_result(None)
+
+    # -- what goes on record ---------------------------------------------------------------------
+
+    def _begin(self, step: StepCall, digest: str, attempt: int) -> None:
+        data: dict[str, Any] = {"step": step.key, "name": step.name, "digest": digest}
+        data["attempt"] = attempt
+        frame = _running.get()
+        if frame is not None and frame.session is self._session:
+            data["parent"] = frame.key
+        if step.call is not None:
+            data["call"] = step.call
+        recorded = self._session.append("step", data)
+        if recorded.data.get("step") != step.key:
+            # Under another name it would never be found again, and be done twice.
+            raise UsageError(
+                "the key of a step holds a secret, and would be recorded without it",
+                remedy="Choose a key that holds no secret.",
+            )
+
+    def _call(self, step: StepCall) -> _Act:
+        frame = _Frame(self._session, step.key, _running.get())
+
+        def run() -> Any:
+            token = _running.set(frame)
+            try:
+                return step.fn(*step.args, **step.kwargs)
+            finally:
+                _running.reset(token)
+
+        async def arun() -> Any:
+            if not inspect.iscoroutinefunction(step.fn):
+                import asyncio
+
+                return await _settled(await asyncio.to_thread(run))
+            token = _running.set(frame)
+            try:
+                return await step.fn(*step.args, **step.kwargs)
+            finally:
+                _running.reset(token)
+
+        return _Act(run, arun)
+
+    def _fail(self, step: StepCall, attempt: int, error: BaseException) -> float | None:
+        """Record how an attempt ended; the seconds to wait, or None if it was the last one."""
+        retry = step.retry
+        again = retry is not None and isinstance(error, retry.on)
+        # A request may have left before its answer was given up: that is not a failure.
+        is_unknown = not isinstance(error, Exception) or was_cancelled(error)
+        is_unknown = is_unknown or (isinstance(error, TimeoutError) and not again)
+        text = (
+            str(error)
+            .encode("utf-8", "replace")
+            .decode()
+            .replace("\0", "\N{REPLACEMENT CHARACTER}")
+        )
+        kinds = [name_of_class(one) for one in type(error).__mro__ if one is not object]
+        message = f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
+        data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
+        data["error"] = {"message": message, "kinds": kinds}
+        wait_s = None
+        if is_unknown:
+            data["cancelled"] = True
+        elif again and retry is not None and attempt < retry.attempts:
+            wait_s = float(retry.wait_s)
+            data["retry_at"] = int((time.time() + wait_s) * 1000)
+        self._session.append("step_result", data)
+        return wait_s
+
+    def _done(self, step: StepCall, attempt: int, value: Any, *, found: bool = False) -> None:
+        data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": True}
+        if found:
+            data["found"] = True
+        try:
+            self._session.append("step_result", data | {"value": plain(value)})
+        except (DataError, SecretFound, TypeError, ValueError, RecursionError) as error:
+            # The function has run: that its result cannot be kept must not hide that.
+            self._session.append("step_result", data | {"unstored": f"{error}"})
+
+    def _make_safe(self) -> Protocol:
+        """A result is carried to the medium by what comes next, where it survives until then."""
+        if not self._session.store.capabilities.survives_kill:
+            yield _Act(self._session.barrier, self._session.abarrier)
+
+    # -- what is on record -----------------------------------------------------------------------
+
+    def _known(self, key: str) -> StepState | None:
+        return self._session.live_state.steps.get(key)
+
+    def _check_same(self, step: StepCall, known: StepState) -> None:
+        if known.digest != self._digest(step):
+            raise UsageError(
+                f"step {step.key} was recorded with other arguments",
+                remedy="Give other work a key of its own.",
+                key=step.key,
+                session_id=self._session.id,
+            )
+
+    def _digest(self, step: StepCall) -> str:
+        return step.digest(self._session.live_state.first_log or "")
+
+    def _value(self, step: StepCall, known: StepState) -> Any:
+        if known.unstored is not None:
+            raise ResultNotStored(
+                f"step {step.key} is done, but its result could not be recorded: {known.unstored}",
+                key=step.key,
+                name=known.name,
+                session_id=self._session.id,
+            )
+        documents = self._journal.opening.documents
+        if known.is_long:
+            event = event_at(self._journal.writer.log, documents, known.result_seq)
+            value = self._journal.as_it_was(event).data.get("value")
+        else:
+            value = read_recorded(known.raw, blob_loader(documents))
+        return as_returned(value, step.fn)
+
+
+# -- waiting, in both forms ------------------------------------------------------------------------
+
+
+def _sleep(seconds: float) -> _Act:
+    async def asleep() -> None:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+    return _Act(lambda: time.sleep(seconds), asleep)
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _shielded(future: Future[None]) -> None:
+    import asyncio
+
+    # Whoever gives up waiting must not end the wait of the others.
+    await asyncio.shield(asyncio.wrap_future(future))
+
+
+# -- functions made durable ------------------------------------------------------------------------
+
+
+def durable_function(
+    fn: Callable[..., Any],
+    find_session: Callable[[], Session],
+    *,
+    key: str | Callable[..., str] | None,
+    name: str | None,
+    unknown: Unknown,
+    retry: Retry | None,
+) -> Callable[..., Any]:
+    """Return a function that is a step of its session, known by its name and arguments."""
+    called = name or name_of(fn)
+    policy: dict[str, Any] = {"unknown": unknown, "retry": retry}
+
+    def planned(session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall:
+        covered = key(*args, **kwargs) if callable(key) else None
+        step = Steps.check(called, fn, args, kwargs, **policy, name=called, covered=covered)
+        if key is not None:
+            chosen = covered if callable(key) else key
+            return step._replace(key=f"{called}:{chosen}")
+        if session.seq < 0:
+            session.steps.begin()  # what the digest is keyed with is in the first event
+        mark = f"{called}:{step.digest(session.live_state.first_log or '')}"
+        frame = _running.get()
+        if frame is None or frame.session is not session:
+            return step._replace(key=mark)
+        return step._replace(key=f"{frame.key}/{mark}#{frame.next_of(mark)}")
+
+    if inspect.iscoroutinefunction(fn):
+
+        @functools.wraps(fn)
+        async def astep(*args: Any, **kwargs: Any) -> Any:
+            session = find_session()
+            return await session.steps.arun(planned(session, args, kwargs))
+
+        return astep
+
+    @functools.wraps(fn)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        session = find_session()
+        return session.steps.run(planned(session, args, kwargs))
+
+    return step
+
+
+def current_session() -> Session:
+    """Return the session whose step runs here, or whose ``with`` block this is."""
+    from holdfast.session.session import entered
+
+    frame, block = _running.get(), entered.get()
+    if frame is not None:
+        return frame.session
+    if block is None:
+        raise UsageError(
+            "a step belongs to a session, and none is open here",
+            remedy="Call it inside `with hf.session(…):`, or decorate it with `@s.step`.",
+        )
+    return block[0]
+
+
+@overload
+def step(fn: F) -> F: ...
+
+
+@overload
+def step(
+    *,
+    key: str | Callable[..., str] | None = None,
+    name: str | None = None,
+    unknown: Unknown = "raise",
+    retry: Retry | None = None,
+) -> Callable[[F], F]: ...
+
+
+def step(
+    fn: Any = None,
+    *,
+    key: str | Callable[..., str] | None = None,
+    name: str | None = None,
+    unknown: Unknown = "raise",
+    retry: Retry | None = None,
+) -> Any:
+    """Make a function a durable step of the session in whose ``with`` block it is called.
+
+    It is known by its name and its arguments: called again, in any process, it gives its first
+    result. ``key``, a text or a function of the arguments, makes it another step.
+    """
+    options = {"key": key, "name": name, "unknown": unknown, "retry": retry}
+    return _decorated(fn, current_session, options)
+
+
+def _decorated(
+    fn: Callable[..., Any] | None, find_session: Callable[[], Session], options: dict[str, Any]
+) -> Any:
+    if fn is None:
+        return lambda given: durable_function(given, find_session, **options)
+    return durable_function(fn, find_session, **options)
