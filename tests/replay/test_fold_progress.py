@@ -350,3 +350,56 @@ class TestAutomaticTitle:
         assert (state.title, state.title_auto, state.shown_title) == ("Mine", "Greeting", "Mine")
         cleared = state_of(USER, ("title", {"title": "Mine"}), ("title", {"title": None}))
         assert cleared.shown_title == "Hi"
+
+
+STEP = ("step", {"step": "pay", "name": "charge", "digest": "d", "attempt": 1})
+
+
+def ended(**data):
+    """The end of the step above."""
+    return ("step_result", {"step": "pay", "attempt": 1, **data})
+
+
+def test_a_step_is_open_until_it_ends():
+    """It has begun; its result, if short, is in the state, and no longer open."""
+    begun = state_of(STEP)
+    assert (begun.steps["pay"].status, begun.open_steps, begun.status) == (
+        *("begun", {"pay": 0}, "running"),
+    )
+    done = state_of(STEP, ended(ok=True, value=[1])).steps["pay"]
+    assert (done.status, bytes(done.raw), done.result_seq) == ("done", b"[1]", 1)
+
+
+def test_a_long_result_of_a_step_stays_in_the_log():
+    """The state says where it is, and does not hold it."""
+    done = state_of(STEP, ended(ok=True, value="x" * 2000)).steps["pay"]
+    assert (done.is_long, bytes(done.raw), done.result_seq) == (True, b"null", 1)
+
+
+@pytest.mark.parametrize(("data", "status"), [({}, "failed"), ({"cancelled": True}, "unknown")])
+def test_a_step_that_failed_or_was_given_up(data, status):
+    """What it failed with is known; given up, whether it took effect is not."""
+    error = {"message": "OSError: no", "kinds": ["OSError"]}
+    step = state_of(STEP, ended(ok=False, error=error, **data)).steps["pay"]
+    assert (step.status, step.error, step.kinds) == (status, "OSError: no", ["OSError"])
+    assert state_of(STEP, ended(ok=False)).steps["pay"].error == ""
+
+
+def test_the_end_of_a_step_that_never_began_changes_nothing():
+    """Such as one that a cut log lost; one without a key is counted as malformed."""
+    assert state_of(ended(ok=True)).steps == {}
+    assert state_of(("step", {}), ("step_result", {})).ignored == 2
+
+
+@pytest.mark.parametrize("end", ["closed", "interrupted"])
+def test_work_that_stops_within_a_step_is_interrupted(end):
+    """The step stays begun, for whoever asks about it; the session is not at work any more."""
+    state = state_of(STEP, end)
+    assert (state.status, state.steps["pay"].status) == ("interrupted", "begun")
+    assert state_of(STEP, ended(ok=True), end).open_steps == {}
+
+
+def test_a_fork_has_the_steps_and_is_not_at_work():
+    """What was begun before a fork is known in it, and nobody there is at it."""
+    state = state_of(STEP, ("forked", {"session": "a", "seq": 0}))
+    assert (state.status, list(state.steps)) == ("idle", ["pay"])

@@ -394,6 +394,7 @@ def _rest(state: State) -> None:
     state.pending_calls.clear()
     state.deferred_calls.clear()
     state.streaming.clear()
+    state.open_steps.clear()
     state.suspended = False
     state.interrupted_at = state.failed_at = -1
     state.last_open = None

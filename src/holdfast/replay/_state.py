@@ -216,7 +216,7 @@ class StepState(
     status: StepStatus = "begun"
     """Begun and not ended is unknown to whoever did not begin it; "unknown" is on record."""
     result_seq: int = -1
-    raw: msgspec.Raw = msgspec.Raw(b"null")
+    raw: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     """The result as recorded, unless it is long."""
     is_long: bool = False
     """Whether the result is to be read from its event."""
