@@ -34,6 +34,9 @@ EVENTS = [
     ("delta", {"content": "x"}),
     ("turn_start", {}),
     ("tool_call", {"id": "c2", "tool": "Read"}),
+    ("step", {"step": "s1", "name": "pay"}),
+    ("step", {"step": "s2", "name": "pay"}),
+    ("step_result", {"step": "s2", "ok": True, "value": [1]}),
     ("suspended", {}),
 ]
 
@@ -95,7 +98,7 @@ def test_a_copy_shares_nothing():
 @pytest.mark.req("S4-45")
 @pytest.mark.req("S4-47")
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"shape":1}', b'{"shape":2,"seq":"x"}', b'{"shape":2,"tags":[', b"\xff"]
+    "data", [b"", b"[]", b'{"shape":2}', b'{"shape":3,"seq":"x"}', b'{"shape":3,"tags":[', b"\xff"]
 )
 def test_bytes_of_another_shape_are_refused(data):
     """What is no state, or one of another version, is InvalidData, never half a state."""
@@ -105,7 +108,7 @@ def test_bytes_of_another_shape_are_refused(data):
 
 def test_the_shape_is_always_written():
     """Even an empty state says which shape it has, so that a later version can tell."""
-    assert b'"shape":2' in State().to_json()
+    assert b'"shape":3' in State().to_json()
 
 
 def test_states_do_not_share_defaults():
