@@ -163,7 +163,7 @@ def test_what_a_list_shows_of_a_state():
     """Title, times, counts, where it came from, and the marks that keep it."""
     told = describe(fold(log()), "trip", 17)
     assert (told.session_id, told.title, told.tags) == ("trip", "Trip", ("travel",))
-    assert (told.created_at, told.updated_at, told.event_count) == (1000, 1025, len(EVENTS))
+    assert (told.created_at, told.updated_at, told.event_count) == (1000, 1028, len(EVENTS))
     assert (told.message_count, told.total_tokens, told.size_bytes) == (3, 5, 17)
     assert (told.agent_id, told.parent, told.status) == ("a", "p", "waiting")
     assert not told.pinned
