@@ -13,6 +13,8 @@ Rules (ARCHITECTURE.md says why):
            late for a reason that its first comment names ("# Loaded late: ...")
   subject  a docstring names its subject: none begins with "The same" or "As"
   line     only model knows how a line ends and how it refers to a payload
+  lock     a condition is entered by its lock: entering the condition itself is Python code, and an
+           interrupt as that returns would leave the lock held for ever
 """
 
 from __future__ import annotations
@@ -267,6 +269,23 @@ def unnamed(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, "subject: a docstring says what it is about"
 
 
+def entered_conditions(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Blocks that enter a condition instead of its lock."""
+    made = {
+        ast.unparse(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).endswith("Condition")
+        for target in node.targets
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            entered = {ast.unparse(item.context_expr) for item in node.items}
+            if entered & made or any(one.endswith("condition") for one in entered):
+                yield node.lineno, "lock: a condition is entered by its lock"
+
+
 def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Short private modules that one other module alone imports."""
     importers: dict[str, set[Path]] = {}
@@ -303,7 +322,7 @@ def check(package: Path) -> list[str]:
             (use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)
         }
         broken.update(closed_doors(package, path, tree), misnamed(path, tree))
-        broken.update(marks_in(where, tree), unnamed(tree))
+        broken.update(marks_in(where, tree), unnamed(tree), entered_conditions(tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
     return found + sorted(lone_modules(package, trees))
 

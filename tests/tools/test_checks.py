@@ -55,6 +55,8 @@ def rules_broken(tmp_path, where, source):
         ("apps/cli/x.py", "from holdfast.apps.tui._app import App", "door"),
         ("session/_x.py", "__all__ = ['f']", "all"),
         ("session/reading.py", "", "noun"),
+        ("session/x.py", "c = threading.Condition()\nwith c:\n    pass", "lock"),
+        ("session/x.py", "class A:\n    def f(self):\n        with self._condition: ...", "lock"),
         ("session/x.py", "def f():\n    'The same for one.'", "subject"),
         ("session/x.py", "class C:\n    'As any session.'", "subject"),
         ("catalog/_recall.py", "from zlib import crc32", "line"),

@@ -67,7 +67,7 @@ class Feeder(Worker):
     @property
     def catalog(self) -> Catalog:
         """The catalogue, made when it is first asked for: most programs only record."""
-        with self._condition:
+        with self._lock:
             if self._catalog is None:
                 from holdfast.catalog._catalog import Catalog
 
@@ -79,7 +79,7 @@ class Feeder(Worker):
         """Feed what this session records from now on. Costs its caller next to nothing."""
         if self._forks != forks.count:
             self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             if self._closed:
                 return
             self._watched[session.id] = _Fed(session)
@@ -102,7 +102,7 @@ class Feeder(Worker):
     def _run(self) -> None:
         pause = self._tick_s
         while True:
-            with self._condition:
+            with self._lock:
                 if not self._closed:
                     self._condition.wait(pause)
                 if self._closed or not self._watched:

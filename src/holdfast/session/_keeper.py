@@ -218,7 +218,9 @@ class Timers:
     """Calls methods after a while, again and again or once."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        # Entered by itself: an interrupt could leave a condition, which is Python code, locked.
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         self._due: list[tuple[float, int, WeakMethod[Any], float]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
@@ -228,7 +230,7 @@ class Timers:
     def every(self, interval_ms: int, method: Callable[[], None], *, repeat: bool = True) -> None:
         """Call a bound method every ``interval_ms`` for as long as its object lives."""
         delay = interval_ms / 1000
-        with self._condition:
+        with self._lock:
             if self._closed:
                 return
             when = time.monotonic() + delay
@@ -245,7 +247,7 @@ class Timers:
 
     def close(self) -> None:
         """Stop the thread. What was due is not called any more."""
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._due.clear()
             self._condition.notify()
@@ -263,7 +265,7 @@ class Timers:
 
     def _run(self) -> None:
         while True:
-            with self._condition:
+            with self._lock:
                 if self._closed:
                     return
                 reference = self._next_due()

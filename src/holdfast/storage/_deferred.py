@@ -72,7 +72,7 @@ class Dispatch(Worker):
         """Return at once, unless far too much is waiting already. Raises Unavailable."""
         if self._bytes > _WAITING_BYTES_MAX:
             self._renew_after_fork()
-            with self._condition:
+            with self._lock:
                 self._wait_for_room()
 
     def submit(self, log: SendingLog, size: int = 0) -> None:
@@ -97,7 +97,7 @@ class Dispatch(Worker):
         Or until it is known that it cannot be. What is taken meanwhile is not waited for.
         """
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             logs = [log for log in self._waiting if key is None or log.key == key]
         for log in logs:
             log.catch_up()
@@ -136,7 +136,7 @@ class Dispatch(Worker):
         for log, packets in batch:
             errors = [next(done) for _ in packets]
             sent += log.settle(packets, errors)
-        with self._condition:
+        with self._lock:
             self._bytes -= sent
             for log, _ in batch:
                 self._waiting.pop(log, None)
@@ -169,7 +169,7 @@ class Sender(Dispatch):
 
     def _wait(self) -> list[SendingLog]:
         """The logs that have something to send; none at the end."""
-        with self._condition:
+        with self._lock:
             while True:
                 if logs := self._ready():
                     return logs
@@ -272,7 +272,7 @@ class SendingLog(Log):
     def unsaved(self) -> bytes:
         """What was accepted and is not known to be stored."""
         self._renew_after_fork()
-        with self._state:
+        with self._lock:
             return b"".join(packet.data for packet in self._queue)
 
     def close(self) -> None:
@@ -287,7 +287,7 @@ class SendingLog(Log):
 
     def catch_up(self) -> None:
         """Wait until what was accepted before the call was sent, or cannot be."""
-        with self._state:
+        with self._lock:
             end = self._end or 0
             while self.has_waiting and self._queue[0].start < end:
                 self._state.wait()
@@ -299,7 +299,7 @@ class SendingLog(Log):
 
     def take(self, room: int) -> list[Packet]:
         """For the sender: packets up to so many bytes, at least one; they stay in the queue."""
-        with self._state:
+        with self._lock:
             if self._failed is not None:
                 return []
             taken: list[Packet] = []
@@ -312,7 +312,7 @@ class SendingLog(Log):
 
     def settle(self, packets: list[Packet], errors: list[StoreError | None]) -> int:
         """For the sender: what became of the packets; how many bytes wait no more."""
-        with self._state:
+        with self._lock:
             stored = 0
             for error in errors:
                 if error is not None:
@@ -352,7 +352,7 @@ class SendingLog(Log):
         self._renew_after_fork()
         if self.has_waiting:
             self._sender.submit(self)  # it may have been full when this was tried before
-        with self._state:
+        with self._lock:
             while self.has_waiting:
                 self._state.wait()
 

@@ -107,7 +107,7 @@ class Renewer(Worker):
     def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
         """Renew this lease from now on."""
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             self._held[lease] = _Kept(key, epoch, term_ms)
             self._closed = False
             self._start()
@@ -116,13 +116,13 @@ class Renewer(Worker):
     def let_go(self, lease: Lease) -> None:
         """Renew it no more."""
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             self._held.pop(lease, None)
 
     def close(self) -> None:
         """Stop; the leases then run out by themselves."""
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             self._held.clear()
         super().close()
 
@@ -131,19 +131,19 @@ class Renewer(Worker):
 
     def _run(self) -> None:
         while self._wait():
-            with self._condition:
+            with self._lock:
                 held = {kept.key: (kept.epoch, kept.term_ms) for kept in self._held.values()}
             try:
                 lost = self._renew(held) if held else set()
             except Exception:  # noqa: BLE001, S112 - others rely on this thread
                 continue  # the next turn may do better; until then the term runs on
-            with self._condition:
+            with self._lock:
                 for lease in [one for one, kept in self._held.items() if kept.key in lost]:
                     del self._held[lease]
 
     def _wait(self) -> bool:
         """Wait until a renewal is due; False if there is nothing more to renew."""
-        with self._condition:
+        with self._lock:
             begun = time.monotonic()
             while True:
                 # Looked at once: a lease that nobody refers to may be gone the next moment.

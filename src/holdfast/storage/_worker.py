@@ -25,7 +25,8 @@ class Worker(ABC):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # The lock of the condition by itself too: it is entered more quickly.
+        # The lock is entered by itself, never the condition, which is Python code: an interrupt as
+        # that returns would leave the lock with a thread that does not know of it.
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -35,7 +36,7 @@ class Worker(ABC):
     def close(self) -> None:
         """Have the thread do what it does at the end, and wait for it."""
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._condition.notify_all()
             thread = self._thread
@@ -105,7 +106,7 @@ class Flusher(Worker):
             result.set_result(None)
             return result
         parts = _Parts(result, len(logs))
-        with self._condition:
+        with self._lock:
             for log in logs.values():
                 part: Future[None] = Future()
                 part.add_done_callback(parts.one_done)
@@ -133,7 +134,7 @@ class Flusher(Worker):
             return
         now = time.monotonic()
         longest = self._gather_s * _GATHER_STEPS_MAX
-        with self._condition:
+        with self._lock:
             if now - self._served_at > longest:
                 self._served.clear()
             self._wanted = len(frozenset(self._waiting).union(*self._served))
@@ -148,7 +149,7 @@ class Flusher(Worker):
 
     def _wait(self) -> bool:
         """Wait for work; False if there will be none."""
-        with self._condition:
+        with self._lock:
             while not self._waiting:
                 if self._closed:
                     self._thread = None
@@ -157,7 +158,7 @@ class Flusher(Worker):
         return True
 
     def _serve_waiting(self) -> None:
-        with self._condition:
+        with self._lock:
             batch, self._waiting = self._waiting, {}
         for log, parts in batch.values():
             _serve(log, parts)

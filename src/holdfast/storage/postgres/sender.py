@@ -84,7 +84,7 @@ class LinkSender(Dispatch):
     def close(self) -> None:
         """Return once everything that waits was sent, or cannot be."""
         self._renew_after_fork()
-        with self._condition:
+        with self._lock:
             while self._is_driving:
                 self._condition.wait()
 
@@ -125,7 +125,7 @@ class LinkSender(Dispatch):
 
     def _begin_again(self) -> None:
         """The link was closed meanwhile: what was not under way is sent by the next thread."""
-        with self._condition:
+        with self._lock:
             self._is_driving = False
             begun = not self._ready() or self._start()
             self._condition.notify_all()
@@ -133,7 +133,7 @@ class LinkSender(Dispatch):
             self._serve()
 
     def _next(self) -> list[SendingLog]:
-        with self._condition:
+        with self._lock:
             logs = self._ready()
             if not logs:
                 self._is_driving = False

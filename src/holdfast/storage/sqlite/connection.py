@@ -157,9 +157,12 @@ def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[No
 
     One that only reads sees the database as it was at one moment, whoever writes meanwhile.
     """
-    # At once: one that began to read first could not wait for its turn to write.
-    connection.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")  # of one that was interrupted on its way out
     try:
+        # At once: one that began to read first could not wait for its turn to write. Inside, as an
+        # interrupt that comes while it waits is raised when it has begun.
+        connection.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
         yield
         if to_write:
             connection.execute("COMMIT")
