@@ -30,12 +30,10 @@ _IDS = frozenset(
     id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-# What the session itself writes about itself; somebody else's words are in the reason only.
-_OWN_EVENTS = frozenset(
-    """
-    session_start opened closed forked interrupted repaired redacted suspended link turn_start
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
-)
+# Nobody but the session itself can write these.
+_OWN_EVENTS = frozenset({"session_start", "opened", "closed"})
+# What ties sessions and waiting agents together, in events that callers may write as well.
+_TIES = {"forked": {"log", "root"}, "merged": {"log", "root"}, "suspended": {"token"}}
 _TELLING_NAME = re.compile(
     r"(?i)pass(?:word|wd|phrase|code)|pwd|secret|token|credential|cookie|authorization"
     r"|(?:api|access|private|auth|signing|encryption|master|admin|account|service|session)[_-]?key"
@@ -125,8 +123,8 @@ class Redactor:
         """
         given = dict(data) if not isinstance(data, dict) else data
         if type in _OWN_EVENTS:
-            return self._reason(given)
-        leaves = list(_leaves(given, ""))
+            return RedactedData(given, [])
+        leaves = list(_leaves(given, "", _IDS.union(_TIES.get(type, ()))))
         found = self._scanner.find(_joined(leaves))
         if not found.spans and not found.unscanned:
             return RedactedData(given, [])
@@ -146,11 +144,6 @@ class Redactor:
         """With the mode "block": raise SecretFound if anything was found."""
         if self.mode == "block" and (findings or unscanned):
             raise _refusal(findings)
-
-    def _reason(self, given: dict[str, Any]) -> RedactedData:
-        words = {"reason": given["reason"]} if "reason" in given else {}
-        data, found, unscanned = self.data("", words)
-        return RedactedData(given if data is words else {**given, **data}, found, unscanned)
 
     def _changed(
         self, leaves: list[_Leaf], spans: list[SecretSpan]
@@ -191,21 +184,21 @@ def _joined(leaves: list[_Leaf]) -> str:
     return "".join([part for leaf in leaves for part in (leaf.lead, leaf.text, _TAIL)])
 
 
-def _leaves(value: Any, name: str) -> Iterator[_Leaf]:
+def _leaves(value: Any, name: str, ids: frozenset[str]) -> Iterator[_Leaf]:
     """Every text in a value, in one order; long names of members too."""
     if isinstance(value, str):
         lead = f'{name}: "' if name and _TELLING_NAME.search(name) else '"'
-        yield _Leaf(value, lead, name in _IDS)
+        yield _Leaf(value, lead, name in ids)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str):
                 if len(key) >= _LONG_KEY:
                     yield _Leaf(key, '"')
                 if key not in _UNTOUCHED:
-                    yield from _leaves(item, key)
+                    yield from _leaves(item, key, ids)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _leaves(item, name)
+            yield from _leaves(item, name, ids)
 
 
 def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, str]) -> Any:
