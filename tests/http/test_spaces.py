@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from holdfast import errors
-from holdfast.apps.http._call import Refused, as_json, problem
+from holdfast.apps.http._call import Refused, problem
 from holdfast.apps.http._spaces import BoundedThreads, Spaces
 from holdfast.errors import Fenced, Locked, NotFound
 from holdfast.library import Holdfast
+from holdfast.library.answers import encoded
 
 pytestmark = pytest.mark.stores(timers=False)
 
@@ -186,5 +187,5 @@ def test_where_a_store_is_stays_inside():
 
 def test_what_is_no_unicode_is_still_answered():
     """Half a character becomes a question mark, wherever it is."""
-    found = as_json({"a\ud800": ["\udc00", 1, {"b": ("x\ud800",)}]})
+    found = encoded({"a\ud800": ["\udc00", 1, {"b": ("x\ud800",)}]})
     assert msgspec.json.decode(found) == {"a?": ["?", 1, {"b": ["x?"]}]}

@@ -72,6 +72,20 @@ def test_a_session_that_is_opened_while_it_is_closed_can_be_used(hf):
     assert hf.state("a").last_open.closed
 
 
+def test_who_sees_a_session_closed_can_have_it(hf, monkeypatch):
+    """It is closed when its lease is free, and not a moment before."""
+    seen = []
+    session = hf.session("a")
+    session.user("x")
+    real = session._journal.opening._lease.release
+    monkeypatch.setattr(
+        session._journal.opening._lease, "release", lambda: (seen.append(session.closed), real())
+    )
+    session.close()
+    assert seen[0] is False
+    assert session.closed
+
+
 def test_the_last_of_several_who_close_gives_the_lease_back(hf):
     """One who closes a session late does not take it from one who opened it meanwhile."""
     session = hf.session("a")

@@ -147,7 +147,8 @@ class Shelf:
         """What an editor is sent that loads the session; texts as they are, not escaped."""
         documents = self.hf.store.documents(f"sessions/{id}")
         events = resolve_blobs(self.hf.events(id), documents)
-        frames = replay(events, id, lost_from=lost_from(self.hf, id))
+        lost = lost_from(self.hf, id)
+        frames = replay(events, id, stop=None if lost is None else lost + 1)
         return "\n".join(_texts(json.loads(frame)) for frame in frames)
 
 

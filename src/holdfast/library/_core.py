@@ -1,4 +1,4 @@
-"""What callers give, looked at before anything is done with it."""
+"""What every part of the facade works on: one opened store, what callers gave, live sessions."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
 _UNUSUAL = Event(""), b"", 0
-_PATIENCE_S = 1.0
-_WAIT_S = 0.002
+_PATIENCE_S, _WAIT_S = 1.0, 0.002
 
 
 class Journal:
@@ -58,7 +57,7 @@ class Journal:
         """Whether there was a past when it was opened."""
         self.closed = False
         self.ended = False
-        """Whether the last event of this opening is written, and no more may come."""
+        """Whether the last event of this opening is written, so that no more may come."""
         self.users = 1
         """How often the object was opened and not closed again."""
         self.closers = 0
@@ -432,16 +431,17 @@ class Journal:
             self.writer.hand_out_unsaved(error)
 
     def _finish(self) -> None:
-        # Under the lock: whoever sees it closed must be able to take the lease. When it was opened
-        # and closed again meanwhile, several are closing it, and the last one gives it back.
+        # Who sees it closed, without the lock, must be able to take the lease: closed comes last.
+        # Opened again meanwhile, it is closed by several, and the last one gives it back.
         with self.lock:
             self.closers -= 1
             if not self.users and self.closers <= 0:
-                self.closed, self.ready, self.straight = True, False, False
+                self.ready = self.straight = False
                 try:
                     self.release()
                 finally:
                     self.opening.release()  # again, in case the first was interrupted
+                    self.closed = True
         self.outbox.deliver()
 
     def _end(self, *, save: bool) -> bool:

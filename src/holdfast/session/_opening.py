@@ -1,4 +1,4 @@
-"""Waiting for a session that another process has."""
+"""Opening a session: lease, torn tail, damage, and what is recorded before the first event."""
 
 from __future__ import annotations
 
