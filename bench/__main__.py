@@ -79,18 +79,12 @@ def main() -> int:
     names = {case.__name__.lower(): case for case in CASES}
     parser = argparse.ArgumentParser(prog="bench", description="Ratios to the machine's floor.")
     parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="less of everything, about three minutes; nothing is written",
+        "--quick", action="store_true", help="less of everything, about three minutes; nothing is written"
     )
     parser.add_argument("--rounds", type=int, default=0, help="5, or 3 with --quick")
-    parser.add_argument(
-        "--only", nargs="+", choices=names, help="some sections; the others stay as they were"
-    )
+    parser.add_argument("--only", nargs="+", choices=names, help="some sections; the others stay as they were")
     parser.add_argument("--check", action="store_true", help="fail if a mark is missed")
-    parser.add_argument(
-        "--table", action="store_true", help="write the table from what is kept; measure nothing"
-    )
+    parser.add_argument("--table", action="store_true", help="write the table from what is kept; measure nothing")
     parser.add_argument("--dry", action="store_true", help="write nothing")
     chosen = parser.parse_args()
     if chosen.table:
@@ -157,9 +151,7 @@ def run(cases: dict[str, Any], rounds: int) -> dict[str, Section]:
     os.makedirs(SCRATCH, exist_ok=True)
     runs = {name: _Run(case) for name, case in cases.items()}
     with (
-        tempfile.TemporaryDirectory(
-            prefix="bench-", dir=SCRATCH, ignore_cleanup_errors=True
-        ) as folder,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=SCRATCH, ignore_cleanup_errors=True) as folder,
         ExitStack() as after,
     ):
         try:

@@ -37,12 +37,7 @@ def _mixed(number: int) -> dict[str, Any]:
         return {"sessionUpdate": "tool_call_update", **call, "status": "in_progress"}
     if place == 9:
         text = {"type": "content", "content": {"type": "text", "text": "x" * 400}}
-        return {
-            "sessionUpdate": "tool_call_update",
-            **call,
-            "status": "completed",
-            "content": [text],
-        }
+        return {"sessionUpdate": "tool_call_update", **call, "status": "completed", "content": [text]}
     return {**_chunk(number), "messageId": f"message-{number // 10}"}
 
 

@@ -103,9 +103,7 @@ async def langgraph_postgres(place: str) -> Step:
     import psycopg
     from langgraph.checkpoint.postgres import PostgresSaver
 
-    connection = psycopg.connect(
-        place, autocommit=True, prepare_threshold=0, row_factory=psycopg.rows.dict_row
-    )
+    connection = psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=psycopg.rows.dict_row)
     saver = PostgresSaver(connection)
     saver.setup()
     return _graph_on(saver)
@@ -265,10 +263,7 @@ def _history_into(provider: Any) -> Step:
     async def step(n: int) -> None:
         await provider.get_messages("s")
         # Of its own at each step: the framework's provider leaves out what it has already.
-        said = [
-            Message("user", [f"{n:08d}{PROMPT[8:]}"]),
-            Message("assistant", [f"{n:08d}{ANSWER[8:]}"]),
-        ]
+        said = [Message("user", [f"{n:08d}{PROMPT[8:]}"]), Message("assistant", [f"{n:08d}{ANSWER[8:]}"])]
         await provider.save_messages("s", said)
 
     return step
@@ -288,38 +283,17 @@ async def agent_framework_ours(hf: holdfast.Holdfast) -> Step:
 
 CASES: dict[str, Case] = {
     "openai-sqlite": Case("OpenAI Agents", "sqlite", "SQLiteSession", openai_sqlite, openai_ours),
-    "openai-postgres": Case(
-        "OpenAI Agents", "postgres", "SQLAlchemySession", openai_postgres, openai_ours
-    ),
-    "langgraph-sqlite": Case(
-        "LangGraph", "sqlite", "SqliteSaver", langgraph_sqlite, langgraph_ours
-    ),
-    "langgraph-delta": Case(
-        "LangGraph, delta channel", "sqlite", "SqliteSaver", delta_sqlite, delta_ours
-    ),
-    "langgraph-postgres": Case(
-        "LangGraph", "postgres", "PostgresSaver", langgraph_postgres, langgraph_ours
-    ),
+    "openai-postgres": Case("OpenAI Agents", "postgres", "SQLAlchemySession", openai_postgres, openai_ours),
+    "langgraph-sqlite": Case("LangGraph", "sqlite", "SqliteSaver", langgraph_sqlite, langgraph_ours),
+    "langgraph-delta": Case("LangGraph, delta channel", "sqlite", "SqliteSaver", delta_sqlite, delta_ours),
+    "langgraph-postgres": Case("LangGraph", "postgres", "PostgresSaver", langgraph_postgres, langgraph_ours),
     "adk-sqlite": Case("ADK", "sqlite", "SqliteSessionService", adk_sqlite, adk_ours),
     "adk-postgres": Case("ADK", "postgres", "DatabaseSessionService", adk_postgres, adk_ours),
-    "strands-files": Case(
-        "Strands", "files", "FileSessionManager", strands_files, strands_ours, syncs=False
-    ),
-    "pydantic-files": Case(
-        "Pydantic AI", "files", "FileStepStore", pydantic_files, pydantic_ours, syncs=False
-    ),
-    "pydantic-sqlite": Case(
-        "Pydantic AI", "sqlite", "SqliteStepStore", pydantic_sqlite, pydantic_ours
-    ),
-    "pydantic-postgres": Case(
-        "Pydantic AI", "postgres", "PostgresStepStore", pydantic_postgres, pydantic_ours
-    ),
+    "strands-files": Case("Strands", "files", "FileSessionManager", strands_files, strands_ours, syncs=False),
+    "pydantic-files": Case("Pydantic AI", "files", "FileStepStore", pydantic_files, pydantic_ours, syncs=False),
+    "pydantic-sqlite": Case("Pydantic AI", "sqlite", "SqliteStepStore", pydantic_sqlite, pydantic_ours),
+    "pydantic-postgres": Case("Pydantic AI", "postgres", "PostgresStepStore", pydantic_postgres, pydantic_ours),
     "agent-framework-files": Case(
-        "Agent Framework",
-        "files",
-        "FileHistoryProvider",
-        agent_framework_files,
-        agent_framework_ours,
-        syncs=False,
+        "Agent Framework", "files", "FileHistoryProvider", agent_framework_files, agent_framework_ours, syncs=False
     ),
 }

@@ -202,9 +202,7 @@ def page_with(text: str, figures: str) -> str:
 
 PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "README.md": summary,
-    "docs/explanation/comparison.md": lambda kept: (
-        f"{summary(kept)}\n\n{_BETWEEN}\n\n{beside(kept)}"
-    ),
+    "docs/explanation/comparison.md": lambda kept: f"{summary(kept)}\n\n{_BETWEEN}\n\n{beside(kept)}",
 }
 """Pages of the project that show some of it, and what each shows."""
 
@@ -253,11 +251,7 @@ def _judged(kept: dict[str, Any]) -> str:
         ours, theirs = row.get("ours-os", row.get("ours")), row.get("theirs")
         if ours is None or theirs is None:
             continue
-        behind += [
-            f"{case.framework} on {case.kind} ({what})"
-            for what in ("ms", "bytes")
-            if ours[what] > theirs[what]
-        ]
+        behind += [f"{case.framework} on {case.kind} ({what})" for what in ("ms", "bytes") if ours[what] > theirs[what]]
         if "LangGraph" in case.framework and (ours["exponent"] or 0) > _BYTES_GROW:
             grown.append(f"{case.kind} {ours['exponent']}")
     said = "ahead in all of them" if not behind else f"behind in {', '.join(behind)}"
@@ -273,22 +267,11 @@ def _store_row(name: str, row: dict[str, Any]) -> str:
     shipped, bare = row["shipped"], row.get("unsynced")
     cells = [store.name, store.kind, f"{shipped['us']:,.0f}"]
     if store.kind == "postgres":
-        cells += [
-            f"{shipped['us'] / shipped['floor_us']:,.2f}x",
-            _said(row["syncs"]),
-            "",
-            "",
-            "",
-            "",
-        ]
+        cells += [f"{shipped['us'] / shipped['floor_us']:,.2f}x", _said(row["syncs"]), "", "", "", ""]
         return _cells([*cells, _said(shipped["growth"]), "", f"{shipped['begun_ms']:,}"])
     against = f"{shipped['us'] / shipped['floor_us']:,.2f}x" if store.syncs else "does not sync"
     cells += [against, _said(row["syncs"]), f"{bare['us']:,.1f}"]
-    cells += [
-        f"{bare['us'] / bare['floor_us']:,.1f}x",
-        f"{bare['disk']:.2f}",
-        f"{bare['written']:,.1f}",
-    ]
+    cells += [f"{bare['us'] / bare['floor_us']:,.1f}x", f"{bare['disk']:.2f}", f"{bare['written']:,.1f}"]
     cells += [_said(bare["growth"]), _said(bare["bytes_growth"])]
     return _cells([*cells, f"{shipped['begun_ms']:,}"])
 

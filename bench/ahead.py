@@ -86,9 +86,7 @@ class Ahead:
         found_all.theirs.append(median(theirs))
         found_all.ours.append(median(ours))
 
-    def _ask(
-        self, name: str, folder: str, stay: str, count: int, *, is_durable: bool
-    ) -> list[int] | None:
+    def _ask(self, name: str, folder: str, stay: str, count: int, *, is_durable: bool) -> list[int] | None:
         who = self._ours if name == _OURS else self._others
         assert who is not None
         stay = f"{stay}-{os.path.basename(folder)}"

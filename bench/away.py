@@ -33,17 +33,12 @@ class Away:
     def __init__(self, *, quick: bool) -> None:
         self._each = 60 if quick else 250
         self._slow_each = 10 if quick else 25
-        self._found: dict[str, list[float]] = {
-            name: [] for name in ("ours", "floor", "slow", "slow-floor")
-        }
+        self._found: dict[str, list[float]] = {name: [] for name in ("ours", "floor", "slow", "slow-floor")}
         self._sync_ms: list[float] = []
 
     def measure(self, folder: str) -> None:
         """One round: the floor, ours, and both on a disk that takes 20 ms for a sync."""
-        for name, disk, each in (
-            ("", Disk(), self._each),
-            ("slow", SlowDisk(_SLOW_S), self._slow_each),
-        ):
+        for name, disk, each in (("", Disk(), self._each), ("slow", SlowDisk(_SLOW_S), self._slow_each)):
             bare = [_bare_step(folder, disk) for _ in range(_SESSIONS)]
             self._found[f"{name}-floor" if name else "floor"].append(_away_ms(bare, each))
             store = FileStore(os.path.join(folder, f"store{name}"), disk=disk)

@@ -99,9 +99,7 @@ class Archive:
         read = zip(self._read, self._read_plain, strict=True)
         ours, floor = f"{after / _MB:.1f} MB", f"{before / _MB:.1f} MB"
         return [
-            line_of(
-                "archive: bytes (the plain log)", self._ratios, None, ours=ours, floor=floor
-            ).shows("archived"),
+            line_of("archive: bytes (the plain log)", self._ratios, None, ours=ours, floor=floor).shows("archived"),
             line_of(
                 "archive: list(hf.events(id)) (of the plain log)",
                 [one / least for one, least in read],

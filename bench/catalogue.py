@@ -101,9 +101,7 @@ class Lists:
         self._crowded.append(self._ask(self._sizes[-1]))
 
     def _ask(self, size: int) -> dict[str, float]:
-        found: dict[str, float] = ask(
-            "crowded", self._store(size), compiled=os.path.join(self._folder, "compiled")
-        )
+        found: dict[str, float] = ask("crowded", self._store(size), compiled=os.path.join(self._folder, "compiled"))
         return found
 
     def lines(self) -> list[Line]:
@@ -113,10 +111,7 @@ class Lists:
     def _ratio_lines(self) -> list[Line]:
         middle = self._sizes[1]
         ours = micros(median([one[middle] for one in self._ours]))
-        floors = (
-            ("a bare indexed SELECT", self._floor),
-            ("the same rows as one undecoded text each", self._plain),
-        )
+        floors = (("a bare indexed SELECT", self._floor), ("the same rows as one undecoded text each", self._plain))
         found = [
             line_of(
                 f"list newest 50 of {middle:,} sessions ({what})",
@@ -159,10 +154,7 @@ class Lists:
         size = self._sizes[-1]
         found = []
         for name, (what, first, later) in self.LIMITS.items():
-            for turn, said, limit in (
-                ("first", "first call after opening", first),
-                ("later", "later calls", later),
-            ):
+            for turn, said, limit in (("first", "first call after opening", first), ("later", "later calls", later)):
                 spent = [one.get(f"{name}_{turn}", 0) for one in self._crowded]
                 if all(spent):
                     what_said = f"{size:,} sessions: {what}, {said} ({limit:,.0f} ms)"
@@ -206,9 +198,7 @@ def _flat(value: Any) -> Any:
 
 def _limit_line(what: str, spent: list[float], limit: float, unit: str) -> Line:
     ratios = [one / limit for one in spent]
-    return line_of(
-        what, ratios, 1.0, ours=f"{median(spent):,.1f} {unit}", floor=f"{limit:,.0f} {unit}"
-    )
+    return line_of(what, ratios, 1.0, ours=f"{median(spent):,.1f} {unit}", floor=f"{limit:,.0f} {unit}")
 
 
 class Search:
@@ -266,10 +256,7 @@ class Search:
             begin = time.perf_counter()
             hf.reindex()
             self._rebuilt.append(self._bytes / 1e6 / (time.perf_counter() - begin))
-        with (
-            closing(sqlite3.connect(os.path.join(self._folder, "words.db"))) as bare,
-            holdfast.open(store) as hf,
-        ):
+        with closing(sqlite3.connect(os.path.join(self._folder, "words.db"))) as bare, holdfast.open(store) as hf:
             hf.search("nobody said so")  # which loads the code
             for query in _bare_queries(bare, '"nobody said so"'):
                 query()
@@ -359,8 +346,7 @@ def _asked_once(hf: Any, bare: sqlite3.Connection, query: str) -> list[float]:
 def _bare_queries(bare: sqlite3.Connection, match: str) -> tuple[Callable[[], Any], ...]:
     numbers = "SELECT rowid, rank FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT 20"
     snippets = (
-        "SELECT rowid, rank, snippet(whole, 0, '[', ']', '…', 24) FROM whole WHERE whole MATCH ?"
-        " ORDER BY rank LIMIT 20"
+        "SELECT rowid, rank, snippet(whole, 0, '[', ']', '…', 24) FROM whole WHERE whole MATCH ? ORDER BY rank LIMIT 20"
     )
     return (
         lambda: bare.execute(numbers, (match,)).fetchall(),

@@ -43,10 +43,7 @@ def _marks(found: Mapping[str, Line]) -> list[Bar]:
 
 
 def _rivals(line: Line) -> list[Bar]:
-    return [
-        Bar(name, value, f"{value:,.1f}", GOOD if name == "Holdfast" else OTHER)
-        for name, value in line.chart
-    ]
+    return [Bar(name, value, f"{value:,.1f}", GOOD if name == "Holdfast" else OTHER) for name, value in line.chart]
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

@@ -36,9 +36,7 @@ def ask(job: str, *arguments: str, prefix: tuple[str, ...] = (), compiled: str =
     if compiled:
         environment["PYTHONPYCACHEPREFIX"] = compiled
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, check=True, env=environment, timeout=_SECONDS_MAX
-    )
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, env=environment, timeout=_SECONDS_MAX)
     return json.loads(done.stdout)
 
 
@@ -328,10 +326,7 @@ def crowded(store: str) -> dict[str, float]:
     for name, question in questions.items():
         with holdfast.open(store) as hf:
             calls = 2 if name == "prune" else 9
-            spent = [
-                _timed(lambda hf=hf, ask=question, number=number: ask(hf, number))
-                for number in range(calls)
-            ]
+            spent = [_timed(lambda hf=hf, ask=question, number=number: ask(hf, number)) for number in range(calls)]
         found[f"{name}_first"] = spent[0] / 1e6
         found[f"{name}_later"] = sorted(spent[1:])[(len(spent) - 1) // 2] / 1e6
     return {**found, "memory": _peak() / 1e6}

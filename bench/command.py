@@ -57,11 +57,7 @@ class Command:
 
     def _line(self, what: str, found: list[float]) -> Line:
         return line_of(
-            what,
-            ratios_of(found, self._floor),
-            None,
-            ours=millis(median(found)),
-            floor=millis(median(self._floor)),
+            what, ratios_of(found, self._floor), None, ours=millis(median(found)), floor=millis(median(self._floor))
         )
 
     def _commands(self) -> tuple[list[str], ...]:

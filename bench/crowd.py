@@ -86,9 +86,7 @@ class Crowd:
                 yield number, type, said.replace(_NUMBER, f"session-{number:07d}")
 
     def _said(self, template: int, *, is_rare: bool) -> Iterator[tuple[str, str]]:
-        first = template * (
-            self._events + 3 & ~3
-        )  # the first event is a user's, and gives the title
+        first = template * (self._events + 3 & ~3)  # the first event is a user's, and gives the title
         for index in range(first, first + self._events):
             event = step(index)
             text = event.text[: self._chars_max]

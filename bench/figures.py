@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 
 from bench.goals import GOALS
 
-__all__ = [
-    "Line",
-    "alternated",
-    "exponent",
-    "high",
-    "line_of",
-    "median",
-    "micros",
-    "millis",
-    "ratios_of",
-]
+__all__ = ["Line", "alternated", "exponent", "high", "line_of", "median", "micros", "millis", "ratios_of"]
 
 median = statistics.median
 
@@ -57,9 +47,7 @@ class Line(NamedTuple):
         return self._replace(goal=goal, mark=promise.mark, at_least=promise.at_least)
 
 
-def line_of(
-    what: str, ratios: Sequence[float], mark: float | None, *, ours: str = "", floor: str = ""
-) -> Line:
+def line_of(what: str, ratios: Sequence[float], mark: float | None, *, ours: str = "", floor: str = "") -> Line:
     """A line from one ratio per round."""
     return Line(what, median(ratios), (min(ratios), max(ratios)), mark, ours, floor)
 

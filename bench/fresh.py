@@ -32,10 +32,7 @@ class Bytes:
 
     def lines(self) -> list[Line]:
         """The table's lines."""
-        return [
-            self._line("bytes on disk, snapshots included", "disk"),
-            self._line("bytes written", "written"),
-        ]
+        return [self._line("bytes on disk, snapshots included", "disk"), self._line("bytes written", "written")]
 
     def _line(self, what: str, name: str) -> Line:
         one = self._found[-1]
@@ -72,9 +69,7 @@ class Syncs:
         """The table's lines; none without strace."""
         if not self._ratios:
             return []
-        return [
-            line_of("syncs per flush (counted)", self._ratios, None, floor="1").shows("flush-syncs")
-        ]
+        return [line_of("syncs per flush (counted)", self._ratios, None, floor="1").shows("flush-syncs")]
 
 
 class Load:
@@ -118,9 +113,7 @@ class Load:
         """The table's lines."""
         found = []
         for job, (what, _, goal) in self._JOBS.items():
-            line = self._line(
-                f"load {self._count:,}: {what} (decode_lines, typed)", job, self._floors
-            )
+            line = self._line(f"load {self._count:,}: {what} (decode_lines, typed)", job, self._floors)
             found.append(line.shows(goal) if goal else line)
         raw = f"load {self._count:,}: list(hf.events(id)) (decode_lines, data left raw)"
         typed = f"recover {self._count:,} events to a provider dialect (our typed load)"
@@ -130,12 +123,8 @@ class Load:
             *found,
             self._line(raw, "load_events", self._raw),
             self._line(typed, "recover", self._ours["load_data"]).shows("recover"),
-            line_of(f"ms to load a session of {self._count:,} events", loads, None).shows(
-                "load-ms"
-            ),
-            line_of(
-                f"ms to save one of {self._count:,}: event, flush, snapshot", saves, None
-            ).shows("save"),
+            line_of(f"ms to load a session of {self._count:,} events", loads, None).shows("load-ms"),
+            line_of(f"ms to save one of {self._count:,}: event, flush, snapshot", saves, None).shows("save"),
         ]
 
     def _line(self, what: str, job: str, floors: list[float]) -> Line:

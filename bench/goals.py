@@ -28,9 +28,7 @@ GOALS: dict[str, Goal] = {
     "append-rival": _least("append p50, the fastest rival against ours", 30.0, hard=True),
     "flush": Goal("append and flush against write + fdatasync", 1.25, hard=True),
     "flush-syncs": Goal("syncs per flush, counted", 1.0, hard=True, unit=""),
-    "flush-rival": _least(
-        "append and flush, the fastest rival that syncs against ours", 1.0, hard=True
-    ),
+    "flush-rival": _least("append and flush, the fastest rival that syncs against ours", 1.0, hard=True),
     "many-syncs": Goal("64 sessions on sqlite: syncs per append, counted", 0.05, unit=""),
     "many-rate": _least("64 sessions on sqlite: events per second against a sync each", 10.0),
     "many-rate-slow": _least("the same where a sync takes 5 ms more", 10.0),
@@ -79,8 +77,7 @@ CAUSES: dict[str, str] = {
     "stall": "met on a quiet machine (0.2 ms). What is more is other work on the same processors:"
     " the floor beside it is delayed as well, since a thread that syncs has to be let in first.",
     "stall-slow": "met on a quiet machine (0.5 ms); the same.",
-    "load-ms": "milliseconds of a machine whose floor, bare decoding, takes as long: see the"
-    " ratio.",
+    "load-ms": "milliseconds of a machine whose floor, bare decoding, takes as long: see the ratio.",
     "load-data": "two passes: the envelopes, each with the bytes of its data as recorded, then the"
     " data, of all events of a piece together once someone looks at it. One pass would be as quick"
     " as the floor, but could not keep those bytes, which every event has for moving it elsewhere.",
@@ -106,7 +103,6 @@ CAUSES: dict[str, str] = {
     " that is the smaller part, as the next line tells.",
     "processes-slow": "processor time, and how soon a process that was woken is let in: each waits"
     " for its own sync, as the floor does.",
-    "postgres-many": "processor time of both sides on one machine, where the server has as much to"
-    " do as we have.",
+    "postgres-many": "processor time of both sides on one machine, where the server has as much to do as we have.",
 }
 """Why a promise is missed and by what it could be met; told only where it is missed."""

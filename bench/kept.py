@@ -65,9 +65,7 @@ def _readable(sections: Mapping[str, Section]) -> bytes:
     encode = msgspec.json.encode
     parts = []
     for name, one in sections.items():
-        head = encode(msgspec.structs.replace(one, lines=[])).replace(
-            b'"lines":[]', b'"lines":[%b]'
-        )
+        head = encode(msgspec.structs.replace(one, lines=[])).replace(b'"lines":[]', b'"lines":[%b]')
         rows = b",\n".join(b"  " + encode(line) for line in one.lines)
         parts.append(encode(name) + b": " + head % (b"\n" + rows + b"\n" if rows else b""))
     return b"{\n" + b",\n".join(parts) + b"\n}\n"

@@ -37,9 +37,7 @@ class Lag:
             burst = _Burst(session, self._BURST, self._PAUSE_S)
             burst.start()
             try:
-                spent = [
-                    self._look(hf, burst, f"marker{number:03d}") for number in range(self._words)
-                ]
+                spent = [self._look(hf, burst, f"marker{number:03d}") for number in range(self._words)]
             finally:
                 burst.end()
         self._ms.append(median(spent))
@@ -57,9 +55,7 @@ class Lag:
         count = f"{median(self._events):,.0f} events meanwhile"
         what = "ms until an event of a burst is found"
         return [
-            line_of(f"{what}, the slowest of {self._words}", self._worst, None, ours=count).shows(
-                "lag"
-            ),
+            line_of(f"{what}, the slowest of {self._words}", self._worst, None, ours=count).shows("lag"),
             line_of(f"{what}, the median", self._ms, None, ours=count),
         ]
 

@@ -30,10 +30,7 @@ class Append:
     def measure(self, folder: str) -> None:
         """One round: as a program calls it, and as a coroutine of a running loop does."""
         floors = append_floor(folder, self._count)
-        for name, store, run in (
-            ("append", "append", _appended),
-            ("append-loop", "loop", _appended_in_loop),
-        ):
+        for name, store, run in (("append", "append", _appended), ("append-loop", "loop", _appended_in_loop)):
             with holdfast.open(os.path.join(folder, store)) as hf, hf.session() as session:
                 session.user("the first event opens the file")
                 self._spent[name].append(median(run(session, self._count)))

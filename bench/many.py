@@ -40,10 +40,7 @@ class Together:
 
     def measure(self, folder: str) -> None:
         """One round: the floor before, between and after."""
-        for how, disk, each in (
-            ("", Disk(), self._each // 2),
-            ("slow ", SlowDisk(_SLOW_S), 1),
-        ):
+        for how, disk, each in (("", Disk(), self._each // 2), ("slow ", SlowDisk(_SLOW_S), 1)):
             floors = [_floor_rate(folder, disk, each)]
             for name, store in (
                 ("sqlite", _sqlite_on(disk, os.path.join(folder, f"{how}db"))),
@@ -139,10 +136,7 @@ class Processes:
         """The table's lines: more is better."""
         return [
             _rates_line(
-                f"{self.PROCESSES} processes, {what}events per second ({bare})",
-                self._ours[how],
-                self._floor[how],
-                goal,
+                f"{self.PROCESSES} processes, {what}events per second ({bare})", self._ours[how], self._floor[how], goal
             )
             for how, (what, bare, goal) in self._SAID.items()
         ]

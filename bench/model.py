@@ -71,16 +71,11 @@ class Measured(msgspec.Struct, frozen=True):
     events_per_s: float
 
     @classmethod
-    def of(
-        cls, cost: dict[str, dict[str, float]], counts: dict[str, int], **rest: float
-    ) -> Measured:
+    def of(cls, cost: dict[str, dict[str, float]], counts: dict[str, int], **rest: float) -> Measured:
         """From the costs of events one by one, of events together, of sessions and of renewals."""
         fits = {}
         for side in ("app", "db"):
-            rows = [
-                (cost[how]["commits"], counts[how], cost[how][side])
-                for how in ("alone", "together")
-            ]
+            rows = [(cost[how]["commits"], counts[how], cost[how][side]) for how in ("alone", "together")]
             fits[side] = _fit(*rows)
         sessions, renewals, events = counts["sessions"], counts["renewals"], counts["together"]
         return cls(
@@ -101,9 +96,7 @@ class Measured(msgspec.Struct, frozen=True):
         )
 
 
-def _fit(
-    alone: tuple[float, int, float], together: tuple[float, int, float]
-) -> tuple[float, float]:
+def _fit(alone: tuple[float, int, float], together: tuple[float, int, float]) -> tuple[float, float]:
     """Cost of a batch and of an event in it, from two mixtures of both; neither is below 0."""
     (batches, events, cost), (batches2, events2, cost2) = alone, together
     determinant = batches * events2 - batches2 * events
@@ -136,12 +129,9 @@ class Plan:
         cold_bytes = assumed.events_per_day * measured.log_bytes * measured.archive_ratio
         self.cold_tb = cold_bytes * assumed.cold_days / 1e12
         self.databases = max(
-            math.ceil(self.db_cores / assumed.cores_per_database),
-            math.ceil(self.hot_tb / assumed.tb_per_database),
+            math.ceil(self.db_cores / assumed.cores_per_database), math.ceil(self.hot_tb / assumed.tb_per_database)
         )
-        self.processes = math.ceil(
-            max(self.app_cores, self.open_sessions / assumed.sessions_per_process)
-        )
+        self.processes = math.ceil(max(self.app_cores, self.open_sessions / assumed.sessions_per_process))
         self.partitions = 1 << math.ceil(
             math.log2(max(1.0, self.hot_tb * 1e3 / self.databases / assumed.gb_per_partition))
         )

@@ -85,9 +85,7 @@ async def _fetch(url: str, statement: str) -> Any:
 @contextlib.contextmanager
 def _scratch() -> Iterator[str]:
     os.makedirs(SCRATCH, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="peers-", dir=SCRATCH, ignore_cleanup_errors=True
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="peers-", dir=SCRATCH, ignore_cleanup_errors=True) as folder:
         yield folder
 
 
@@ -208,11 +206,7 @@ def main() -> int:
         return 0
     if not chosen.table:
         peers.install()
-        wanted = [
-            f"{kind}/{name}"
-            for kind, names in (("stores", STORES), ("adapters", CASES))
-            for name in names
-        ]
+        wanted = [f"{kind}/{name}" for kind, names in (("stores", STORES), ("adapters", CASES)) for name in names]
         if chosen.only:
             wanted = [one for one in wanted if one.startswith(tuple(chosen.only))]
         _measure(wanted)

@@ -15,9 +15,7 @@ from holdfast.security import Scanner
 __all__ = ["Redaction"]
 
 _MIB = 1 << 20
-_WORDS = ("what people and models say to each other is mostly words, one after another. " * 13)[
-    :1000
-]
+_WORDS = ("what people and models say to each other is mostly words, one after another. " * 13)[:1000]
 _ROOT = Path(__file__).parents[1]
 
 
@@ -67,10 +65,7 @@ class Redaction:
 
     def lines(self) -> list[Line]:
         """Milliseconds as they are: they are the mark."""
-        found = [
-            line_of(f"ms to look through a MiB: {name}", spent, self.MARK)
-            for name, spent in self._spent.items()
-        ]
+        found = [line_of(f"ms to look through a MiB: {name}", spent, self.MARK) for name, spent in self._spent.items()]
         ratios = [ours / floor for ours, floor in zip(self._redacted, self._plain, strict=True)]
         ours, floor = micros(median(self._redacted)), micros(median(self._plain))
         what = "append with redaction / without"
@@ -94,9 +89,7 @@ class Redaction:
             session.user("first")
             begin = time.thread_time_ns()
             for number in range(self._appends):
-                session.user(
-                    words or f"Message {number}: what do you think of the plan for Tuesday?"
-                )
+                session.user(words or f"Message {number}: what do you think of the plan for Tuesday?")
             return (time.thread_time_ns() - begin) / self._appends
 
     def _text(self, places: list[Path]) -> str:
@@ -106,8 +99,6 @@ class Redaction:
 
 def _listing(size: int) -> str:
     line = "-rw-r--r-- 1 user users {0:>8} Mar  4 05:06 src/module_{1}/handler_{1}.py\n"
-    log = (
-        "2026-03-04T05:{2:02}:07.123Z INFO request id={0:08x} path=/items/{1} status=200 in 12ms\n"
-    )
+    log = "2026-03-04T05:{2:02}:07.123Z INFO request id={0:08x} path=/items/{1} status=200 in 12ms\n"
     lines = [(log if n % 3 else line).format(n * 7919, n % 997, n % 60) for n in range(size // 60)]
     return "".join(lines)[:size]

@@ -229,11 +229,7 @@ def _played(plan: Plan) -> list[tuple[str, ...]]:
         ("1.5 times the peak", 1.5, {}),
         (f"peak, a commit takes {_SLOW_MS:g} ms", 1.0, {"commit_ms": _SLOW_MS}),
         (f"peak, only {few} databases", 1.0, {"databases": few}),
-        (
-            f"peak, only {few} databases, a commit takes {_SLOW_MS:g} ms",
-            1.0,
-            {"databases": few, "commit_ms": _SLOW_MS},
-        ),
+        (f"peak, only {few} databases, a commit takes {_SLOW_MS:g} ms", 1.0, {"databases": few, "commit_ms": _SLOW_MS}),
     ]
     rows = []
     for what, load, rest in cases:
@@ -278,9 +274,7 @@ def _cost_rows(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _members(assumed: Assumptions) -> list[tuple[str, Any]]:
-    return [
-        (name.replace("_", " "), value) for name, value in msgspec.structs.asdict(assumed).items()
-    ]
+    return [(name.replace("_", " "), value) for name, value in msgspec.structs.asdict(assumed).items()]
 
 
 def _said(value: float) -> str:

@@ -70,15 +70,9 @@ class Sealing:
             plain, sealed = median([one for one, _ in pairs]), median([one for _, one in pairs])
             show = micros if name == "append" else millis
             mark = self.APPEND_MARK if name == "append" else _MARKS.get(name)
-            what = (
-                f"sealed {name} p50" if name == "append" else f"sealed load {self._count:,}: {name}"
-            )
+            what = f"sealed {name} p50" if name == "append" else f"sealed load {self._count:,}: {name}"
             ratios = [one / other for other, one in pairs]
-            found.append(
-                line_of(
-                    f"{what} (the same, plain)", ratios, mark, ours=show(sealed), floor=show(plain)
-                )
-            )
+            found.append(line_of(f"{what} (the same, plain)", ratios, mark, ours=show(sealed), floor=show(plain)))
         return found
 
 

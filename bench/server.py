@@ -121,9 +121,7 @@ class Server:
             if probe.connect_ex(("127.0.0.1", self._port)):
                 return False
         command = [os.path.join(self._binaries, "pg_isready"), "-h", "127.0.0.1"]
-        done = subprocess.run(
-            [*command, "-p", str(self._port)], stdout=subprocess.DEVNULL, check=False
-        )
+        done = subprocess.run([*command, "-p", str(self._port)], stdout=subprocess.DEVNULL, check=False)
         return done.returncode == 0
 
     def _run(self, name: str, *arguments: str) -> None:

@@ -105,9 +105,7 @@ class _Server:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE)
         line = self.process.stderr.readline()
         assert line.startswith(b"Serving at"), line + self.process.stderr.read()
-        self._drain = subprocess.Popen(
-            ["cat"], stdin=self.process.stderr, stdout=subprocess.DEVNULL
-        )
+        self._drain = subprocess.Popen(["cat"], stdin=self.process.stderr, stdout=subprocess.DEVNULL)
         return self
 
     def kill(self) -> None:

@@ -36,9 +36,7 @@ class SQLite:
         self._flushes = 40 if quick else 200
         self._sizes = (100, 1_000) if quick else (100, 1_000, 10_000)
         self._each = 4 if quick else 20
-        self._spent: dict[str, list[float]] = {
-            name: [] for name in ("append", "bare", "flush", "bare_flush", "many")
-        }
+        self._spent: dict[str, list[float]] = {name: [] for name in ("append", "bare", "flush", "bare_flush", "many")}
         self._growth: list[dict[int, float]] = []
         self._syncs: dict[str, list[float]] = {"loop": [], "threads": []}
         self._rival: list[Any] = []
@@ -63,9 +61,7 @@ class SQLite:
         with hf.session("one") as session:
             session.assistant("the first event makes the tables")
             session.flush()
-            ours, floor = alternated(
-                self._count, lambda: session.assistant(_TEXT), lambda: _insert(bare)
-            )
+            ours, floor = alternated(self._count, lambda: session.assistant(_TEXT), lambda: _insert(bare))
 
             def said_and_safe() -> None:
                 session.assistant(_TEXT)
@@ -88,10 +84,7 @@ class SQLite:
             ),
             _flat("sqlite: exponent of one append", self._growth),
         ]
-        said = {
-            "loop": f"{SESSIONS} sessions of one event loop",
-            "threads": f"{SESSIONS} sessions, a thread each",
-        }
+        said = {"loop": f"{SESSIONS} sessions of one event loop", "threads": f"{SESSIONS} sessions, a thread each"}
         for how, what in said.items():
             if self._syncs[how]:
                 line = line_of(
@@ -130,9 +123,7 @@ def _bare(path: str, synchronous: str) -> sqlite3.Connection:
 
 
 def _insert(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        "INSERT INTO said (session, data) VALUES (?, ?)", ("one", b'{"text":"%b"}' % _TEXT.encode())
-    )
+    connection.execute("INSERT INTO said (session, data) VALUES (?, ?)", ("one", b'{"text":"%b"}' % _TEXT.encode()))
 
 
 def _count_syncs(folder: str, how: str) -> float:
@@ -211,13 +202,8 @@ class Postgres:
             _ratio(f"postgres: append p50, accepted ({bare})", spent["append"], spent["bare"]),
             _ratio(f"postgres: append and flush p50 ({bare})", spent["flush"], spent["bare"]),
             _flat("postgres: exponent of one append and flush", self._growth),
-            self._many("stored at the end", "many", "bare_rate", "a commit for each").shows(
-                "postgres-many"
-            ),
-            self._many(
-                "stored at the end, the catalogue at work",
-                *("many_indexed", "bare_rate", "a commit for each"),
-            ),
+            self._many("stored at the end", "many", "bare_rate", "a commit for each").shows("postgres-many"),
+            self._many("stored at the end, the catalogue at work", *("many_indexed", "bare_rate", "a commit for each")),
             self._many("each flushed", "many_flushed", "bare_rate", "a commit for each"),
             self._many("stored at the end", "many", "bare_many", f"on {SESSIONS} connections"),
         ]

@@ -89,9 +89,7 @@ def promises(sections: Mapping[str, Section]) -> str:
     rows = [_promise(goal, found.get(name)) for name, goal in GOALS.items()]
     head = "| promise | mark | figure | rounds | | ours | floor |\n|---|--:|--:|---|---|--:|--:|\n"
     missed = [name for name, line in found.items() if line.met is False]
-    gaps = "".join(
-        f"- **{GOALS[name].what}**: {CAUSES[name]}\n" for name in missed if name in CAUSES
-    )
+    gaps = "".join(f"- **{GOALS[name].what}**: {CAUSES[name]}\n" for name in missed if name in CAUSES)
     table = head + "\n".join(rows)
     if not gaps:
         return table

@@ -8,16 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = [
-    "SIZES",
-    "TIMESTAMP",
-    "Step",
-    "plain_bytes",
-    "record",
-    "step",
-    "typed_event",
-    "verb_of",
-]
+__all__ = ["SIZES", "TIMESTAMP", "Step", "plain_bytes", "record", "step", "typed_event", "verb_of"]
 
 TIMESTAMP = 1_701_234_568_456
 SIZES = {"user": 200, "assistant": 1_024, "tool_call": 300, "tool_result": 4_096}
@@ -93,9 +84,7 @@ def _words() -> str:
     words: list[str] = []
     size = 0
     while size < _TEXT_CHARS:
-        word = source.choice(vocabulary) + source.choice(
-            ["", "", "", "", ",", ".", "\n", "'s", '"']
-        )
+        word = source.choice(vocabulary) + source.choice(["", "", "", "", ",", ".", "\n", "'s", '"'])
         words.append(word)
         size += len(word) + 1
     return " ".join(words)

@@ -37,9 +37,7 @@ def book_table(ctx: ToolContext, restaurant: str, guests: int) -> str:
     """
     ctx.variables["booking"] = {"restaurant": restaurant, "guests": guests}
     ctx.memory.set("favourite", restaurant, description="where we eat", scope="persistent")
-    ctx.todos.write(
-        [{"content": f"Go to {restaurant}", "status": "pending", "activeForm": "Going"}]
-    )
+    ctx.todos.write([{"content": f"Go to {restaurant}", "status": "pending", "activeForm": "Going"}])
     return f"booked: {restaurant}, {guests} guests"
 
 

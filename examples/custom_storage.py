@@ -314,16 +314,10 @@ def _etag(data: bytes) -> str:
 def main() -> None:
     """Record a conversation in a bucket, and go on with it."""
     bucket = Bucket()
-    with (
-        holdfast.open(BucketStore(bucket, "my-app")) as hf,
-        hf.session("trip-planner") as s,
-    ):
+    with holdfast.open(BucketStore(bucket, "my-app")) as hf, hf.session("trip-planner") as s:
         s.user("My name is Alice")
         s.assistant("Hello Alice")
-    with (
-        holdfast.open(BucketStore(bucket, "my-app")) as hf,
-        hf.session("trip-planner") as s,
-    ):
+    with holdfast.open(BucketStore(bucket, "my-app")) as hf, hf.session("trip-planner") as s:
         print("restored:", s.restored, [turn["content"] for turn in s.history])
     print("objects:", *bucket.names("my-app/"))
 

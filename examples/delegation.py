@@ -28,14 +28,10 @@ def weather(city: str) -> str:
 
 def main(prompt: str) -> None:
     """Let the lead answer with the help of the researcher, then show who did what."""
-    researcher = holdfast.Agent(
-        MODEL, name="researcher", description="Looks things up.", tools=[weather]
-    )
+    researcher = holdfast.Agent(MODEL, name="researcher", description="Looks things up.", tools=[weather])
     with (
         holdfast.open() as hf,
-        holdfast.Agent(
-            MODEL, agent_id="lead", hf=hf, persistent_session=True, delegates=[researcher]
-        ) as lead,
+        holdfast.Agent(MODEL, agent_id="lead", hf=hf, persistent_session=True, delegates=[researcher]) as lead,
     ):
         result = lead.run_sync(prompt)
         print(result.output)

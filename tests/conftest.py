@@ -24,22 +24,14 @@ from hypothesis import HealthCheck, settings
 # A loaded machine must not fail a test, so no profile has a deadline; a failure prints how to
 # repeat it. A change is judged by the same inputs each time; HYPOTHESIS_PROFILE=fuzz looks longer,
 # and for others every time.
+settings.register_profile("push", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None)
 settings.register_profile(
-    "push", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None
-)
-settings.register_profile(
-    "fuzz",
-    deadline=None,
-    print_blob=True,
-    max_examples=5_000,
-    suppress_health_check=[HealthCheck.too_slow],
+    "fuzz", deadline=None, print_blob=True, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
 # Rooms whose tests wait for processes, terminals and browsers, or run through thousands of states.
-_LONG = frozenset(
-    {"chat", "crash", "docs", "examples", "mcp", "simulation", "transcript", "tui", "web"}
-)
+_LONG = frozenset({"chat", "crash", "docs", "examples", "mcp", "simulation", "transcript", "tui", "web"})
 
 _HEAVY = ("slow", "unmeasured")
 
@@ -149,9 +141,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
     if silent:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
-    slow = {
-        item.path for item in items if any(map(item.get_closest_marker, ("slow", "unmeasured")))
-    }
+    slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "unmeasured")))}
     items.sort(key=lambda item: item.path not in slow and item.path.parent.name not in _LONG)
 
 

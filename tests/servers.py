@@ -39,11 +39,7 @@ class PostgresServer:
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-            self._account = {
-                "user": nobody.pw_uid,
-                "group": nobody.pw_gid,
-                "extra_groups": [],
-            }
+            self._account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
     @property
     def url(self) -> str:
@@ -107,11 +103,7 @@ class PostgresServer:
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
-            [self._binaries / name, *arguments],
-            capture_output=True,
-            cwd=self.folder,
-            check=False,
-            **self._account,
+            [self._binaries / name, *arguments], capture_output=True, cwd=self.folder, check=False, **self._account
         )
         assert done.returncode == 0, done.stderr.decode()
 
@@ -220,9 +212,7 @@ class BucketServer:
         return f"s3://sessions/{prefix}?endpoint=http://127.0.0.1:{self.port}&{options}"
 
     def _make_bucket(self) -> bool:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/sessions", method="PUT", data=b""
-        )
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/sessions", method="PUT", data=b"")
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 return answer.status == 200
@@ -241,9 +231,7 @@ def moto_server():
 @pytest.fixture(scope="session")
 def rclone_server():
     """A server that ignores preconditions."""
-    yield from _bucket_server(
-        "rclone", lambda port, data: ["serve", "s3", "--addr", f"127.0.0.1:{port}", data]
-    )
+    yield from _bucket_server("rclone", lambda port, data: ["serve", "s3", "--addr", f"127.0.0.1:{port}", data])
 
 
 @pytest.fixture(scope="session")

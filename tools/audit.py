@@ -30,9 +30,7 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-_ENTRY = re.compile(
-    r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)(?: *; *([^\n\\]*\S))?", re.MULTILINE
-)
+_ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)(?: *; *([^\n\\]*\S))?", re.MULTILINE)
 _TIMEOUT_S = 600
 _SERVICES = ("pypi", "osv")
 
@@ -113,11 +111,7 @@ def read(answer: dict[str, Any]) -> Audit:
     """What an answer of pip-audit says."""
     rows = answer["dependencies"]
     asked = [row for row in rows if "skip_reason" not in row]
-    found = [
-        f"{row['name']} {row['version']}: {flaw['id']}"
-        for row in asked
-        for flaw in row.get("vulns", [])
-    ]
+    found = [f"{row['name']} {row['version']}: {flaw['id']}" for row in asked for flaw in row.get("vulns", [])]
     return Audit(len(asked), len(rows) - len(asked), found)
 
 
@@ -177,15 +171,12 @@ def is_affected(version: str, affected: dict[str, Any]) -> bool:
 def _is_within(version: str, events: list[dict[str, str]]) -> bool:
     inside = False
     ordered = sorted(
-        ((_version(at), kind) for event in events for kind, at in event.items()),
-        key=lambda event: event[0],
+        ((_version(at), kind) for event in events for kind, at in event.items()), key=lambda event: event[0]
     )
     for at, kind in ordered:
         if kind == "introduced" and _version(version) >= at:
             inside = True
-        elif (kind == "fixed" and _version(version) >= at) or (
-            kind == "last_affected" and _version(version) > at
-        ):
+        elif (kind == "fixed" and _version(version) >= at) or (kind == "last_affected" and _version(version) > at):
             inside = False
     return inside
 

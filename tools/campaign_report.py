@@ -53,9 +53,7 @@ def row_text(name: str, found: dict[str, object]) -> str:
     count = found["count"]
     extent = "whole" if count >= whole else f"partial, of {whole:,}"
     note = f"; {found['note']}" if found["note"] else ""
-    return (
-        f"| {title} | {count:,} | {found['wrong']:,} {wrong}{note} | {found['date']} | {extent} |"
-    )
+    return f"| {title} | {count:,} | {found['wrong']:,} {wrong}{note} | {found['date']} | {extent} |"
 
 
 def rows_of(page: str) -> dict[str, str]:

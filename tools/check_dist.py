@@ -56,9 +56,7 @@ LOADS = {
 def run(*words: str | Path, where: Path, **variables: str) -> str:
     """What a command prints, in an environment without ours; a failure ends everything."""
     environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HOLDFAST_", "VIRTUAL_ENV", "PYTHON"))
+        name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "VIRTUAL_ENV", "PYTHON"))
     }
     done = subprocess.run(  # noqa: S603 - our own words
         [str(word) for word in words],
@@ -99,9 +97,7 @@ def attempt(package: Path, extra: str, uv: str | None, *, compiled: bool) -> Non
         place = Path(folder)
         python = place / "env" / "bin" / "python"
         run(sys.executable, "-m", "venv", *(["--without-pip"] if uv else []), "env", where=place)
-        wanted = (
-            f"holdfast[{extra}] @ {package.as_uri()}" if extra else f"holdfast @ {package.as_uri()}"
-        )
+        wanted = f"holdfast[{extra}] @ {package.as_uri()}" if extra else f"holdfast @ {package.as_uri()}"
         installer = (
             (uv, "pip", "install", "--quiet", "--python", python)
             if uv

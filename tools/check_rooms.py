@@ -312,15 +312,10 @@ def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
 def check(package: Path) -> list[str]:
     """One line of text for each broken rule in the package."""
     found = []
-    trees = {
-        path: ast.parse(path.read_text(encoding="utf-8"), str(path))
-        for path in sorted(package.rglob("*.py"))
-    }
+    trees = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(package.rglob("*.py"))}
     for path, tree in trees.items():
         where = path.relative_to(package).as_posix()
-        broken = {
-            (use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)
-        }
+        broken = {(use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)}
         broken.update(closed_doors(package, path, tree), misnamed(path, tree))
         broken.update(marks_in(where, tree), unnamed(tree), entered_conditions(tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]

@@ -92,15 +92,8 @@ def _make_past(hf: holdfast.Holdfast, rng: random.Random, clock: _Clock, number:
                 _call(s, clock, rng.choice(_TOOLS), {"path": "notes/plan.md"},
                       "no such file" if is_bad else "12 lines", failed=is_bad)  # fmt: skip
             clock.wait(seconds=rng.uniform(4, 30))
-            usage = {
-                "input_tokens": rng.randint(900, 14_000),
-                "output_tokens": rng.randint(80, 1_600),
-            }
-            s.assistant(
-                "Here is what I found, and what I would do next.",
-                usage=usage,
-                model=rng.choice(_MODELS),
-            )
+            usage = {"input_tokens": rng.randint(900, 14_000), "output_tokens": rng.randint(80, 1_600)}
+            s.assistant("Here is what I found, and what I would do next.", usage=usage, model=rng.choice(_MODELS))
             clock.wait(minutes=rng.uniform(1, 4))
 
 
@@ -116,11 +109,7 @@ def _make_trip(hf: holdfast.Holdfast, clock: _Clock) -> None:
         _call(s, clock, "opening_hours", {"place": "Mosteiro dos Jerónimos"},
               "the server answered 503: try again later", failed=True)  # fmt: skip
         clock.wait(seconds=9)
-        s.assistant(
-            ANSWER,
-            usage={"input_tokens": 4_210, "output_tokens": 612},
-            model="claude-sonnet-4-5",
-        )
+        s.assistant(ANSWER, usage={"input_tokens": 4_210, "output_tokens": 612}, model="claude-sonnet-4-5")
         s.variables["budget"] = 900
         s.memory.set("walking", "short distances only", description="said in the first message")
         s.todos.write([
@@ -161,9 +150,7 @@ def _make_branches(hf: holdfast.Holdfast, clock: _Clock) -> None:
         s.user("And in May?")
 
 
-def _call(
-    s: Any, clock: _Clock, tool: str, params: dict[str, Any], result: str, *, failed: bool = False
-) -> None:
+def _call(s: Any, clock: _Clock, tool: str, params: dict[str, Any], result: str, *, failed: bool = False) -> None:
     call = s.tool_call(tool, params)
     clock.wait(seconds=1.5 + len(tool) / 7)
     s.tool_result(call, result, is_error=failed)
@@ -171,15 +158,11 @@ def _call(
 
 def picture(width: int = 220, height: int = 120) -> bytes:
     """A small PNG: a yellow tram before a blue sky, more or less."""
-    rows = b"".join(
-        b"\0" + b"".join(_colour(x / width, y / height) for x in range(width))
-        for y in range(height)
-    )
+    rows = b"".join(b"\0" + b"".join(_colour(x / width, y / height) for x in range(width)) for y in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in parts
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
     )
 
 

@@ -87,9 +87,7 @@ def complaints(rows: dict[str, tuple[str, str]], run: Run) -> list[str]:
                 for reason in sorted(run.skipped.get(test, ()))
             ]
     unknown = sorted(number for number in run.marked if number[0] == "S" and number not in rows)
-    return found + [
-        f"{number}: {min(run.marked[number])} names it, and it does not exist" for number in unknown
-    ]
+    return found + [f"{number}: {min(run.marked[number])} names it, and it does not exist" for number in unknown]
 
 
 def page(rows: dict[str, tuple[str, str]], run: Run) -> str:
@@ -97,11 +95,7 @@ def page(rows: dict[str, tuple[str, str]], run: Run) -> str:
     lines = [HEAD]
     for number, (title, resolution) in rows.items():
         if "-" not in number:
-            lines += [
-                f"\n## {number}: {title}\n",
-                "| id | what | tests | differs |",
-                "|---|---|---|---|",
-            ]
+            lines += [f"\n## {number}: {title}\n", "| id | what | tests | differs |", "|---|---|---|---|"]
             continue
         tests = "<br>".join(f"`{test}`" for test in sorted(run.shown(number)))
         lines.append(f"| {number} | {title} | {tests} | {resolution} |")

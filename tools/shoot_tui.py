@@ -64,13 +64,7 @@ SHOTS = (
     Shot("help", ("question_mark",), "Everywhere"),
     Shot("palette", ("ctrl+p",), "Search for commands"),
     Shot("permission", ("c", *"read", "enter"), "May the agent use", ()),
-    Shot(
-        "talk",
-        ("n",),
-        "Packed light: two pairs of shoes.",
-        ("escape", "escape"),
-        ("#29", "8 msgs · 3.7k tokens"),
-    ),
+    Shot("talk", ("n",), "Packed light: two pairs of shoes.", ("escape", "escape"), ("#29", "8 msgs · 3.7k tokens")),
 )
 _DOCUMENTED = ("list", "conversation", "search", "compare", "time-travel", "analytics", "talk")
 
@@ -194,11 +188,7 @@ def _record_trip(library: holdfast.Holdfast, clock: Clock) -> None:
 
 
 async def walk(
-    library: holdfast.Holdfast,
-    size: tuple[int, int],
-    *,
-    light: bool = False,
-    shots: tuple[Shot, ...] = SHOTS,
+    library: holdfast.Holdfast, size: tuple[int, int], *, light: bool = False, shots: tuple[Shot, ...] = SHOTS
 ) -> AsyncIterator[tuple[str, SessionsApp]]:
     """Each screen in turn, at rest, with the app that shows it."""
     app = _Shown(library, light=light)

@@ -82,11 +82,7 @@ def main(arguments: list[str]) -> int:
     shots = [shot for shot in SHOTS if not wanted or shot.name in wanted]
     with tempfile.TemporaryDirectory() as place:
         make_demo(Path(place) / "store", dt.datetime.now(dt.UTC))
-        with (
-            holdfast.open(Path(place) / "store") as hf,
-            served(hf) as (origin, site),
-            browser() as chromium,
-        ):
+        with holdfast.open(Path(place) / "store") as hf, served(hf) as (origin, site), browser() as chromium:
             take(chromium, origin, site.door.link(), shots, folder)
     print(f"wrote {len(shots)} pictures into {folder}")
     return 0
@@ -94,17 +90,13 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def served(
-    hf: holdfast.Holdfast,
-    make_kit: Callable[[], Any] = _no_kit,
-    where: str = "~/.local/share/holdfast",
+    hf: holdfast.Holdfast, make_kit: Callable[[], Any] = _no_kit, where: str = "~/.local/share/holdfast"
 ) -> Iterator[tuple[str, Site]]:
     """The app on a library, in a thread: its origin, and what its pages need."""
     site = Site(hf=hf, where=where, talks=Talks(hf, make_kit))
     app = make_app(site)
     with listen("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, ws="none")
-        )
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, ws="none"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         try:

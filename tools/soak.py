@@ -193,8 +193,7 @@ class Soak:
         early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
         found = list(self.problems)
         (memory, files, append, bare), (memory_2, files_2, append_2, bare_2) = (
-            [statistics.median(values) for values in zip(*part, strict=True)]
-            for part in (early, late)
+            [statistics.median(values) for values in zip(*part, strict=True)] for part in (early, late)
         )
         if memory_2 > memory * 1.1 + 8 * MIB:
             found.append(f"memory grew from {memory / MIB:.0f} to {memory_2 / MIB:.0f} MiB")

@@ -57,12 +57,8 @@ class Score(NamedTuple):
 
 def main() -> int:
     """Compare, print, write the table; 1 if ours leaves anything invalid."""
-    parser = argparse.ArgumentParser(
-        prog="bench.recovery", description="Repair functions compared."
-    )
-    parser.add_argument(
-        "--count", type=int, default=4_000, help="histories; at least 3,000 to compare"
-    )
+    parser = argparse.ArgumentParser(prog="bench.recovery", description="Repair functions compared.")
+    parser.add_argument("--count", type=int, default=4_000, help="histories; at least 3,000 to compare")
     histories = generate(parser.parse_args().count)
     broken = [history for history in histories if not checker.is_strict(history)]
     own = {
@@ -96,9 +92,7 @@ def _rival_row(name: str, broken: list[list[Item]]) -> str:
     if version is None:
         return f"| {package}: not installed here, so not compared | | | | | | |"
     command = [_PEERS, "-m", f"bench.recovery.rivals.{name}"]
-    done = subprocess.run(
-        command, input=json.dumps(broken), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, input=json.dumps(broken), cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
         print(f"{package} failed: {reason[0]}", file=sys.stderr)

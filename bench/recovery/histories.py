@@ -103,14 +103,4 @@ def _places(history: list[Item], wanted: Callable[[Item], bool]) -> list[int]:
     return [place for place, item in enumerate(history) if wanted(item)]
 
 
-_FAULTS = (
-    _delete,
-    _duplicate,
-    _swap,
-    _cut_head,
-    _cut_tail,
-    _wrong_id,
-    _reuse_id,
-    _inject_user,
-    _delay,
-)
+_FAULTS = (_delete, _duplicate, _swap, _cut_head, _cut_tail, _wrong_id, _reuse_id, _inject_user, _delay)

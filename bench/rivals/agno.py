@@ -42,10 +42,7 @@ def _session(number: int, turns: list[list[str]]) -> AgentSession:
             agent_id="bench",
             session_id=id,
             content=said[1],
-            messages=[
-                Message(role="user", content=said[0]),
-                Message(role="assistant", content=said[1]),
-            ],
+            messages=[Message(role="user", content=said[0]), Message(role="assistant", content=said[1])],
         )
         for turn, said in enumerate(turns)
     ]

@@ -28,9 +28,7 @@ def work(task: Task) -> Any:
                 "channel_versions": {"messages": step},
             }
             begin = time.perf_counter_ns()
-            config = saver.put(
-                config, checkpoint, {"source": "loop", "step": step}, {"messages": step}
-            )
+            config = saver.put(config, checkpoint, {"source": "loop", "step": step}, {"messages": step})
             spent.append(time.perf_counter_ns() - begin)
     return {"append_ns": sorted(spent)[len(spent) // 2]}
 

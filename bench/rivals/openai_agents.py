@@ -25,10 +25,7 @@ async def work(task: Task) -> Any:
     begin = time.perf_counter_ns()
     await asyncio.gather(*(_talk(one, task["texts"][: task["each"]]) for one in many))
     seconds = (time.perf_counter_ns() - begin) / 1e9
-    return {
-        "append_ns": sorted(spent)[len(spent) // 2],
-        "many_per_s": task["sessions"] * task["each"] / seconds,
-    }
+    return {"append_ns": sorted(spent)[len(spent) // 2], "many_per_s": task["sessions"] * task["each"] / seconds}
 
 
 async def _talk(session: SQLiteSession, texts: list[str]) -> None:

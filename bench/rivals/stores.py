@@ -115,9 +115,7 @@ def langgraph_postgres(url: str) -> Step:
     from langgraph.checkpoint.postgres import PostgresSaver
     from psycopg.rows import dict_row
 
-    saver = PostgresSaver(
-        psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row)
-    )
+    saver = PostgresSaver(psycopg.connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row))
     saver.setup()
     return _checkpoints(saver)
 
@@ -360,18 +358,12 @@ STORES: dict[str, Store] = {
     "holdfast-sqlite": Store("Holdfast", "sqlite", ours_sqlite),
     "holdfast-postgres": Store("Holdfast", "postgres", ours),
     "strands": Store("Strands, FileSessionManager", "files", strands_files, syncs=False),
-    "agent-framework": Store(
-        "Agent Framework, FileHistoryProvider", "files", agent_framework_files, syncs=False
-    ),
+    "agent-framework": Store("Agent Framework, FileHistoryProvider", "files", agent_framework_files, syncs=False),
     "harness-files": Store("Pydantic AI, FileStepStore", "files", harness_files, syncs=False),
-    "langchain-file": Store(
-        "LangChain, FileChatMessageHistory", "files", langchain_file, "peers", syncs=False
-    ),
+    "langchain-file": Store("LangChain, FileChatMessageHistory", "files", langchain_file, "peers", syncs=False),
     "whole-file": Store("the whole history as one JSON file", "files", whole_file, syncs=False),
     "openai-sqlite": Store("OpenAI Agents, SQLiteSession", "sqlite", openai_sqlite, "both"),
-    "openai-advanced": Store(
-        "OpenAI Agents, AdvancedSQLiteSession", "sqlite", openai_advanced, "both"
-    ),
+    "openai-advanced": Store("OpenAI Agents, AdvancedSQLiteSession", "sqlite", openai_advanced, "both"),
     "openai-sqlalchemy": Store("OpenAI Agents, SQLAlchemySession", "sqlite", openai_sqlalchemy),
     "langgraph-sqlite": Store("LangGraph, SqliteSaver", "sqlite", langgraph_sqlite),
     "langgraph-delta": Store("LangGraph, SqliteSaver, delta channel", "sqlite", langgraph_delta),

@@ -22,9 +22,7 @@ WHO = {"app_name": "planner", "user_id": "me"}
 class Scripted(BaseLlm):
     """Says how many contents it was given."""
 
-    async def generate_content_async(
-        self, llm_request: Any, stream: Any = None
-    ) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(self, llm_request: Any, stream: Any = None) -> AsyncIterator[LlmResponse]:
         """One answer."""
         text = f"I was given {len(llm_request.contents)} contents."
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))

@@ -24,9 +24,7 @@ class Counter(BaseChatAgent):
         """Texts."""
         return (TextMessage,)
 
-    async def on_messages(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> Response:
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """One answer."""
         self.asked += 1
         text = f"I was asked {self.asked} times."

@@ -21,9 +21,7 @@ class Scripted(Model):
         """One answer."""
         text = f"I was given {len(input)} items."
         part = ResponseOutputText(type="output_text", text=text, annotations=[])
-        said = ResponseOutputMessage(
-            id="m", type="message", role="assistant", status="completed", content=[part]
-        )
+        said = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])
         return ModelResponse(output=[said], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:

@@ -74,12 +74,7 @@ def command(store: str) -> None:
     chat += ["--model", "openai:scripted", "--session", "talk"]
     for words, begin in ("I am Alice.", ["--new"]), ("What is my name?", []):
         done = subprocess.run(
-            [*chat, *begin],
-            input=f"{words}\nexit\n",
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=100,
+            [*chat, *begin], input=f"{words}\nexit\n", capture_output=True, text=True, check=True, timeout=100
         )
         print("S1-46 the command,", f"{words!r}:", done.stdout.strip().splitlines()[-1].strip())
 

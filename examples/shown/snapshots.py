@@ -14,13 +14,7 @@ import tempfile
 from pathlib import Path
 
 import holdfast
-from holdfast.apps.acp.client import (
-    ClientConfig,
-    SessionSnapshot,
-    SnapshotStore,
-    Snapshotter,
-    create_or_resume,
-)
+from holdfast.apps.acp.client import ClientConfig, SessionSnapshot, SnapshotStore, Snapshotter, create_or_resume
 from holdfast.errors import HoldfastError
 
 AGENT = """
@@ -66,9 +60,7 @@ async def save_and_restore(hf: holdfast.Holdfast, agent: list[str]) -> None:
     print("graceful shutdown takes a snapshot:", len(list(hf.snapshots("work"))) > 0)
     snapshot = SnapshotStore(hf).load("work")
     print("saved:", [message.role for message in snapshot.messages], snapshot.current_task)
-    print(
-        "metrics:", snapshot.metrics.request_count, "request; agent's id:", snapshot.acp_session_id
-    )
+    print("metrics:", snapshot.metrics.request_count, "request; agent's id:", snapshot.acp_session_id)
     async with await create_or_resume([*agent, "loads"], "work", config, library=hf) as session:
         print("restored, the agent by:", session.attached, "- task:", session.current_task)
         await session.ask("Again")
@@ -80,9 +72,7 @@ async def agent_without_load(hf: holdfast.Holdfast, agent: list[str]) -> None:
     warnings: list[HoldfastError] = []
     config = ClientConfig(on_warning=warnings.append)
     for words in "Hello", "Again":
-        async with await create_or_resume(
-            [*agent, "cannot"], "other", config, library=hf
-        ) as session:
+        async with await create_or_resume([*agent, "cannot"], "other", config, library=hf) as session:
             await session.ask(words)
             attached = session.attached
     print("an agent without load:", attached, "with", type(warnings[0]).__name__)

@@ -35,9 +35,7 @@ def nothing_is_lost(store: str) -> None:
     """Kill a writer in mid-work; what it was told is recorded must be there."""
     lost = told = 0
     for _ in range(KILLS):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, store], stdout=subprocess.PIPE, text=True
-        )
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, store], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         seqs = [int(writer.stdout.readline()) for _ in range(100)]
         writer.kill()
@@ -56,11 +54,7 @@ def nothing_is_lost(store: str) -> None:
 def coverage() -> None:
     """What the tests must cover before anything lands."""
     settings = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))
-    print(
-        "S2-105 tests must cover at least",
-        settings["tool"]["coverage"]["report"]["fail_under"],
-        "%",
-    )
+    print("S2-105 tests must cover at least", settings["tool"]["coverage"]["report"]["fail_under"], "%")
 
 
 def edge_cases(store: str) -> None:

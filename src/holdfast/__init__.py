@@ -49,9 +49,7 @@ _LAZY = {
 }
 
 # Loaded in the same way, so that `holdfast.replay.is_complete` needs no import of its own.
-_ROOMS = frozenset(
-    ["agent", "errors", "library", "model", "replay", "session", "storage", "testing"]
-)
+_ROOMS = frozenset(["agent", "errors", "library", "model", "replay", "session", "storage", "testing"])
 
 __all__ = [
     "RERUN",

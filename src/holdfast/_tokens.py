@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-_VOCABULARIES = {
-    "openai": "o200k_base",
-    "openai-responses": "o200k_base",
-    "mistral": "mistral_v3",
-}
+_VOCABULARIES = {"openai": "o200k_base", "openai-responses": "o200k_base", "mistral": "mistral_v3"}
 
 
 @cache

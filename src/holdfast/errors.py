@@ -98,9 +98,7 @@ class HoldfastError(Exception):
     exit: ClassVar[int] = 1
     remedy: str = "Read the message; it names what to change."
 
-    def __init__(
-        self, message: str | None = None, *, remedy: str | None = None, **fields: Any
-    ) -> None:
+    def __init__(self, message: str | None = None, *, remedy: str | None = None, **fields: Any) -> None:
         self.message = message or _first_line(type(self).__doc__)
         super().__init__(self.message)
         if remedy is not None:
@@ -127,9 +125,7 @@ def _first_line(doc: str | None) -> str:
     return (doc or "").strip().partition("\n")[0].rstrip(".")
 
 
-def _rebuild(
-    kind: type[HoldfastError], message: str, remedy: str, fields: dict[str, Any]
-) -> HoldfastError:
+def _rebuild(kind: type[HoldfastError], message: str, remedy: str, fields: dict[str, Any]) -> HoldfastError:
     return kind(message, remedy=remedy, **fields)
 
 
@@ -245,10 +241,7 @@ class InvalidId(DataError, ValueError):
     code = "invalid_id"
     status = 400
     exit = 2
-    remedy = (
-        "Use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or"
-        " digit."
-    )
+    remedy = "Use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or digit."
 
 
 class InvalidData(DataError, ValueError):
@@ -308,10 +301,7 @@ class OutcomeUnknown(StepError):
     """The step began and was cut short: whether it took effect is unknown."""
 
     code = "outcome_unknown"
-    remedy = (
-        'Check what it acts on, then call it with unknown="rerun", or with a function that looks'
-        " its result up."
-    )
+    remedy = 'Check what it acts on, then call it with unknown="rerun", or with a function that looks its result up.'
 
 
 class StepFailed(StepError):

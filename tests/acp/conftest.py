@@ -139,16 +139,12 @@ class Editor:
         """Load a session: the updates that came until the answer, and the answer."""
         start = len(self.seen)
         answer = self.call(method, sessionId=id, cwd=str(cwd), mcpServers=[], **params)
-        return [
-            f["params"]["update"] for f in self.seen[start:] if "update" in f.get("params", {})
-        ], answer
+        return [f["params"]["update"] for f in self.seen[start:] if "update" in f.get("params", {})], answer
 
     def updates(self, start=0):
         """The updates that came so far."""
         return [
-            frame["params"]["update"]
-            for frame in list(self.seen)[start:]
-            if frame.get("method") == "session/update"
+            frame["params"]["update"] for frame in list(self.seen)[start:] if frame.get("method") == "session/update"
         ]
 
 
@@ -273,9 +269,7 @@ def proxy(start, store_place, agent_command):
             # As the command does it.
             with Holdfast(store_place if place is None else place, redaction="mark") as hf:
                 launch = partial(AgentProcess.start, command)
-                proxy = Proxy(
-                    hf, pipe, launch, command=command, waits=waits, say=said.append, **options
-                )
+                proxy = Proxy(hf, pipe, launch, command=command, waits=waits, say=said.append, **options)
                 await proxy.run()
 
         editor = start(serve)

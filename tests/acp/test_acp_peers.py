@@ -18,10 +18,7 @@ import pytest
 import holdfast
 from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
 
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
-]
+pytestmark = [pytest.mark.peers, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")]
 rarely = pytest.mark.skipif(os.environ.get("PEERS") != "all", reason="run by `make test-peers`")
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -124,12 +121,7 @@ class AskingOpencode(Opencode):
 
 
 class Claude(Agent):
-    peer = (
-        "claude-agent-acp",
-        "@agentclientprotocol/claude-agent-acp",
-        "0.49.0",
-        "claude-agent-acp",
-    )
+    peer = ("claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "0.49.0", "claude-agent-acp")
     provider = "anthropic"
     ways = frozenset({"load", "new"})  # killed at once, it may not have written anything
 
@@ -159,11 +151,7 @@ class Gemini(Agent):
     result = r"Assistant used read: {\"paths\": "
 
     def set_up(self, home, model):
-        return {
-            "GEMINI_API_KEY": "dummy",
-            "GOOGLE_GEMINI_BASE_URL": model.url,
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        }
+        return {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": model.url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
     def reads(self, path):
         return AskForTool("read_file", {"file_path": str(path)})
@@ -364,9 +352,7 @@ def is_killed_and_goes_on(bench, agent):
 
 @rarely
 @pytest.mark.parametrize(
-    "agent",
-    [Qwen, NewerQwen, Gemini, AskingOpencode],
-    ids=lambda agent: f"{agent.peer[0]}-{agent.peer[2]}",
+    "agent", [Qwen, NewerQwen, Gemini, AskingOpencode], ids=lambda agent: f"{agent.peer[0]}-{agent.peer[2]}"
 )
 @pytest.mark.parametrize("is_allowed", [True, False], ids=["running", "asked"])
 def test_a_killed_command_is_told_as_it_was(bench_of, agent, is_allowed):
@@ -403,9 +389,7 @@ def test_a_killed_command_is_told_as_it_was(bench_of, agent, is_allowed):
 
 
 @rarely
-@pytest.mark.parametrize(
-    "agent", [Codex, NewerCodex, Opencode, Gemini], ids=lambda agent: agent.peer[0]
-)
+@pytest.mark.parametrize("agent", [Codex, NewerCodex, Opencode, Gemini], ids=lambda agent: agent.peer[0])
 def test_no_agent_outlives_the_proxy(bench_of, agent):
     """Only the proxy is killed: the agent ends with it, even one that waits for ever."""
     bench = bench_of(agent)

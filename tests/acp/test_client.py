@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.apps.acp.client import (
-    AgentWarning,
-    ClientConfig,
-    Provider,
-    create_or_resume,
-)
+from holdfast.apps.acp.client import AgentWarning, ClientConfig, Provider, create_or_resume
 from holdfast.errors import AgentError, AgentNoLoadSupport, NotFound, UsageError
 
 AGENTS = Path(__file__).with_name("agents")
@@ -99,9 +94,7 @@ async def test_a_new_session_is_recorded_as_it_was_said(client, agent, library):
         assert session.acp_session_id != session.id
         link = session.acp_session_id
     assert library.state("talk").links == {"acp": [link]}
-    said = [
-        (e.type, e.data["content"]) for e in library.events("talk", types={"user", "assistant"})
-    ]
+    said = [(e.type, e.data["content"]) for e in library.events("talk", types={"user", "assistant"})]
     assert said == [("user", "hello"), ("assistant", answer.text)]
     assert library.state("talk").status == "idle"
 
@@ -117,9 +110,7 @@ async def test_a_new_session_is_recorded_as_it_was_said(client, agent, library):
         (["--resume", "fails", "--load", "yes"], "load"),
     ],
 )
-async def test_an_agent_that_can_goes_on_with_its_own_session(
-    client, agent, library, *, told, wishes, way
-):
+async def test_an_agent_that_can_goes_on_with_its_own_session(client, agent, library, *, told, wishes, way):
     """By resume, else by load; its replay is not recorded a second time, even a late one."""
     async with await client(agent(*wishes)) as session:
         await session.ask("my name is Ada")
@@ -175,12 +166,7 @@ async def test_secrets_of_servers_are_not_recorded(client, agent, library):
     """Values of the environment and of headers never enter the log."""
     servers = [
         {"name": "a", "command": "x", "args": [], "env": [{"name": "KEY", "value": "hush-1"}]},
-        {
-            "name": "b",
-            "type": "http",
-            "url": "http://b",
-            "headers": [{"name": "A", "value": "hush-2"}],
-        },
+        {"name": "b", "type": "http", "url": "http://b", "headers": [{"name": "A", "value": "hush-2"}]},
     ]
     provider = Provider(tuple(agent()), env={"TOKEN": "hush-3"})
     async with await client(provider, mcp_servers=servers) as session:
@@ -201,9 +187,7 @@ async def test_secrets_of_servers_are_not_recorded(client, agent, library):
         (["--load", "hangs"], "no answer within"),
     ],
 )
-async def test_an_agent_that_cannot_is_told_the_conversation(
-    client, agent, library, sent, *, told, wishes, why
-):
+async def test_an_agent_that_cannot_is_told_the_conversation(client, agent, library, sent, *, told, wishes, why):
     """A new session of the agent, primed with the transcript, and a warning that says why."""
     async with await client(agent(*wishes)) as session:
         await session.ask("my name is Ada")
@@ -364,20 +348,14 @@ async def test_more_prompts_than_the_buffer_holds_wait_or_are_refused(client, ag
         reasons = [(await turn.answer()).stop_reason for turn in waiting]
         assert (await (await blocked).answer()).stop_reason == "end_turn"
     assert reasons == ["end_turn"] * 3 + ["cancelled"] + ["end_turn"] * 6
-    assert contents(library, "user") == [
-        "wait",
-        *(f"number {n}" for n in range(10) if n != 3),
-        "patient",
-    ]
+    assert contents(library, "user") == ["wait", *(f"number {n}" for n in range(10) if n != 3), "patient"]
 
 
 async def test_a_waiter_that_is_cancelled_cancels_the_turn(client, agent, library):
     """The agent is asked to stop, and the turn ends in the log."""
     async with await client(agent()) as session:
         speaks = asyncio.Event()
-        unsubscribe = library.subscribe(
-            lambda _, what: speaks.set() if getattr(what, "type", "") == "delta" else None
-        )
+        unsubscribe = library.subscribe(lambda _, what: speaks.set() if getattr(what, "type", "") == "delta" else None)
         asking = asyncio.ensure_future(session.ask("wait"))
         await speaks.wait()
         unsubscribe()
@@ -411,10 +389,7 @@ async def test_a_prompt_that_is_none_is_refused(client, agent, library, prompt):
 
 async def test_blocks_are_sent_as_they_are(client, agent, sent, library):
     """A prompt may hold pictures and links; the log keeps them."""
-    blocks = [
-        {"type": "image", "mimeType": "image/png", "data": "aGk="},
-        {"type": "text", "text": "what is this"},
-    ]
+    blocks = [{"type": "image", "mimeType": "image/png", "data": "aGk="}, {"type": "text", "text": "what is this"}]
     async with await client(agent()) as session:
         await session.ask(blocks)
     assert sent("session/prompt")[0]["params"]["prompt"] == blocks

@@ -47,9 +47,7 @@ def client(library, tmp_path):
         (lambda request: "no such option", "cancelled", True),
     ],
 )
-async def test_permission_is_given_as_configured(
-    client, agent, library, *, permission, decision, status
-):
+async def test_permission_is_given_as_configured(client, agent, library, *, permission, decision, status):
     """Refused unless someone says otherwise; the decision is recorded before it is sent."""
     async with await client(agent(), permission=permission) as session:
         await session.ask("use tool")
@@ -196,9 +194,7 @@ async def test_a_function_may_give_an_awaitable(client, agent, library):
     _, event = library.events("talk", types={"permission"})
     assert event.data["decision"] == "allow"
     strange = {"toolCall": None, "options": [{"optionId": "x", "kind": "perhaps"}]}
-    found = await Requests(ClientConfig()).answer(
-        "session/request_permission", strange, asyncio.Event()
-    )
+    found = await Requests(ClientConfig()).answer("session/request_permission", strange, asyncio.Event())
     assert found == {"outcome": {"outcome": "cancelled"}}
 
 

@@ -62,9 +62,7 @@ def client(library, tmp_path):
 
     async def client(id="talk", snapshotter=None, **config):
         settings = ClientConfig(cwd=str(tmp_path), quiet_s=0.1, **config)
-        return await create_or_resume(
-            [*command, "--usage"], id, settings, library=library, snapshotter=snapshotter
-        )
+        return await create_or_resume([*command, "--usage"], id, settings, library=library, snapshotter=snapshotter)
 
     return client
 
@@ -369,9 +367,7 @@ def test_errors_of_loading(library, store_root):
     assert caught.value.session_id == "broken"
     folder = store_root / "sessions" / "future"
     folder.mkdir(mode=0o700)
-    (folder / "events.jsonl").write_text(
-        '{"type":"session_start","timestamp":1,"data":{"format":99}}\n'
-    )
+    (folder / "events.jsonl").write_text('{"type":"session_start","timestamp":1,"data":{"format":99}}\n')
     with pytest.raises(TooNew):
         store.load("future")
 
@@ -580,9 +576,7 @@ async def test_where_sessions_are_kept_without_a_library(tmp_path, monkeypatch):
     assert not (tmp_path / "default").exists()
     path = tmp_path / "kept"
     path.mkdir(mode=0o700)
-    config = ClientConfig(
-        cwd=str(tmp_path), enable_persistence=True, snapshot_storage_path=str(path)
-    )
+    config = ClientConfig(cwd=str(tmp_path), enable_persistence=True, snapshot_storage_path=str(path))
     async with await create_or_resume(command, "s", config) as session:
         await session.ask("hello")
     with holdfast.open(path) as library:

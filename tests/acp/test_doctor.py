@@ -48,11 +48,7 @@ def findings(outcome):
 @pytest.mark.usefixtures("patient")
 def test_an_agent_that_can_do_everything(doctor):
     """All works, and it is said by what earlier sessions go on."""
-    wishes = [
-        word
-        for name in ("load", "resume", "list", "fork", "close", "delete")
-        for word in (f"--{name}", "yes")
-    ]
+    wishes = [word for name in ("load", "resume", "list", "fork", "close", "delete") for word in (f"--{name}", "yes")]
     outcome = doctor(*wishes, options=["--json", "--prompt", "hello"])
     found, verdicts = findings(outcome)
     assert {name: one["real"] for name, one in found.items()} == dict.fromkeys(found, "works")

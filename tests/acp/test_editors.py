@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.acp.editors import (
-    command_line,
-    default_name,
-    plan,
-    read_settings,
-    with_member,
-    write,
-)
+from holdfast.apps.acp.editors import command_line, default_name, plan, read_settings, with_member, write
 from holdfast.errors import InvalidData, UsageError
 
 COMMENTED = """// my settings
@@ -43,10 +36,7 @@ def test_comments_and_stray_commas_stay():
     changed = with_member(COMMENTED, ("agent_servers", "New"), {"command": "new"})
     for line in COMMENTED.splitlines():
         assert line in changed
-    assert read_settings(changed)["agent_servers"] == {
-        "New": {"command": "new"},
-        "Old": {"command": "old", "args": []},
-    }
+    assert read_settings(changed)["agent_servers"] == {"New": {"command": "new"}, "Old": {"command": "old", "args": []}}
 
 
 def test_an_entry_of_the_same_name_is_replaced():
@@ -56,9 +46,7 @@ def test_an_entry_of_the_same_name_is_replaced():
     assert "// not" in changed
 
 
-@given(
-    settings=st.dictionaries(TEXT, VALUES, max_size=4), name=TEXT, indent=st.sampled_from([None, 2])
-)
+@given(settings=st.dictionaries(TEXT, VALUES, max_size=4), name=TEXT, indent=st.sampled_from([None, 2]))
 def test_whatever_the_settings_hold_nothing_else_changes(settings, name, indent):
     """Any object: read back, it is the old one with the entry set."""
     text = json.dumps(settings, indent=indent, ensure_ascii=False)
@@ -71,9 +59,7 @@ def test_whatever_the_settings_hold_nothing_else_changes(settings, name, indent)
     assert read_settings(changed) == {**settings, "agent_servers": group}
 
 
-@pytest.mark.parametrize(
-    "text", ["[1]", "{", '{"a": 1} trailing', '{"agent_servers": 7}', "nothing"]
-)
+@pytest.mark.parametrize("text", ["[1]", "{", '{"a": 1} trailing', '{"agent_servers": 7}', "nothing"])
 def test_settings_that_cannot_be_read_are_left_alone(tmp_path, text):
     """A clear error, and the file is as it was."""
     file = tmp_path / "settings.json"

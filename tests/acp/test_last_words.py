@@ -24,8 +24,7 @@ class Said:
 
     def __init__(self, *methods):
         self._lines = [
-            json.dumps({"jsonrpc": "2.0", "id": id, "method": method}).encode()
-            for id, method in enumerate(methods)
+            json.dumps({"jsonrpc": "2.0", "id": id, "method": method}).encode() for id, method in enumerate(methods)
         ]
         self.answers = {}
 
@@ -99,9 +98,7 @@ def test_the_proxy_answers_what_was_asked_before_the_end(agent_command, store_pl
     assert answers[1]["result"]["sessionId"]
 
 
-async def test_an_editor_that_is_gone_while_the_agent_starts_is_not_answered(
-    store_place, monkeypatch
-):
+async def test_an_editor_that_is_gone_while_the_agent_starts_is_not_answered(store_place, monkeypatch):
     """Its window was closed, both ends are: proxy and agent end, though the agent never answers."""
     monkeypatch.setattr(server, "_LAST_WORDS_S", 1e9)
     source, from_editor = os.pipe()

@@ -49,8 +49,7 @@ def users(store_root):
     """What was asked, session by session."""
     with holdfast.open(store_root) as library:
         return {
-            id: [event.data["content"] for event in library.events(id, types={"user"})]
-            for id in library.session_ids()
+            id: [event.data["content"] for event in library.events(id, types={"user"})] for id in library.session_ids()
         }
 
 
@@ -114,12 +113,7 @@ def test_the_prompt_may_come_from_standard_input(prompt, agent):
 
 @pytest.mark.parametrize(
     ("options", "decision"),
-    [
-        ([], "deny"),
-        (["--yes"], "allow"),
-        (["--permission", "allow"], "allow"),
-        (["--permission", "deny"], "deny"),
-    ],
+    [([], "deny"), (["--yes"], "allow"), (["--permission", "allow"], "allow"), (["--permission", "deny"], "deny")],
 )
 def test_tools_are_refused_unless_allowed(prompt, agent, store_root, options, decision):
     """In a pipe nobody can be asked, so that nothing is permitted by itself."""
@@ -197,9 +191,7 @@ def test_a_person_is_asked_at_a_terminal(agent, store_root, tmp_path):
     master, slave = pty.openpty()
     with contextlib.ExitStack() as closing:
         closing.callback(os.close, master)
-        process = closing.enter_context(
-            start(store_root, tmp_path, "--agent", agent(), "use tool", stdin=slave)
-        )
+        process = closing.enter_context(start(store_root, tmp_path, "--agent", agent(), "use tool", stdin=slave))
         os.close(slave)
         err = b""
         while b"[y/N]" not in err and (line := process.stderr.readline()):

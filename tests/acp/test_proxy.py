@@ -70,9 +70,7 @@ def test_what_the_agent_asks_of_the_editor_comes_back_to_it(proxy, tmp_path, jou
     """Requests of the agent reach the editor under other ids, and the answers come back."""
     editor = proxy()
     id = editor.new(tmp_path)
-    number = editor.ask(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "read /a.txt"}]
-    )
+    number = editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "read /a.txt"}])
     asked = editor.until(lambda frame: frame.get("method") == "fs/read_text_file")
     assert asked["params"] == {"sessionId": id, "path": "/a.txt"}
     editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": "what it holds"}})
@@ -137,12 +135,7 @@ def test_what_an_agent_prints_is_no_frame(proxy, tmp_path):
 def test_secrets_of_mcp_servers_are_not_in_the_log(proxy, tmp_path, kept, journal):
     """The agent gets variables and headers as they are; the log has their names only."""
     servers = [
-        {
-            "name": "files",
-            "command": "mcp-files",
-            "args": [],
-            "env": [{"name": "TOKEN", "value": "geheim-1"}],
-        },
+        {"name": "files", "command": "mcp-files", "args": [], "env": [{"name": "TOKEN", "value": "geheim-1"}]},
         {
             "type": "http",
             "name": "web",
@@ -301,25 +294,14 @@ def test_a_replay_can_begin_at_a_cursor_or_with_the_tail(proxy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wish",
-    [
-        7,
-        {"type": "half"},
-        {"type": "seq"},
-        {"type": "tail", "turns": -1},
-        {"type": "seq", "seq": True},
-    ],
+    "wish", [7, {"type": "half"}, {"type": "seq"}, {"type": "tail", "turns": -1}, {"type": "seq", "seq": True}]
 )
 def test_a_cursor_that_is_none_is_refused(proxy, tmp_path, wish):
     """With a clear error, and the session stays usable."""
     editor = proxy()
     id = editor.new(tmp_path)
     error = editor.fail(
-        "session/load",
-        sessionId=id,
-        cwd=str(tmp_path),
-        mcpServers=[],
-        _meta={"holdfast": {"replayFrom": wish}},
+        "session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[], _meta={"holdfast": {"replayFrom": wish}}
     )
     assert error["code"] == -32602
     assert editor.prompt(id, "hello")["stopReason"] == "end_turn"
@@ -379,9 +361,7 @@ def test_a_fork_goes_its_own_way(proxy, tmp_path, kept, fork):
     editor = proxy("--fork", fork, "--resume", "yes", waits=waits)
     id = editor.new(tmp_path)
     editor.prompt(id, "my name is Alice")
-    branch = editor.call("session/fork", sessionId=id, cwd=str(tmp_path), mcpServers=[])[
-        "sessionId"
-    ]
+    branch = editor.call("session/fork", sessionId=id, cwd=str(tmp_path), mcpServers=[])["sessionId"]
     assert branch != id
     editor.prompt(branch, "my dog is Rex")
     start = len(editor.seen)
@@ -403,9 +383,7 @@ def test_a_fork_at_an_earlier_event_knows_nothing_later(proxy, tmp_path, kept):
     at = kept.state(id).seq
     editor.prompt(id, "my dog is Rex")
     meta = {"holdfast": {"at": at}}
-    branch = editor.call(
-        "session/fork", sessionId=id, cwd=str(tmp_path), mcpServers=[], _meta=meta
-    )["sessionId"]
+    branch = editor.call("session/fork", sessionId=id, cwd=str(tmp_path), mcpServers=[], _meta=meta)["sessionId"]
     start = len(editor.seen)
     editor.prompt(branch, "who are we?")
     known = text_of(editor.updates(start))
@@ -468,14 +446,8 @@ def test_a_session_that_another_process_has_open_is_refused(proxy, tmp_path, pro
         (b'{"jsonrpc":"2.0","id":5,"method":"session/load","params":[]}\n', -32602),
         (b'{"jsonrpc":"2.0","id":5,"method":"session/load","params":{}}\n', -32602),
         (b'{"jsonrpc":"2.0","id":5,"method":"session/new","params":{}}\n', -32602),
-        (
-            b'{"jsonrpc":"2.0","id":5,"method":"session/load","params":{"sessionId":"../x"}}\n',
-            -32002,
-        ),
-        (
-            b'{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":{"sessionId":"no"}}\n',
-            -32002,
-        ),
+        (b'{"jsonrpc":"2.0","id":5,"method":"session/load","params":{"sessionId":"../x"}}\n', -32002),
+        (b'{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":{"sessionId":"no"}}\n', -32002),
         (b'{"jsonrpc":"2.0","id":5,"method":"session/fork","params":{"sessionId":"no"}}\n', -32002),
         (b'{"jsonrpc":"2.0","id":5,"method":"no/such/method","params":{}}\n', -32601),
         (b"[" * 100_000 + b"\n", -32700),
@@ -536,9 +508,7 @@ def test_a_line_of_50_megabytes_passes_and_is_kept(proxy, tmp_path, kept):
     assert kept.recover(id, "neutral").messages[0]["content"] == text
 
 
-def test_a_line_over_the_limit_is_refused_and_the_next_is_served(
-    tmp_path, start, store_place, agent_command
-):
+def test_a_line_over_the_limit_is_refused_and_the_next_is_served(tmp_path, start, store_place, agent_command):
     """However long it is, it is not kept in memory."""
     import holdfast
     from holdfast.apps.acp.proxy.server import Proxy

@@ -99,10 +99,7 @@ def test_an_agent_that_dies_again_and_again_is_left_alone_for_a_while(proxy, tmp
     editor = proxy("--die", "prompt", "--resume", "yes")
     id = editor.new(tmp_path)
     messages = [
-        editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}])[
-            "message"
-        ]
-        for _ in range(4)
+        editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}])["message"] for _ in range(4)
     ]
     assert "failed 3 times in a row; it is tried again in" in messages[-1]
     assert editor.call("session/list")["sessions"][0]["sessionId"] == id
@@ -177,9 +174,7 @@ def test_every_word_that_the_editor_had_received_is_in_the_replay(proxy_process,
         assert again.end() == 0
 
 
-def test_a_turn_that_the_proxys_death_cut_off_is_told_to_the_agent(
-    proxy_process, tmp_path, journal
-):
+def test_a_turn_that_the_proxys_death_cut_off_is_told_to_the_agent(proxy_process, tmp_path, journal):
     """Its open call ends as failed in the replay, and the agent knows that it did not run."""
     editor = proxy_process("--resume", "yes")
     id = editor.new(tmp_path)
@@ -193,9 +188,7 @@ def test_a_turn_that_the_proxys_death_cut_off_is_told_to_the_agent(
     again.prompt(id, "go on")
     told = journal("session/prompt")[-1]["params"]["prompt"][0]["text"]
     assert "unknown" not in told
-    assert (
-        f"did not run, because nobody answered whether they may: execute: ls in {tmp_path}." in told
-    )
+    assert f"did not run, because nobody answered whether they may: execute: ls in {tmp_path}." in told
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -284,9 +277,7 @@ def test_a_store_that_fails_in_mid_answer_ends_the_turn_with_an_error(proxy, tmp
             disk.nth = 1
 
     editor.on_frame = fill
-    error = editor.fail(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "use tool"}]
-    )
+    error = editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "use tool"}])
     assert "space" in error["message"]
     editor.on_frame, disk.nth = None, 0
     assert "completed" not in [u.get("status") for u in editor.updates()]
@@ -339,10 +330,7 @@ def test_what_was_asked_before_a_session_was_closed_is_answered(proxy, tmp_path)
     """However many requests wait for their turn: none is left without an answer."""
     editor = proxy("--resume", "yes", "--close", "yes")
     id = editor.new(tmp_path)
-    asked = [
-        editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}])
-        for _ in range(4)
-    ]
+    asked = [editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}]) for _ in range(4)]
     asked.append(editor.ask("session/close", sessionId=id))
     asked.append(editor.ask("session/set_mode", sessionId=id, modeId="x"))
     answered = set()

@@ -51,8 +51,7 @@ def test_all_frames_come_in_order_whatever_is_held_back(proxy, tmp_path):
     start = len(editor.seen)
     editor.prompt(id, say(*pieces))
     kinds = [
-        frame["params"]["update"]["sessionUpdate"] if "method" in frame else "answer"
-        for frame in editor.seen[start:]
+        frame["params"]["update"]["sessionUpdate"] if "method" in frame else "answer" for frame in editor.seen[start:]
     ]
     said = chunks(editor.seen[start:])
     assert said[:6] == [piece for piece in pieces if isinstance(piece, str)]
@@ -65,9 +64,7 @@ def test_a_request_of_the_agent_does_not_wait_for_more_words(proxy, tmp_path):
     editor = proxy()
     id = editor.new(tmp_path)
     number = editor.ask(
-        "session/prompt",
-        sessionId=id,
-        prompt=[{"type": "text", "text": say("see v1.2", {"read": "/a"}, ".3 ok")}],
+        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": say("see v1.2", {"read": "/a"}, ".3 ok")}]
     )
     asked = editor.until(lambda frame: frame.get("method") == "fs/read_text_file")
     assert chunks(editor.seen) == ["see v1.2"]
@@ -175,9 +172,7 @@ def test_who_prompts_an_agent_gets_every_update_in_order(tmp_path, agent_command
     with Holdfast(tmp_path / "store", redaction="mark") as hf:
         updates, answer = asyncio.run(work(hf))
     kinds = [update.kind for update in updates]
-    assert [update.text for update in updates if update.text][:4] == [
-        *("see v1.2", ".3_x", "y9", " and f00_b4r")
-    ]
+    assert [update.text for update in updates if update.text][:4] == [*("see v1.2", ".3_x", "y9", " and f00_b4r")]
     assert kinds.index("plan") == 3
     assert answer.text.startswith("see v1.2.3_xy9 and f00_b4r")
 

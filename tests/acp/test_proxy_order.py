@@ -73,9 +73,7 @@ def test_a_request_that_waits_for_its_session_can_be_cancelled(proxy, journal, t
     third = proxy()
     assert third.load(id, tmp_path)[0] == []
     assert third.prompt(id, "this one")["stopReason"] == "end_turn"
-    assert [frame["params"]["prompt"][-1]["text"] for frame in journal("session/prompt")] == [
-        "this one"
-    ]
+    assert [frame["params"]["prompt"][-1]["text"] for frame in journal("session/prompt")] == ["this one"]
 
 
 @pytest.mark.parametrize("method", ["new", "load", "resume", "fork"])

@@ -8,9 +8,7 @@ from pathlib import Path
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
 
-def test_a_session_in_a_database_is_loaded_by_the_next_proxy(
-    start, agent_command, postgres_url, tmp_path
-):
+def test_a_session_in_a_database_is_loaded_by_the_next_proxy(start, agent_command, postgres_url, tmp_path):
     """After kill -9 another process tells the whole session again, and goes on with it."""
     command = [HOLDFAST, "--store", postgres_url, "acp", "proxy", "--"]
     command += agent_command("--load", "yes", "--flood", 50)
@@ -31,6 +29,4 @@ def test_a_session_in_a_database_is_loaded_by_the_next_proxy(
 
 def spoken(updates):
     """The words of the agent."""
-    return "".join(
-        one["content"]["text"] for one in updates if one["sessionUpdate"] == "agent_message_chunk"
-    )
+    return "".join(one["content"]["text"] for one in updates if one["sessionUpdate"] == "agent_message_chunk")

@@ -132,9 +132,7 @@ def test_a_replay_that_is_too_long_to_keep_is_believed(monkeypatch):
     assert not missing_end([said("user", "other")], replay)
 
 
-def test_the_words_of_a_turn_that_was_cut_off_are_told_once(
-    proxy, proxy_process, tmp_path, journal
-):
+def test_the_words_of_a_turn_that_was_cut_off_are_told_once(proxy, proxy_process, tmp_path, journal):
     """With the news that it was; its replay lacks them, as all agents' do."""
     editor = proxy_process("--load", "yes")
     id = editor.new(tmp_path)
@@ -163,9 +161,7 @@ def test_a_killed_agent_has_to_show_what_it_has(proxy, proxy_process, tmp_path, 
     editor = proxy("--load", "yes", "--resume", "yes", "--forget", 0 if closed else 1)
     editor.load(id, tmp_path)
     editor.prompt(id, "go on")
-    assert [len(journal(f"session/{way}")) for way in ("load", "resume")] == (
-        [0, 1] if closed else [1, 0]
-    )
+    assert [len(journal(f"session/{way}")) for way in ("load", "resume")] == ([0, 1] if closed else [1, 0])
     assert len(told(journal)) == (0 if closed else 1)
 
 
@@ -186,9 +182,7 @@ def events_of(*updates):
         kind = "tool_call_update" if number else "tool_call"
         update = {"sessionUpdate": kind, "toolCallId": "c1", **members}
         params = {"sessionId": "s", "update": update}
-        found += notes.agent(
-            {"jsonrpc": "2.0", "method": "session/update", "params": params}
-        ).events
+        found += notes.agent({"jsonrpc": "2.0", "method": "session/update", "params": params}).events
     return {type: data for type, data in found if type != "frame"}
 
 
@@ -204,19 +198,10 @@ def test_a_call_of_which_only_its_places_are_told_is_recorded_with_them():
 def test_what_a_command_printed_beside_the_protocol_is_its_result():
     """Codex sends the output piece by piece as an extension, and the exit code as the result."""
     found = events_of(
-        {
-            "status": "in_progress",
-            "name": "exec_command",
-            "kind": "read",
-            "rawInput": {"cmd": "ls"},
-        },
+        {"status": "in_progress", "name": "exec_command", "kind": "read", "rawInput": {"cmd": "ls"}},
         {"_meta": {"terminal_output_delta": {"data": "a.txt\n", "terminal_id": "c1"}}},
         {"_meta": {"terminal_output_delta": {"data": "b.txt\n", "terminal_id": "c1"}}},
-        {
-            "_meta": {"terminal_output": "no object"},
-            "status": "completed",
-            "rawOutput": {"exit": 0},
-        },
+        {"_meta": {"terminal_output": "no object"}, "status": "completed", "rawOutput": {"exit": 0}},
     )
     assert found["tool_call"]["tool"] == "exec_command"
     assert found["tool_result"]["result"] == "a.txt\nb.txt\n"
@@ -225,9 +210,7 @@ def test_what_a_command_printed_beside_the_protocol_is_its_result():
 # --- frames ---------------------------------------------------------------------------------------
 
 
-def test_what_an_agent_says_before_it_answers_a_new_session_is_shown_and_kept(
-    proxy, tmp_path, kept
-):
+def test_what_an_agent_says_before_it_answers_a_new_session_is_shown_and_kept(proxy, tmp_path, kept):
     """Under our id, after the answer that names it: an editor knows no such session before."""
     editor = proxy("--commands")
     id = editor.new(tmp_path)
@@ -273,10 +256,7 @@ def test_a_load_that_needs_a_login_can_be_repeated_after_it(proxy, tmp_path, jou
     editor.prompt(id, "my name is Alice")
     editor.end()
     editor = proxy("--login", "key", "--resume", "yes")
-    assert (
-        editor.fail("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])["code"]
-        == -32000
-    )
+    assert editor.fail("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])["code"] == -32000
     editor.call("authenticate", methodId="key")
     editor.load(id, tmp_path)
     editor.prompt(id, "go on")

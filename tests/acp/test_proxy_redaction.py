@@ -14,12 +14,7 @@ VALUE = "zq7-" + "Kd82Lm" * 4
 def test_secrets_pass_and_stay_out_of_the_store(proxy_process, store_place, tmp_path, journal):
     """What is said goes on as it is in both directions; frames and words are kept with marks."""
     editor = proxy_process()
-    server = {
-        "name": "x",
-        "command": "/bin/true",
-        "args": [],
-        "env": [{"name": "X_API_KEY", "value": VALUE}],
-    }
+    server = {"name": "x", "command": "/bin/true", "args": [], "env": [{"name": "X_API_KEY", "value": VALUE}]}
     id = editor.call("session/new", cwd=str(tmp_path), mcpServers=[server])["sessionId"]
     editor.prompt(id, f"use {TOKEN} for it")
     editor.end()

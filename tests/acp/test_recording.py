@@ -204,8 +204,7 @@ def test_usage_without_words_is_an_event_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
-    [({"code": -1, "message": "out of luck"}, "out of luck"), ([1], "[1]"), ({"code": 2}, None)],
+    ("error", "told"), [({"code": -1, "message": "out of luck"}, "out of luck"), ([1], "[1]"), ({"code": 2}, None)]
 )
 def test_a_failed_prompt_ends_the_turn_as_failed(error, told):
     """What went wrong is recorded, with the frame, after the words that came before."""
@@ -236,17 +235,13 @@ def test_streamed_words_are_covered_by_their_message():
         ("thinking", {"content": "hm", "covers_from": 2}),
         ("delta", {"content": "Hel", "messageId": "m"}),
         ("delta", {"content": "lo", "messageId": "m"}),
-        (
-            "assistant",
-            {"role": "assistant", "content": "Hello", "covers_from": 5, "messageId": "m"},
-        ),
+        ("assistant", {"role": "assistant", "content": "Hello", "covers_from": 5, "messageId": "m"}),
         ("turn_end", {"reason": "completed"}),
     ]
 
 
 @pytest.mark.parametrize(
-    "next_frame",
-    [thought("x"), chunk("x", messageId="other"), call(title="t"), permission_request()],
+    "next_frame", [thought("x"), chunk("x", messageId="other"), call(title="t"), permission_request()]
 )
 def test_what_ends_a_message(next_frame):
     """Another kind, another message, a tool or a question: the message comes before it."""
@@ -286,9 +281,7 @@ def test_a_prompt_ends_what_was_still_being_said():
         chunk("x", messageId=5),
         chunk("x", messageId=None),
         chunk("x", more=1),
-        update(
-            sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x", "n": None}
-        ),
+        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x", "n": None}),
         chunk("x") | {"id": 4},
         chunk("x") | {"jsonrpc": "1.0"},
         {**chunk("x"), "params": {**chunk("x")["params"], "_meta": {}}},
@@ -381,12 +374,7 @@ def test_a_tool_call_is_recorded_once_it_is_known_what_it_does():
     assert desk.put(desk.notes.agent(more)) == ([as_frame(more)], False)
     end = progress(status="completed")
     assert desk.put(desk.notes.agent(end)).barrier
-    assert desk.only("tool_result") == {
-        "toolCallId": "c",
-        "result": "one",
-        "direction": "agent",
-        "raw": end,
-    }
+    assert desk.only("tool_result") == {"toolCallId": "c", "result": "one", "direction": "agent", "raw": end}
 
 
 def test_a_call_that_arrives_completed_is_both():
@@ -508,11 +496,7 @@ def test_a_plan_is_a_list_of_todos():
     """Entries of a plan, with what is no entry left to the frame."""
     frame = update(
         sessionUpdate="plan",
-        entries=[
-            {"content": "a", "status": "in_progress", "priority": "high"},
-            {"content": 4, "status": "odd"},
-            "x",
-        ],
+        entries=[{"content": "a", "status": "in_progress", "priority": "high"}, {"content": 4, "status": "odd"}, "x"],
     )
     desk = Desk()
     desk.agent(frame)
@@ -531,12 +515,7 @@ def test_a_title_of_the_agent_is_an_automatic_one():
     frame = update(sessionUpdate="session_info_update", title="About fish")
     desk = Desk()
     desk.agent(frame)
-    assert desk.only("title") == {
-        "title": "About fish",
-        "auto": True,
-        "direction": "agent",
-        "raw": frame,
-    }
+    assert desk.only("title") == {"title": "About fish", "auto": True, "direction": "agent", "raw": frame}
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,7 @@ leaves = (
 )
 anything = st.recursive(
     leaves,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 ) | st.integers(60, 300).map(nested)
 kinds = st.sampled_from(
@@ -133,14 +131,9 @@ members = {
 updates = st.fixed_dictionaries({"sessionUpdate": kinds | anything}, optional=members).map(
     lambda given: update(**given)
 )
-words = st.tuples(texts, st.sampled_from(["agent_message_chunk", "agent_thought_chunk"])).map(
-    lambda pair: chunk(*pair)
-)
+words = st.tuples(texts, st.sampled_from(["agent_message_chunk", "agent_thought_chunk"])).map(lambda pair: chunk(*pair))
 odd = st.fixed_dictionaries(
-    {
-        "method": anything
-        | st.sampled_from(["session/update", "session/prompt", "session/request_permission"])
-    },
+    {"method": anything | st.sampled_from(["session/update", "session/prompt", "session/request_permission"])},
     optional={"params": anything, "id": anything, "jsonrpc": anything},
 )
 prompts = st.lists(blocks, max_size=3).map(lambda given: prompt(*given)) | texts.map(prompt)
@@ -148,8 +141,7 @@ answers = anything | st.fixed_dictionaries(
     {},
     optional={
         "id": anything,
-        "result": anything
-        | st.fixed_dictionaries({}, optional={"stopReason": anything, "outcome": anything}),
+        "result": anything | st.fixed_dictionaries({}, optional={"stopReason": anything, "outcome": anything}),
         "error": anything,
     },
 )
@@ -189,10 +181,7 @@ def holds(events, frame):
         if type == "delta" and "raw" not in data:
             kind = f"agent_{'thought' if data.get('kind') else 'message'}_chunk"
             given = {"messageId": data["messageId"]} if "messageId" in data else {}
-            return (
-                chunk(data["content"], kind, **given)["params"]["update"]
-                == (frame["params"]["update"])
-            )
+            return chunk(data["content"], kind, **given)["params"]["update"] == (frame["params"]["update"])
         if type == "user" and "raw" not in data:
             return frame["params"]["prompt"] == [{"type": "text", "text": data["content"]}]
         if type == "turn_end" and "raw" not in data:
@@ -294,10 +283,7 @@ def test_big_frames_are_told_again_whole():
 
 def test_a_long_log_is_told_in_order():
     """However many lines there are, none is lost or moved on the way."""
-    frames = [
-        update(sessionUpdate="tool_call_update", toolCallId="c", title=str(number))
-        for number in range(300)
-    ]
+    frames = [update(sessionUpdate="tool_call_update", toolCallId="c", title=str(number)) for number in range(300)]
     log = [("frame", {"direction": "agent", "frame": frame}) for frame in frames]
     events = [Event.make(type, data, seq=seq) for seq, (type, data) in enumerate(log)]
     lines = [json.loads(line) for line in replay(events, "ours", close_open=False)]

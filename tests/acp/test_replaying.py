@@ -49,8 +49,7 @@ def prompt(*blocks):
 def events_of(*drafts):
     """Events as a log has them; a third member of a draft is its run."""
     return [
-        Event.make(type, data, seq=seq, run=run[0] if run else None)
-        for seq, (type, data, *run) in enumerate(drafts)
+        Event.make(type, data, seq=seq, run=run[0] if run else None) for seq, (type, data, *run) in enumerate(drafts)
     ]
 
 
@@ -88,15 +87,11 @@ def from_log(events, **options):
     store.log(key).append(log, 0, first + len(events), 0)
     some = list(read_some(store.log(key), first, first + len(events), store.documents(key)))
     assert [event for few in some for event in few.events] == events
-    return [
-        json.loads(line) for line in b"".join(replay_some(some, "ours", **options)).splitlines()
-    ]
+    return [json.loads(line) for line in b"".join(replay_some(some, "ours", **options)).splitlines()]
 
 
 def words(updates, kind="agent_message_chunk"):
-    return "".join(
-        one["content"].get("text", "") for one in updates if one["sessionUpdate"] == kind
-    )
+    return "".join(one["content"].get("text", "") for one in updates if one["sessionUpdate"] == kind)
 
 
 def is_of_the_protocol(update):
@@ -144,19 +139,14 @@ def test_a_prompt_is_told_as_it_was_given():
 
 def test_messages_stay_apart():
     """Words of two messages, or of two kinds, are never run together."""
-    events = recorded(
-        chunk("a", messageId="1"), chunk("b", messageId="2"), chunk("c"), prompt("x"), chunk("d")
-    )
+    events = recorded(chunk("a", messageId="1"), chunk("b", messageId="2"), chunk("c"), prompt("x"), chunk("d"))
     assert [one["content"]["text"] for one in told(events)] == ["a", "b", "c", "x", "d"]
 
 
 def test_words_between_which_only_figures_came_are_one():
     """An editor is not shown a new message because of what it is told at the end anyway."""
     usage = update(sessionUpdate="usage_update", used=1, size=2)
-    assert told(recorded(chunk("a"), usage, chunk("b"))) == [
-        chunk("ab")["params"]["update"],
-        usage["params"]["update"],
-    ]
+    assert told(recorded(chunk("a"), usage, chunk("b"))) == [chunk("ab")["params"]["update"], usage["params"]["update"]]
 
 
 def test_long_words_come_in_chunks():
@@ -170,23 +160,18 @@ def test_long_words_come_in_chunks():
 def test_an_unusual_chunk_is_told_as_it_came():
     """Annotations of a chunk, and other members of its frame, come back."""
     noted = update(
-        sessionUpdate="agent_message_chunk",
-        content={"type": "text", "text": "b", "annotations": {"priority": 1}},
+        sessionUpdate="agent_message_chunk", content={"type": "text", "text": "b", "annotations": {"priority": 1}}
     )
     odd = chunk("c")
     odd["params"]["_meta"] = {"k": "v"}
     lines = [json.loads(line) for line in replay(recorded(chunk("a"), noted, odd), "ours")]
-    assert [line["params"]["update"] for line in lines] == [
-        one["params"]["update"] for one in (chunk("a"), noted, odd)
-    ]
+    assert [line["params"]["update"] for line in lines] == [one["params"]["update"] for one in (chunk("a"), noted, odd)]
     assert lines[2]["params"]["_meta"] == {"k": "v"}
 
 
 def test_only_the_newest_of_what_stands_is_told():
     """Commands, mode, options, usage and title come once, at the end, as they are now."""
-    frames = [
-        update(sessionUpdate="available_commands_update", availableCommands=[n]) for n in (1, 2)
-    ]
+    frames = [update(sessionUpdate="available_commands_update", availableCommands=[n]) for n in (1, 2)]
     modes = [update(sessionUpdate="current_mode_update", currentModeId=m) for m in ("a", "b")]
     title = update(sessionUpdate="session_info_update", title="Fish")
     date = update(sessionUpdate="session_info_update", updatedAt="2026-01-01T00:00:00Z")
@@ -202,9 +187,7 @@ def test_only_the_newest_of_what_stands_is_told():
 def test_an_echo_of_the_prompt_is_not_told_twice():
     """Some agents send the user's words back; other words in the user's name are told."""
     echo, other = chunk("hi", "user_message_chunk"), chunk("(expanded)", "user_message_chunk")
-    assert words(told(recorded(prompt("say hi"), echo, other)), "user_message_chunk") == (
-        "say hi(expanded)"
-    )
+    assert words(told(recorded(prompt("say hi"), echo, other)), "user_message_chunk") == ("say hi(expanded)")
     picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     shown = update(sessionUpdate="user_message_chunk", content=picture)
     assert len(told(recorded(prompt("x", picture), shown))) == 2
@@ -390,10 +373,7 @@ def test_a_diff_is_told_as_one():
 def test_a_message_is_told_once():
     """Its pieces, or the whole if there were none; what began before the start was told before."""
     pieces = [("delta", {"content": "ab"}), ("delta", {"content": "c", "kind": "thinking"})]
-    final = [
-        ("assistant", {"content": "ab", "covers_from": 0}),
-        ("thinking", {"content": "c", "covers_from": 0}),
-    ]
+    final = [("assistant", {"content": "ab", "covers_from": 0}), ("thinking", {"content": "c", "covers_from": 0})]
     events = events_of(*pieces, *final)
     assert words(told(events)) == "ab"
     assert words(told(events), "agent_thought_chunk") == "c"

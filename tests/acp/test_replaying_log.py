@@ -199,9 +199,7 @@ def test_a_message_after_one_without_its_whole_is_told_once(count, chunk_bytes):
 
 pieces = st.fixed_dictionaries(
     {
-        "content": st.text(
-            st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5
-        )
+        "content": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5)
         | st.sampled_from(['"}{"content":"', "\\", '\\"', "{"])
     },
     optional={
@@ -275,9 +273,7 @@ told_events = (
         st.builds(lambda raw: {"raw": raw}, frames_of_calls) | st.just({}),
     )
     | st.builds(lambda data: ("delta", data), pieces)
-    | st.builds(
-        lambda data, back: ("assistant", {**data, "covers_from": back}), pieces, st.integers(0, 8)
-    )
+    | st.builds(lambda data, back: ("assistant", {**data, "covers_from": back}), pieces, st.integers(0, 8))
     | st.sampled_from([("user", {"content": "go on"}), ("turn_end", {"reason": "completed"})])
 )
 

@@ -45,21 +45,14 @@ def streamed(given):
             is_plain = type == "thinking" or not words_of["thinking"]
             data = {"content": text if is_plain else blocks, "covers_from": first, **agent}
             gone = {what for what in words_of if type in (what, "assistant")}
-            open_ = [
-                one
-                for one in open_
-                if one[1] != run or one[2] not in gone or (one[2] != type and one[0] < first)
-            ]
+            open_ = [one for one in open_ if one[1] != run or one[2] not in gone or (one[2] != type and one[0] < first)]
         elif type == "turn_end":
             data = {"reason": "completed"}
             open_ = [one for one in open_ if one[1] != run]
         else:
             data = {"id": f"c{seq}", "tool": "T", "params": {}}
         drafts.append((type, data, run))
-    return [
-        Event.make(type, data, seq=seq, timestamp=1, run=run)
-        for seq, (type, data, run) in enumerate(drafts)
-    ]
+    return [Event.make(type, data, seq=seq, timestamp=1, run=run) for seq, (type, data, run) in enumerate(drafts)]
 
 
 def quickly(events):

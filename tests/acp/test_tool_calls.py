@@ -36,11 +36,7 @@ STAND_INS = {
 
 def update(kind, /, **members):
     changed = {"sessionUpdate": kind, "toolCallId": "c1", **members}
-    return {
-        "jsonrpc": "2.0",
-        "method": "session/update",
-        "params": {"sessionId": "theirs", "update": changed},
-    }
+    return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "theirs", "update": changed}}
 
 
 def announced(**members):
@@ -109,9 +105,7 @@ class Log:
             if isinstance(block, dict)
         ]
         results = {b["tool_use_id"]: b["content"] for b in blocks if b["type"] == "tool_result"}
-        return [
-            (b["name"], b["input"], results[b["id"]]) for b in blocks if b["type"] == "tool_use"
-        ]
+        return [(b["name"], b["input"], results[b["id"]]) for b in blocks if b["type"] == "tool_use"]
 
     @property
     def replayed(self):
@@ -138,13 +132,7 @@ def test_an_answered_permission_begins_the_call():
     asked = question(title=COMMAND, kind="execute", rawInput=WHOLE, status="pending")
     log = Log(asked, YES)
     [call] = log.of("tool_call")
-    assert call == {
-        "id": "c1",
-        "tool": "execute",
-        "params": WHOLE,
-        "title": COMMAND,
-        "direction": "agent",
-    }
+    assert call == {"id": "c1", "tool": "execute", "params": WHOLE, "title": COMMAND, "direction": "agent"}
     assert [one["decision"] for one in log.of("permission")] == ["ask", "allow"]
     assert {one["call"] for one in log.of("permission")} == {"c1"}
     assert log.calls == [("execute", WHOLE, STAND_INS[UNKNOWN])]
@@ -182,8 +170,7 @@ def test_a_change_to_a_file_is_the_input_of_an_agent_that_tells_no_other():
 
 
 @pytest.mark.parametrize(
-    ("answers", "undone"),
-    [((), NOT_ANSWERED), ((YES,), UNKNOWN), ((NO,), REFUSED), ((CANCELLED,), REFUSED)],
+    ("answers", "undone"), [((), NOT_ANSWERED), ((YES,), UNKNOWN), ((NO,), REFUSED), ((CANCELLED,), REFUSED)]
 )
 @pytest.mark.parametrize(
     "frames",
@@ -198,10 +185,7 @@ def test_a_change_to_a_file_is_the_input_of_an_agent_that_tells_no_other():
             more(title=COMMAND, status="in_progress", rawInput={"cwd": "/w", **WHOLE}),
             question(title=COMMAND, kind="execute", rawInput=WHOLE, locations=[]),
         ],
-        [
-            announced(title=COMMAND, kind="execute", status="pending", rawInput=WHOLE),
-            question(kind="execute"),
-        ],
+        [announced(title=COMMAND, kind="execute", status="pending", rawInput=WHOLE), question(kind="execute")],
     ],
     ids=["asked", "empty", "growing", "announced"],
 )
@@ -263,9 +247,7 @@ def test_a_call_that_is_announced_after_it_was_asked_about_is_the_same():
 def test_what_a_question_shows_is_no_output():
     """A notice beside a question (Qwen Code) is not what the command gave."""
     beside = {"type": "content", "content": {"type": "text", "text": "Review it manually."}}
-    log = Log(
-        question(title=COMMAND, rawInput=WHOLE, content=[beside]), YES, more(status="completed")
-    )
+    log = Log(question(title=COMMAND, rawInput=WHOLE, content=[beside]), YES, more(status="completed"))
     [(_, params, result)] = log.calls
     assert params == WHOLE
     assert "Review" not in str(result)
@@ -292,9 +274,7 @@ def test_an_agent_that_does_not_wait_for_the_answer_may_have_run_it():
 def test_a_refused_call_that_gets_no_end_waits_for_nobody():
     """Gemini CLI ends its turn without a word about what was refused."""
     log = Log(question(title=COMMAND, rawInput=WHOLE), NO)
-    ended = log.notes.answer(
-        PROMPT, {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}, "agent"
-    )
+    ended = log.notes.answer(PROMPT, {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}, "agent")
     log._put(ended)
     state = fold(log.events)
     assert (state.status, state.pending_calls, state.deferred_calls) == ("idle", {}, {})
@@ -375,9 +355,7 @@ def test_a_call_is_named_by_its_command_and_folder(data, what):
 
 def test_a_long_input_is_shortened():
     """A note is no place for a file."""
-    assert (
-        len(undone({"tool": "write", "params": {"content": "x" * 9999}}, "begun", None).what) < 1200
-    )
+    assert len(undone({"tool": "write", "params": {"content": "x" * 9999}}, "begun", None).what) < 1200
 
 
 def test_a_result_is_told_with_its_call_where_that_does_not_stand_before_it():
@@ -417,16 +395,7 @@ def crashed(start, store_place, tmp_path):
         work = tmp_path / "work"
         work.mkdir()
         command = [sys.executable, str(AGENT), "--tells", tells, "--mark", str(tmp_path)]
-        proxied = [
-            HOLDFAST,
-            "--store",
-            str(store_place),
-            "acp",
-            "proxy",
-            "--",
-            *command,
-            *arguments,
-        ]
+        proxied = [HOLDFAST, "--store", str(store_place), "acp", "proxy", "--", *command, *arguments]
         editor = start([*proxied, "--stop", moment])
         editor.option = answer
         editor.initialize()

@@ -55,9 +55,7 @@ class Script:
             name, args, call_id = self._call(number, call)
             import json
 
-            yield {
-                number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call_id)
-            }
+            yield {number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call_id)}
 
 
 @pytest.fixture

@@ -90,9 +90,7 @@ def decide(messages):
     """What a sensible model would do next: a list of calls, or None when all is done."""
     parts = [part for message in messages for part in message.parts]
     number = 2 * sum(isinstance(part, ToolCallPart) for part in parts)
-    results = {
-        part.tool_call_id: part.content for part in parts if isinstance(part, ToolReturnPart)
-    }
+    results = {part.tool_call_id: part.content for part in parts if isinstance(part, ToolReturnPart)}
     for step in STEPS:
         calls = [p for p in parts if isinstance(p, ToolCallPart) and p.args == {"step": step}]
         if not calls:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent import (
-    Agent,
-    Features,
-    PluginWarning,
-    builtin_tools,
-    file_tools,
-    memory_tools,
-    todo_tool,
-)
+from holdfast.agent import Agent, Features, PluginWarning, builtin_tools, file_tools, memory_tools, todo_tool
 from holdfast.agent import _spec as plugins_module
 from holdfast.errors import Forbidden, NotFound, TooLarge, UsageError
 from holdfast.replay import recover_todos
@@ -47,14 +39,7 @@ async def test_remember_and_recall(hf, script):
     assert found[2] == [1, 2]
     assert found[3] == {"x": "", "name": "the user"}
     assert found[4] == "nothing is remembered under nothing"
-    later = await use(
-        hf,
-        script,
-        memory_tools(),
-        [("recall", {"key": "name"})],
-        [("recall", {"key": "x"})],
-        id="t",
-    )
+    later = await use(hf, script, memory_tools(), [("recall", {"key": "name"})], [("recall", {"key": "x"})], id="t")
     assert later == ["Alice", "nothing is remembered under x"]
 
 
@@ -116,9 +101,7 @@ async def test_in_context_memory_stays_short(hf, script):
     with hf.session("s") as session:
         for number in range(50):
             session.memory.set(f"key-{number:02}", "x" * 400)
-        await Agent(model.model, features=Features(in_context_memory=True)).run(
-            "go", session=session
-        )
+        await Agent(model.model, features=Features(in_context_memory=True)).run("go", session=session)
     assert len(model.infos[0].instructions) < 9_000
     assert model.infos[0].instructions.endswith("(more: use recall)")
 
@@ -319,10 +302,7 @@ async def test_todos_are_recovered_and_the_last_list_wins(hf, script):
     second = [("TodoWrite", {"todos": [todo("book", "completed"), todo("pack", "in_progress")]})]
     await use(hf, script, [todo_tool()], first, second)
     with hf.session("s") as session:
-        assert [(t["content"], t["status"]) for t in session.todos] == [
-            ("book", "completed"),
-            ("pack", "in_progress"),
-        ]
+        assert [(t["content"], t["status"]) for t in session.todos] == [("book", "completed"), ("pack", "in_progress")]
         assert all(len(item["id"]) == 8 for item in session.todos)
     assert [t["content"] for t in recover_todos(hf.events("s"))] == ["book", "pack"]
 
@@ -383,9 +363,7 @@ async def test_past_sessions_can_be_searched(hf, script):
     assert "dark green" in found[0][0]["text"]
     assert found[1] == [{"session": "old", "title": "Budget talk"}]
     assert found[2] == "nothing about red was found"
-    alone = Agent(
-        script([("recall_sessions", {"query": "x"})], "done").model, tools=builtin_tools()
-    )
+    alone = Agent(script([("recall_sessions", {"query": "x"})], "done").model, tools=builtin_tools())
     result = await alone.run("go")
     assert "no past conversations" in str(result.messages[2])
 

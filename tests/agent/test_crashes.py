@@ -37,9 +37,7 @@ PROGRAM = Path(__file__).with_name("crash_program.py")
 
 def test_an_interrupt_from_the_keyboard_is_on_record(store_root):
     """Ctrl-C stops the run at once, also in a tool; the call has a result that says cancelled."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", STUCK, str(store_root)], stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", STUCK, str(store_root)], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "begun\n"
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=120)[0] == "stopped\n"

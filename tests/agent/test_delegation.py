@@ -74,21 +74,12 @@ async def test_a_child_works_under_its_own_run(hf, script, texts, types):
         ]
         messages = session.messages()
     assert result.output == "Sunny!"
-    assert texts(child_script.requests[1]) == [
-        "weather in Oslo",
-        "{'city': 'Oslo'}",
-        "sunny in Oslo",
-    ]
+    assert texts(child_script.requests[1]) == ["weather in Oslo", "{'city': 'Oslo'}", "sunny in Oslo"]
     assert len(messages) == 4
     assert "sunny in Oslo" not in str(messages)
     assert messages[2]["content"][0]["content"] == "It is sunny."
     started = [event for event in events if event.type == "agent_start"]
-    assert started[1].data == {
-        "agent": "scout",
-        "parent": "lead",
-        "depth": 1,
-        "task": "weather in Oslo",
-    }
+    assert started[1].data == {"agent": "scout", "parent": "lead", "depth": 1, "task": "weather in Oslo"}
     assert started[1].run != started[0].run
     done = [event.data for event in events if event.type == "agent_complete"]
     assert [data["agent"] for data in done] == ["scout", "lead"]
@@ -109,10 +100,7 @@ async def test_only_the_top_level_run_recovers(hf, script, texts):
     assert "weather in Oslo" not in texts(again.requests[0])
     child = next(run for id, run in found.items() if id is not None)
     assert child.agent == "scout"
-    assert [m["content"] for m in child.conversation.messages()] == [
-        "weather in Oslo",
-        "It is sunny.",
-    ]
+    assert [m["content"] for m in child.conversation.messages()] == ["weather in Oslo", "It is sunny."]
 
 
 async def test_two_children_at_once_do_not_mix(hf, script, texts):
@@ -146,19 +134,13 @@ async def test_a_child_that_fails_is_an_error_result(hf, script):
 async def test_children_may_delegate_further(hf, script):
     """A delegate may have delegates; depth and parent say who called whom."""
     leaf = Agent(script("leaf says").model, name="leaf")
-    middle = Agent(
-        script([("ask_leaf", {"task": "deep"})], "middle says").model, name="mid", delegates=[leaf]
-    )
+    middle = Agent(script([("ask_leaf", {"task": "deep"})], "middle says").model, name="mid", delegates=[leaf])
     top = Agent(script([("ask_mid", {"task": "go"})], "top says").model, delegates=[middle])
     with hf.session("s") as session:
         await top.run("start", session=session)
         started = [e.data for e in session.events() if e.type == "agent_start"]
         assert len(session.messages()) == 4
-    assert [(data["agent"], data["depth"]) for data in started] == [
-        ("agent", 0),
-        ("mid", 1),
-        ("leaf", 2),
-    ]
+    assert [(data["agent"], data["depth"]) for data in started] == [("agent", 0), ("mid", 1), ("leaf", 2)]
     assert started[2]["parent"] == "mid"
 
 

@@ -44,9 +44,7 @@ def host(clock):
 
 def request(call="call-1"):
     """A tool that wants to run."""
-    return SimpleNamespace(
-        call_id=call, session_id="s", tool="write", description="Write.", args={"path": "a"}
-    )
+    return SimpleNamespace(call_id=call, session_id="s", tool="write", description="Write.", args={"path": "a"})
 
 
 async def forever(_turn):
@@ -372,10 +370,7 @@ async def test_a_turn_that_is_put_off_can_be_gone_on_with(hf, host):
 
 @pytest.mark.parametrize(
     ("answer", "allow", "scope"),
-    [
-        ({"approved": True, "scope": "session"}, True, "session"),
-        ({"approved": False}, False, "once"),
-    ],
+    [({"approved": True, "scope": "session"}, True, "session"), ({"approved": False}, False, "once")],
 )
 async def test_a_question_waits_for_its_answer(host, answer, allow, scope):
     """It is told, waits under the id of its call, and is answered once."""
@@ -414,7 +409,5 @@ async def test_questions_end_with_their_turn(host):
 def test_the_host_loads_no_engine():
     """An app that only waits for its first message does not pay for a model."""
     program = "import sys, holdfast.agent.host; print('pydantic_ai' in sys.modules)"
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -14,9 +14,7 @@ CREATED = "2026-01-31T10:00:00.000Z"
 def document(agent, *words, saved=CREATED):
     """An agent's one file, as its first design has it."""
     roles = ("user", "assistant")
-    history = [
-        {"id": f"m{n}", "role": roles[n % 2], "content": text} for n, text in enumerate(words)
-    ]
+    history = [{"id": f"m{n}", "role": roles[n % 2], "content": text} for n, text in enumerate(words)]
     return {
         "version": 1,
         "agentId": agent,

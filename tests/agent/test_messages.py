@@ -51,13 +51,7 @@ async def test_thoughts_come_back_as_they_were(hf, part):
 
 async def test_the_signature_of_a_call_comes_back(hf):
     """Google's signature on a call is recorded with it and sent again."""
-    call = pai.ToolCallPart(
-        "look",
-        {},
-        "c1",
-        provider_name="google",
-        provider_details={"thought_signature": "c2ln"},
-    )
+    call = pai.ToolCallPart("look", {}, "c1", provider_name="google", provider_details={"thought_signature": "c2ln"})
 
     def look() -> str:
         """Look."""
@@ -139,13 +133,7 @@ def test_media_of_every_kind_are_converted():
     assert isinstance(document, pai.DocumentUrl)
     assert "could not be read" in broken
     assert (text, unknown) == ("plain", "[document]")
-    [result] = converted(
-        {
-            "type": "tool_result",
-            "tool_use_id": "c",
-            "content": [{"type": "text", "text": "a"}],
-        }
-    )
+    [result] = converted({"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "a"}]})
     assert result.content == ["a"]
     assert converted({"type": "server_tool_use", "id": "x"}, role="assistant") == []
 
@@ -189,8 +177,4 @@ async def test_a_broken_answer_can_be_gone_on_with(hf, script, texts):
         with pytest.raises(ModelFailed):
             async for _ in Agent(broken).run_stream("more", session=session):
                 pass
-    assert texts(model.requests[0]) == [
-        "tell me",
-        "half an ",
-        "(go on where you were interrupted)",
-    ]
+    assert texts(model.requests[0]) == ["tell me", "half an ", "(go on where you were interrupted)"]

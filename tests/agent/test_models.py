@@ -104,8 +104,7 @@ async def test_any_failure_of_a_model_is_typed(hf, script):
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
-    [(401, "key"), (404, "unknown_model"), (429, "rate_limit"), (400, "refused")],
+    ("status", "reason"), [(401, "key"), (404, "unknown_model"), (429, "rate_limit"), (400, "refused")]
 )
 async def test_what_a_provider_answers_is_told_apart(status, reason):
     """Key, model and rate errors each have their reason and remedy."""

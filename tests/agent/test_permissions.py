@@ -139,9 +139,7 @@ async def test_a_standing_approval_holds_beside_one_that_expired(hf, script):
         agent.configure_tools(enabled={"act": True})  # begins the session
         short = {"tool": "act", "decision": "allow", "scope": "session", "expires_at": 1}
         agent.session.append("permission", short)
-        StandingApprovals(hf.store.documents("agents/bot"), print).add(
-            "act", Approval(scope="always")
-        )
+        StandingApprovals(hf.store.documents("agents/bot"), print).add("act", Approval(scope="always"))
         await agent.run("go")
     assert (len(ran), prompt.requests) == (1, [])
 
@@ -289,9 +287,7 @@ async def test_memory_tools_need_the_feature(hf, script):
         """Look."""
         return str(ctx.memory.entries())
 
-    agent = Agent(
-        script([("peek", {})], "done").model, tools=[peek], features=Features(memory=False)
-    )
+    agent = Agent(script([("peek", {})], "done").model, tools=[peek], features=Features(memory=False))
     with hf.session("s") as session:
         await agent.run("go", session=session)
         [result] = await results(session)
@@ -301,9 +297,7 @@ async def test_memory_tools_need_the_feature(hf, script):
 async def test_the_callback_knows_which_call_it_is_asked_about(hf, script):
     """The id in the question is the id under which the call is recorded then."""
     prompt = Asked("once")
-    agent = Agent(
-        script([("act", {}, "call-7")], "done").model, tools=[danger([])], permission=prompt
-    )
+    agent = Agent(script([("act", {}, "call-7")], "done").model, tools=[danger([])], permission=prompt)
     with hf.session("s") as session:
         await agent.run("go", session=session)
         recorded = [event.data["id"] for event in session.events() if event.type == "tool_call"]

@@ -13,15 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.agent import Agent, Features, PersistentSession, RepairedWarning, memory_tools
-from holdfast.errors import (
-    AgentTypeMismatch,
-    Conflict,
-    Forbidden,
-    Locked,
-    StoreError,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import AgentTypeMismatch, Conflict, Forbidden, Locked, StoreError, TooNew, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session
 
@@ -60,17 +52,11 @@ async def test_the_first_run_starts_empty_and_saves_by_itself(hf, script, store_
 async def test_a_second_agent_of_the_id_has_the_whole_context(script, texts, store_root):
     """Another object with the same id, in another library, goes on where the first one was."""
     with Agent(
-        script("Hello Alice").model,
-        agent_id="bot",
-        persistent_session=PersistentSession(storage=str(store_root)),
+        script("Hello Alice").model, agent_id="bot", persistent_session=PersistentSession(storage=str(store_root))
     ) as agent:
         await agent.run("My name is Alice")
     model = script("You are Alice")
-    with Agent(
-        model.model,
-        agent_id="bot",
-        persistent_session=PersistentSession(storage=str(store_root)),
-    ) as again:
+    with Agent(model.model, agent_id="bot", persistent_session=PersistentSession(storage=str(store_root))) as again:
         assert again.session.restored
         result = await again.run("Who am I?")
     assert texts(model.requests[0]) == ["My name is Alice", "Hello Alice", "Who am I?"]
@@ -101,9 +87,7 @@ class Counter:
 
 @pytest.mark.req("S0-2", "S0-16", "S0-46")
 @pytest.mark.parametrize("with_memory", [True, False])
-async def test_all_that_an_agent_has_comes_back_if_its_feature_is_on(
-    script, store_root, with_memory
-):
+async def test_all_that_an_agent_has_comes_back_if_its_feature_is_on(script, store_root, with_memory):
     """Words, memory, plugin, tools, permissions, variables, todos; memory only with its feature."""
     model = script([("remember", {"key": "name", "value": "Alice"})], "noted", "again")
     options = {
@@ -136,9 +120,7 @@ async def test_all_that_an_agent_has_comes_back_if_its_feature_is_on(
 @pytest.mark.req("S0-53")
 async def test_manual_mode_stores_only_what_is_saved(script, store_root):
     """With autosave off and load off, load() and save() do the work and nothing else does."""
-    manual = PersistentSession(
-        storage=str(store_root), autosave_ms=0, save_on_close=False, load_on_create=False
-    )
+    manual = PersistentSession(storage=str(store_root), autosave_ms=0, save_on_close=False, load_on_create=False)
     agent = Agent(script("one").model, agent_id="bot", persistent_session=manual)
     assert agent.load() is False
     await agent.run("first")
@@ -167,9 +149,7 @@ async def test_a_staged_agent_saves_a_last_time_when_it_closes(script, store_roo
 
 
 @pytest.mark.req("S0-58")
-async def test_autosave_flushes_while_the_agent_lives_and_stops_with_it(
-    script, store_root, monkeypatch
-):
+async def test_autosave_flushes_while_the_agent_lives_and_stops_with_it(script, store_root, monkeypatch):
     """The timer flushes what is dirty, and after close it does nothing any more."""
     flushed = []
     flush = Session.flush
@@ -219,9 +199,7 @@ async def test_load_on_create_can_be_switched_off(hf, script):
 @pytest.mark.req("S0-45")
 def test_the_feature_flag_switches_persistence_on_too(hf, script):
     """Features(persistent_session=True) is the same as persistent_session=True."""
-    flagged = Agent(
-        script("x").model, agent_id="bot", features=Features(persistent_session=True), hf=hf
-    )
+    flagged = Agent(script("x").model, agent_id="bot", features=Features(persistent_session=True), hf=hf)
     flagged.run_sync("hi")
     assert flagged.session is not None
     flagged.close()
@@ -244,9 +222,7 @@ def test_defaults_are_those_of_the_design():
 @pytest.mark.req("S0-12", "S0-13")
 async def test_a_stored_agent_of_another_type_is_refused(hf, script):
     """An agent type that differs is a typed error, and what is stored is not touched."""
-    with Agent(
-        script("x").model, agent_id="bot", agent_type="task-agent", persistent_session=True, hf=hf
-    ) as agent:
+    with Agent(script("x").model, agent_id="bot", agent_type="task-agent", persistent_session=True, hf=hf) as agent:
         session_id = (await agent.run("hi")).session_id
     before = list(hf.events(session_id))
     with pytest.raises(AgentTypeMismatch) as caught:
@@ -258,9 +234,7 @@ async def test_a_stored_agent_of_another_type_is_refused(hf, script):
 @pytest.mark.req("S0-13")
 async def test_a_session_of_another_agent_type_is_refused(hf, script):
     """Also when the session is named by its id."""
-    with Agent(
-        script("x").model, agent_type="other", session_id="shared", persistent_session=True, hf=hf
-    ) as agent:
+    with Agent(script("x").model, agent_type="other", session_id="shared", persistent_session=True, hf=hf) as agent:
         await agent.run("hi")
     with pytest.raises(AgentTypeMismatch):
         Agent(script("x").model, agent_id="new", session_id="shared", hf=hf)
@@ -347,8 +321,7 @@ def test_a_store_that_cannot_be_used_is_a_clear_error(script, tmp_path):
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises((StoreError, Forbidden)) as caught:
         Agent(
-            script("x").model,
-            persistent_session=PersistentSession(storage=str(tmp_path / "file" / "store")),
+            script("x").model, persistent_session=PersistentSession(storage=str(tmp_path / "file" / "store"))
         ).run_sync("hi")
     assert caught.value.remedy
 
@@ -361,15 +334,7 @@ def test_a_second_writer_is_told_who_has_the_session(script, store_root):
     session_id = agent.run_sync("hi").session_id
     agent.close()
     held = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            HOLDER,
-            str(store_root),
-            session_id,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", HOLDER, str(store_root), session_id], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         assert held.stdout.readline()
@@ -517,9 +482,7 @@ def test_a_wrong_autosave_interval_is_refused(wrong):
 
 def test_a_library_given_as_storage_is_not_closed(hf, script):
     """What the caller opened stays open when the agent closes."""
-    with Agent(
-        script("x").model, agent_id="bot", persistent_session=PersistentSession(storage=hf)
-    ) as agent:
+    with Agent(script("x").model, agent_id="bot", persistent_session=PersistentSession(storage=hf)) as agent:
         agent.run_sync("hi")
     assert hf.session("other").id == "other"
 

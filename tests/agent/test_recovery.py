@@ -98,10 +98,7 @@ async def test_calls_of_children_are_left_alone(hf, script):
     """What a delegate had begun is not run again by the parent."""
     ran = []
     call = {"id": "x1", "tool": "look", "params": {"x": 1}, "agent": "scout"}
-    extra = [
-        ("agent_start", {"agent": "scout", "parent": "agent", "depth": 1}, "d-1"),
-        ("tool_call", call, "d-1"),
-    ]
+    extra = [("agent_start", {"agent": "scout", "parent": "agent", "depth": 1}, "d-1"), ("tool_call", call, "d-1")]
     crash(hf, ("ask_scout", {"task": "look"}), extra=extra)
     with hf.session("s") as session:
         tools = [counting("look", ran, read_only=True)]

@@ -36,9 +36,7 @@ def test_every_option_is_described():
     for kind in (Agent, Tool):
         options = list(inspect.signature(kind).parameters)
         [signature] = re.findall(rf"`{kind.__name__}\(([^)]*)\)", first_cells())
-        assert [
-            re.sub(r"\W", "", part) for part in signature.replace("*, ", "").split(",")
-        ] == options
+        assert [re.sub(r"\W", "", part) for part in signature.replace("*, ", "").split(",")] == options
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

@@ -242,9 +242,7 @@ async def test_two_sessions_of_one_agent_never_mix(hf, script, texts):
     agent = Agent(model.model)
     with hf.session("a") as a, hf.session("b") as b:
         for _ in range(5):
-            results = await asyncio.gather(
-                agent.run("of a", session=a), agent.run("of b", session=b)
-            )
+            results = await asyncio.gather(agent.run("of a", session=a), agent.run("of b", session=b))
             assert [result.output for result in results] == ["echo of a", "echo of b"]
         assert {turn["content"] for turn in a.history} == {"of a", "echo of a"}
         assert {turn["content"] for turn in b.history} == {"of b", "echo of b"}
@@ -261,9 +259,7 @@ async def test_turns_of_one_session_wait_for_each_other(hf, script, types):
     model = script([("slow", {})], "first", "second")
     agent = Agent(model.model, tools=[slow])
     with hf.session("s") as session:
-        results = await asyncio.gather(
-            agent.run("one", session=session), agent.run("two", session=session)
-        )
+        results = await asyncio.gather(agent.run("one", session=session), agent.run("two", session=session))
         assert [result.output for result in results] == ["first", "second"]
         order = [t for t in types(session) if t in ("turn_start", "turn_end")]
         assert order == ["turn_start", "turn_end"] * 2
@@ -396,9 +392,7 @@ async def test_a_cancelled_run_is_on_record_and_the_session_goes_on(hf, script):
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_run_cancelled_anywhere_leaves_a_valid_session(hf, script, steps):
     """Wherever the cancellation falls, no call is left open and the session goes on."""
-    agent = Agent(
-        script([("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})], "fine").model, tools=[add]
-    )
+    agent = Agent(script([("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})], "fine").model, tools=[add])
     with hf.session("s") as session:
         task = asyncio.ensure_future(agent.run("go", session=session))
         for _ in range(steps):

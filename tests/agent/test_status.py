@@ -52,9 +52,7 @@ def told(hf, id):
 def test_all_say_running_and_after_a_crash_interrupted(kind, store_root, script):
     """While the process lives it runs, for everybody; once it is killed it is interrupted."""
     url = str(store_root) if kind == "files" else f"sqlite://{store_root}.db"
-    work = subprocess.Popen(
-        [sys.executable, "-c", WORK, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    work = subprocess.Popen([sys.executable, "-c", WORK, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with holdfast.open(url) as hf:
         assert work.stdout.readline() == "at work\n"
         [row] = hf.list()

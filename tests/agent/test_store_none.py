@@ -100,9 +100,7 @@ def talk_with_a_runtime(hf):
 
 @pytest.mark.req("S3-4", "S3-75")
 @pytest.mark.parametrize(
-    "talk",
-    [talk_on_a_session, talk_on_its_own_session, talk_with_a_runtime],
-    ids=lambda f: f.__name__,
+    "talk", [talk_on_a_session, talk_on_its_own_session, talk_with_a_runtime], ids=lambda f: f.__name__
 )
 def test_the_model_is_sent_the_same_as_in_memory(talk, monkeypatch):
     """Every request has the same messages and tools on both stores, whoever has the session."""

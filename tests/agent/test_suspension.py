@@ -7,14 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.agent import Agent, Suspend, Tool, attempts
-from holdfast.errors import (
-    AgentError,
-    DataError,
-    ResumeTokenExpired,
-    ResumeTokenInvalid,
-    ResumeTokenUsed,
-    UsageError,
-)
+from holdfast.errors import AgentError, DataError, ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed, UsageError
 from holdfast.replay import validate
 
 
@@ -46,9 +39,7 @@ async def test_a_suspended_run_waits_and_goes_on_with_the_answer(hf, script, tex
     assert hf.info("s").status == "waiting"
     later = script("The boss agreed.")
     with hf.session("s") as session:
-        result = await Agent(later.model).resume(
-            waiting.suspended.token, "yes, you may", session=session
-        )
+        result = await Agent(later.model).resume(waiting.suspended.token, "yes, you may", session=session)
         assert session.state.status == "idle"
         assert validate(session.messages("anthropic"), "anthropic").valid
         assert "interrupted" not in [event.type for event in session.events()]
@@ -111,15 +102,10 @@ async def test_two_answers_at_once_count_once(hf, script):
     with hf.session("s") as session:
         token = (await agent.run("go", session=session)).suspended.token
         outcomes = await asyncio.gather(
-            agent.resume(token, "a", session=session),
-            agent.resume(token, "b", session=session),
-            return_exceptions=True,
+            agent.resume(token, "a", session=session), agent.resume(token, "b", session=session), return_exceptions=True
         )
         results = [e for e in session.events() if e.type == "tool_result"]
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == [
-        "ResumeTokenUsed",
-        "RunResult",
-    ]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["ResumeTokenUsed", "RunResult"]
     assert len(results) == 1
 
 

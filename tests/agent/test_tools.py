@@ -19,9 +19,7 @@ from holdfast.replay import validate
 def results_of(session):
     """The results in a session, by the tool that gave them."""
     calls = {e.data["id"]: e.data["tool"] for e in session.events() if e.type == "tool_call"}
-    return {
-        calls[e.data["toolCallId"]]: e.data for e in session.events() if e.type == "tool_result"
-    }
+    return {calls[e.data["toolCallId"]]: e.data for e in session.events() if e.type == "tool_result"}
 
 
 async def run_tool(hf, script, function, args=None, **options):
@@ -393,9 +391,7 @@ async def test_tools_are_switched_grouped_and_ranked(hf, script):
         agent.configure_tools(enabled={"files": False}, session=session)
         await agent.run("b", session=session)
         assert offered() == ["important", "plain"]
-        agent.configure_tools(
-            enabled={"grouped": True, "plain": False}, priorities={"grouped": 9}, session=session
-        )
+        agent.configure_tools(enabled={"grouped": True, "plain": False}, priorities={"grouped": 9}, session=session)
         await agent.run("c", session=session)
         assert offered() == ["grouped", "important"]
         agent.configure_tools(session=session)
@@ -535,9 +531,7 @@ async def test_ids_that_come_again_are_told_apart(hf, script):
 
     again = [("echo", {"word": word}, "call_0") for word in ("a", "b")]
     with hf.session("s") as session:
-        agent = Agent(
-            script(again, [("echo", {"word": "c"}, "call_0")], "done").model, tools=[echo]
-        )
+        agent = Agent(script(again, [("echo", {"word": "c"}, "call_0")], "done").model, tools=[echo])
         await agent.run("again", session=session)
         blocks = [b for m in session.messages(incomplete="mark") for b in blocks_of(m)]
         assert validate(session.messages("anthropic", incomplete="mark"), "anthropic").valid

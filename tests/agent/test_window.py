@@ -78,9 +78,7 @@ async def test_a_summary_stands_for_the_older_turns(hf, script, texts):
     with hf.session("s") as session:
         long_talk(session)
         count = sum(1 for event in session.events() if event.type == "user")
-        model.steps[:] = [
-            lambda messages: "SUMMARY" if "Summarise" in texts(messages)[0] else "fine"
-        ]
+        model.steps[:] = [lambda messages: "SUMMARY" if "Summarise" in texts(messages)[0] else "fine"]
         result = await agent.run("and now?", session=session)
         compactions = [event for event in session.events() if event.type == "compaction"]
         assert len(compactions) == 1
@@ -180,13 +178,7 @@ def test_a_window_may_begin_in_the_middle():
     messages = [user("s" * 400), assistant("a"), user("b"), assistant("c"), user("d")]
     fitted = fit_messages(messages, 20)
     assert "left out" in fitted[0]["content"]
-    assert [message["role"] for message in fitted] == [
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-        "user",
-    ]
+    assert [message["role"] for message in fitted] == ["user", "assistant", "user", "assistant", "user"]
     assert fit_messages(messages, 5) == [user("d")]
 
 
@@ -210,14 +202,8 @@ def test_media_and_thoughts_are_measured():
 
 def test_only_long_results_are_shortened():
     """A short result stays the very same message; a long one ends with a note."""
-    short = {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}],
-    }
-    long = {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "a", "content": "é" * 1000}],
-    }
+    short = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}
+    long = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "é" * 1000}]}
     kept, cut, text = shorten_results([short, long, user("z" * 900)], 100)
     assert kept is short
     assert text == user("z" * 900)

@@ -59,8 +59,7 @@ def test_a_wrong_argument_of_a_tool_is_refused_when_it_is_made(name, wrong):
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
-    [({"idle_ms": "x"}, "idle_ms"), ({"idle_ms": -1}, "idle_ms"), ({"hf": 5}, "hf")],
+    ("given", "name"), [({"idle_ms": "x"}, "idle_ms"), ({"idle_ms": -1}, "idle_ms"), ({"hf": 5}, "hf")]
 )
 def test_a_wrong_argument_of_a_runtime_is_refused_when_it_is_made(given, name):
     """Before it opens a store."""

@@ -120,16 +120,10 @@ def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
         ("linux", {"HOME": "/h"}, "/h/.local/share/holdfast"),
         ("linux", {"HOME": "/h", "XDG_DATA_HOME": "/data"}, "/data/holdfast"),
         ("darwin", {"HOME": "/h"}, "/h/Library/Application Support/holdfast"),
-        (
-            "win32",
-            {"APPDATA": r"C:\Users\a\AppData\Roaming"},
-            r"C:\Users\a\AppData\Roaming/holdfast",
-        ),
+        ("win32", {"APPDATA": r"C:\Users\a\AppData\Roaming"}, r"C:\Users\a\AppData\Roaming/holdfast"),
     ],
 )
-def test_the_users_store_is_where_each_system_keeps_such_things(
-    monkeypatch, system, variables, place
-):
+def test_the_users_store_is_where_each_system_keeps_such_things(monkeypatch, system, variables, place):
     """In the data directory of Linux and macOS, and below ``%APPDATA%`` on Windows."""
     import platformdirs
     from platformdirs import windows

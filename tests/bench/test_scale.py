@@ -32,9 +32,7 @@ def test_costs_of_batches_and_of_events_are_told_apart():
     costs = {"alone": cost(1_000, 1_000), "together": cost(50, 5_000)}
     costs |= {name: cost(0, 10) for name in ("index", "sessions", "renewals")}
     counts = {"alone": 1_000, "together": 5_000, "sessions": 10, "renewals": 10}
-    rest = dict.fromkeys(
-        ("commit_ms", "log_bytes", "table_bytes", "index_bytes", "archive_ratio"), 1.0
-    )
+    rest = dict.fromkeys(("commit_ms", "log_bytes", "table_bytes", "index_bytes", "archive_ratio"), 1.0)
     found = Measured.of(costs, counts, **rest)
     assert found.app_batch_us == pytest.approx(300)
     assert found.app_event_us == pytest.approx(20)
@@ -44,11 +42,7 @@ def test_costs_of_batches_and_of_events_are_told_apart():
 
 @pytest.mark.parametrize(
     ("alone", "together"),
-    [
-        ((10, 10, 1.0), (10, 10, 1.0)),
-        ((10, 10, 0.1), (1, 100, 5.0)),
-        ((10, 10, 5.0), (1, 100, 0.1)),
-    ],
+    [((10, 10, 1.0), (10, 10, 1.0)), ((10, 10, 0.1), (1, 100, 5.0)), ((10, 10, 5.0), (1, 100, 0.1))],
 )
 def test_no_cost_is_below_nothing(alone, together):
     """Whatever a disturbed measurement gives."""

@@ -18,9 +18,7 @@ def sections():
     met = line_of("append p50 (floor)", [1.0, 1.5, 1.2], None, ours="3 us", floor="2 us")
     chart = (("100", 3.0), ("1000", 3.1))
     flat = line_of("exponent", [0.01], None)._replace(chart=chart)
-    slow = line_of("times longer", [12.0], None)._replace(
-        chart=(("Holdfast", 5.0), ("x & y", 60.0))
-    )
+    slow = line_of("times longer", [12.0], None)._replace(chart=(("Holdfast", 5.0), ("x & y", 60.0)))
     lines = [met.shows("append"), flat.shows("growth"), slow.shows("append-rival")]
     return {"append": section(lines, 5, 1.0), "load": section([], 0, 1.0, "OSError: a | b")}
 
@@ -141,18 +139,12 @@ def test_rows_of_others_are_condensed_and_told():
     """Times, syncs, bytes and growth; a failure is a row too."""
     from bench import adapters_table as table
 
-    store = {
-        "shipped": _answer([5_000] * 300),
-        "unsynced": _answer([2_000] * 400),
-        "counted": [1.1],
-    }
+    store = {"shipped": _answer([5_000] * 300), "unsynced": _answer([2_000] * 400), "counted": [1.1]}
     side = {"spent": [2_000_000] * 200, "sizes": {"100": 100_000, "200": 400_000}, "written": 9}
     kept = {
         "stores/openai-sqlite": table.condensed(store),
         "stores/agno": table.condensed({"failed": "no answer | at all"}),
-        "adapters/langgraph-sqlite": table.condensed(
-            {"theirs": side, "ours": {**side, "syncs": 2}}
-        ),
+        "adapters/langgraph-sqlite": table.condensed({"theirs": side, "ours": {**side, "syncs": 2}}),
         "adapters/adk-sqlite": {"failed": "no"},
     }
     page = table.whole(kept)
@@ -174,10 +166,7 @@ def test_a_rival_answers_or_is_given_up(tmp_path):
         assert len(found["spent"]) == 4
         stay = {**task, "store": "plain", "durable": True, "stay": "one"}
         assert len(rival.ask(stay, 30)["spent"]) == len(rival.ask(stay, 30)["spent"]) == 4
-        assert (
-            "ModuleNotFoundError"
-            in rival.ask({**task, "store": "agno", "durable": True}, 30)["failed"]
-        )
+        assert "ModuleNotFoundError" in rival.ask({**task, "store": "agno", "durable": True}, 30)["failed"]
     finally:
         rival.end()
     assert rival.ask(task, 5)["failed"]
@@ -214,9 +203,7 @@ def test_pages_show_what_was_measured():
         assert "| **Holdfast** |" in made(kept)
 
 
-@pytest.mark.parametrize(
-    ("what", "most"), [("ms to save one of 10,000", 50), ("ms to load a session of 10,000", 100)]
-)
+@pytest.mark.parametrize(("what", "most"), [("ms to save one of 10,000", 50), ("ms to load a session of 10,000", 100)])
 def test_a_save_and_a_load_took_less_than_asked_for(what, most):
     """In the last run whose figures are kept; a test of its own would only measure the machine."""
     from bench.kept import kept

@@ -34,10 +34,7 @@ def fill(hf, sessions=24, events=8):
 
 def answers(hf):
     """What lists and searches say."""
-    said = [
-        sorted((hit.session_id, hit.seq) for hit in hf.search(word, limit=None))
-        for word in WORDS[:4]
-    ]
+    said = [sorted((hit.session_id, hit.seq) for hit in hf.search(word, limit=None)) for word in WORDS[:4]]
     said.append(sorted((hit.session_id, hit.seq) for hit in hf.search(WORDS[5], tool="Read")))
     lists = [
         hf.list(10),

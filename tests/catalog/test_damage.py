@@ -338,9 +338,7 @@ def test_bytes_changed_in_place_are_noticed(root):
 # -- anything, in any order ----------------------------------------------------------------------
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
-TAGS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5).map(
-    lambda text: f"t{text}"
-)
+TAGS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5).map(lambda text: f"t{text}")
 STEP = st.one_of(
     st.tuples(st.just("record"), IDS),
     st.tuples(st.just("tag"), IDS, TAGS),

@@ -29,9 +29,7 @@ def made(words):
 def test_kept_words_and_asked_ones(words, letters, open_end):
     """Words that are kept give what the table gives when there are too many to keep."""
     connection = made(words)
-    expected = sorted(
-        word for word in words if (letters in word if open_end else word.endswith(letters))
-    )
+    expected = sorted(word for word in words if (letters in word if open_end else word.endswith(letters)))
     for chars_max in (1 << 20, 0):
         found = Expander(chars_max).expand(connection, letters, open_end=open_end)
         assert sorted(found) == expected

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.catalog._query import fold, original_spans, words_of
 
-any_text = st.text(
-    st.characters(exclude_categories=["Cs"]) | st.sampled_from("aA -_/é日👍\u0301\0")
-)
+any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("aA -_/é日👍\u0301\0"))
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,7 @@ def index(request):
 def update(id, *, version=0, **members):
     """What a look would find."""
     meta = SessionMetadata(session_id=id, **members)
-    return IndexUpdate(
-        row=Row(meta, Trace(etag="e", folder="f")), state=b"{}", tally=b"", version=version
-    )
+    return IndexUpdate(row=Row(meta, Trace(etag="e", folder="f")), state=b"{}", tally=b"", version=version)
 
 
 def test_what_is_written_is_there(index):
@@ -141,9 +139,7 @@ def test_large_payloads_are_in_place(store_root):
     """What lies beside the log is handed on with its event."""
     with holdfast.open(store_root) as hf:
         with hf.session("a") as session:
-            session.append(
-                "tool_result", {"toolCallId": "c", "result": "needle " + "x" * 2_000_000}
-            )
+            session.append("tool_result", {"toolCallId": "c", "result": "needle " + "x" * 2_000_000})
         entry = hf.store.entry("sessions/a")
         found = _look.look(hf.store, entry, None)
         said = [event.data["result"] for event in found.events if event.type == "tool_result"]
@@ -161,10 +157,7 @@ def test_a_log_that_cannot_be_read_hides_no_other(store_root, kind):
         line = b'{"type":"session_start","timestamp":1,"data":{"format":99}}\n'
         if kind == "too_new":
             (folder / "events.jsonl").write_bytes(line)
-            assert {row.session_id: row.state for row in hf.list()} == {
-                "good": "ok",
-                "bad": "too_new",
-            }
+            assert {row.session_id: row.state for row in hf.list()} == {"good": "ok", "bad": "too_new"}
             assert hf.info("bad").state == "too_new"
         else:
             (folder / "events.jsonl").mkdir()

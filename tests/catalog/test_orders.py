@@ -11,33 +11,14 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.catalog import EVERYTHING, Filter, _catalog
-from holdfast.catalog._filter import (
-    NEWEST,
-    SORTS,
-    Order,
-    arranged,
-    folded,
-    read_order,
-    text_of,
-    words_in,
-)
+from holdfast.catalog._filter import NEWEST, SORTS, Order, arranged, folded, read_order, text_of, words_in
 from holdfast.catalog._index import IndexUpdate, PlainIndex, Row, Trace
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 from holdfast.storage.memory import MemoryStore
 
 ORDERS = [Order(name, descending) for name in SORTS for descending in (True, False)]
-TITLES = (
-    None,
-    "",
-    "Ärger mit der Tür",
-    "arger",
-    "Zebra",
-    "zebra 2",
-    "\x00odd",
-    "日本語",
-    "x" * 300,
-)
+TITLES = (None, "", "Ärger mit der Tür", "arger", "Zebra", "zebra 2", "\x00odd", "日本語", "x" * 300)
 TAGS = ("ops", "Über", "release-notes", "a b")
 
 
@@ -117,9 +98,7 @@ def test_an_order_follows_what_changes():
     index.write([], ["s001"])
     expected = [changed, *everyone[2:]]
     for order in ORDERS:
-        assert paged(index, EVERYTHING, order) == [
-            row.session_id for row in arranged(expected, order)
-        ]
+        assert paged(index, EVERYTHING, order) == [row.session_id for row in arranged(expected, order)]
 
 
 def test_names_of_orders():
@@ -227,10 +206,7 @@ def test_other_prices_move_sessions(store_root):
 
     def ordered(first, second):
         config = store_root.parent / "prices.toml"
-        config.write_text(
-            f"[prices.dear]\ninput = {first}\noutput = 1\n"
-            f"[prices.cheap]\ninput = {second}\noutput = 1\n"
-        )
+        config.write_text(f"[prices.dear]\ninput = {first}\noutput = 1\n[prices.cheap]\ninput = {second}\noutput = 1\n")
         with holdfast.open(store_root, config=str(config)) as hf:
             if not hf.exists("a"):
                 fill(hf)

@@ -40,17 +40,7 @@ _QUERIES = (
     *("src/auth/login.py", "auth/log", "login.py", "a->b()", "->", "100%", "_under", "'", "\\"),
     *("日本", "本語", "京", "検索 東京", "naive cafe", "ecole", "👍", "→", "€5", "שלום"),
     *('"', "-", "*", "OR", "'; DROP TABLE catalog_said; --", "{}", "$1", "\x00", "", "words", "zq"),
-    *(
-        "Read",
-        "path",
-        "title",
-        "urgent",
-        "streamed piece",
-        "gone",
-        "take back",
-        "changed",
-        "w7 w8 w9",
-    ),
+    *("Read", "path", "title", "urgent", "streamed piece", "gone", "take back", "changed", "w7 w8 w9"),
     *('"w16500 w16501"', '"again other"', "xyzzy", "*yzzy tail", "nothing here at all"),
 )
 
@@ -213,8 +203,7 @@ def test_rows_ids_and_figures_are_those_of_sqlite(pair):
     def rows(hf):
         odd = {"created_at", "size_bytes"}
         return [
-            {name: getattr(row, name) for name in row.__struct_fields__ if name not in odd}
-            for row in hf.list(None)
+            {name: getattr(row, name) for name in row.__struct_fields__ if name not in odd} for row in hf.list(None)
         ]
 
     assert rows(shared) == rows(plain)
@@ -238,25 +227,7 @@ def test_pages_of_hits_and_of_figures_join(pair, monkeypatch):
 
 
 _WORDS = st.sampled_from(
-    [
-        "a",
-        "b",
-        "ab",
-        "abc",
-        "b2",
-        "é",
-        "日",
-        "本",
-        "->",
-        ".",
-        "'",
-        "\\",
-        '"',
-        "-",
-        "*",
-        "OR",
-        "\x00",
-    ]
+    ["a", "b", "ab", "abc", "b2", "é", "日", "本", "->", ".", "'", "\\", '"', "-", "*", "OR", "\x00"]
 )
 _TYPED = st.lists(_WORDS | st.text(max_size=4), max_size=6).map(" ".join)
 
@@ -267,9 +238,7 @@ def ask(postgres_server):
     asyncpg = pytest.importorskip("asyncpg")
     loop = asyncio.new_event_loop()
     connection = loop.run_until_complete(asyncpg.connect(postgres_server.url))
-    yield lambda statement, *values: loop.run_until_complete(
-        connection.fetchval(statement, *values)
-    )
+    yield lambda statement, *values: loop.run_until_complete(connection.fetchval(statement, *values))
     loop.run_until_complete(connection.close())
     loop.close()
 

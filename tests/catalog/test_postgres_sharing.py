@@ -231,10 +231,7 @@ def test_starters_at_once_make_the_tables_once(postgres_url):
         say(hf, "a", "one")
     libraries = [holdfast.open(postgres_url) for _ in range(6)]
     answers = []
-    threads = [
-        threading.Thread(target=lambda one=one: answers.append(ids(one.list())))
-        for one in libraries
-    ]
+    threads = [threading.Thread(target=lambda one=one: answers.append(ids(one.list()))) for one in libraries]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -448,10 +445,7 @@ def test_a_role_that_may_write_rows_shares_the_index(guest, postgres_url):
     role = guest.partition("//")[2].partition("@")[0]
     with holdfast.open(postgres_url) as owner:
         owner.list()
-    run(
-        postgres_url,
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-    )
+    run(postgres_url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
     with holdfast.open(guest) as hf:
         say(hf, "b", "words of the guest")
         assert ids(hf.list()) == ["b", "a"]

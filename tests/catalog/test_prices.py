@@ -98,19 +98,10 @@ def test_own_prices_come_first():
     """Names may have wildcards, and the longest that fits counts."""
     prices = Prices(
         read_prices(
-            {
-                "*": {"input": 1, "output": 1},
-                "my-*": {"input": 2, "output": 2},
-                "GPT-4o": {"input": 3, "output": 3},
-            }
+            {"*": {"input": 1, "output": 1}, "my-*": {"input": 2, "output": 2}, "GPT-4o": {"input": 3, "output": 3}}
         )
     )
-    assert [prices.of(name).input for name in ("x", "my-7b", "gpt-4o", "gpt-4o-mini")] == [
-        1.0,
-        2.0,
-        3.0,
-        1.0,
-    ]
+    assert [prices.of(name).input for name in ("x", "my-7b", "gpt-4o", "gpt-4o-mini")] == [1.0, 2.0, 3.0, 1.0]
 
 
 @given(st.text(max_size=200))

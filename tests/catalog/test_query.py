@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.catalog._query import QUERY_CHARS_MAX, TERMS_MAX, Term, fold, read_query
 
-hostile = st.text(
-    st.characters() | st.sampled_from('"*^:()-+{}AND OR NOT NEAR\0\n日👍é_/\\'), max_size=60
-)
+hostile = st.text(st.characters() | st.sampled_from('"*^:()-+{}AND OR NOT NEAR\0\n日👍é_/\\'), max_size=60)
 
 
 def fits(query, text):
@@ -115,14 +113,7 @@ def test_what_the_index_is_asked():
 
 @pytest.mark.parametrize(
     ("query", "hint"),
-    [
-        ("->", b"->"),
-        ("++", b"++"),
-        ("x ==", b"=="),
-        ("foo", None),
-        ("++ OR --", None),
-        ('"\\\\"', None),
-    ],
+    [("->", b"->"), ("++", b"++"), ("x ==", b"=="), ("foo", None), ("++ OR --", None), ('"\\\\"', None)],
 )
 def test_bytes_that_every_fitting_line_has(query, hint):
     """Only signs that JSON writes plainly, or by code, are looked for in the bytes of a line."""

@@ -90,10 +90,7 @@ def test_a_wrong_checksum(hf, tmp_path, digits):
 def test_several_events_of_one_session(hf):
     """What was read for one hit serves the next."""
     recaller = Recaller(hf.store, lambda _: "sessions/s")
-    texts = [
-        recaller.recall(Candidate(1, 1, seq, None, 0, 0, "user", None)).said.text[:5]
-        for seq in (2, 3, 4, 2)
-    ]
+    texts = [recaller.recall(Candidate(1, 1, seq, None, 0, 0, "user", None)).said.text[:5] for seq in (2, 3, 4, 2)]
     assert texts == ["first", "Read\n", "x x x", "first"]
 
 

@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog._retention import (
-    Policy,
-    age_ms,
-    live_limit,
-    plan,
-    read_policies,
-    size_in_bytes,
-)
+from holdfast.catalog._retention import Policy, age_ms, live_limit, plan, read_policies, size_in_bytes
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
@@ -56,11 +49,7 @@ def test_a_policy_speaks_only_of_its_tag_and_agent():
         row("c", agent_id="z", tags=("x",)),
         row("d", auto_tags=("x",)),
     ]
-    assert decided(rows, Policy(tag="x", keep=0)) == [
-        ("a", "archive"),
-        ("c", "archive"),
-        ("d", "archive"),
-    ]
+    assert decided(rows, Policy(tag="x", keep=0)) == [("a", "archive"), ("c", "archive"), ("d", "archive")]
     assert decided(rows, Policy(tag="x", agent="z", keep=0)) == [("c", "archive")]
 
 

@@ -103,28 +103,11 @@ def test_a_time_beyond_all_columns(connection):
 
 WORDS = [
     *["alpha", "beta", "gamma", "error", "Error", "login", "log_in", "src/auth/login.py"],
-    *[
-        "foo_bar",
-        "a->b",
-        "日本語",
-        "検索",
-        "Straße",
-        "été",
-        "👍",
-        "שלום",
-        "don't",
-        "x.y",
-        "C++",
-        "42",
-    ],
+    *["foo_bar", "a->b", "日本語", "検索", "Straße", "été", "👍", "שלום", "don't", "x.y", "C++", "42"],
 ]
 QUERIES = st.one_of(
-    st.sampled_from(
-        [*WORDS, "src/auth", "ogin.p", "->", "++", "alph*", "語", '"alpha beta"', "*et*"]
-    ),
-    st.lists(st.sampled_from([*WORDS, "OR", "-beta", '"beta gamma"', "lo*"]), max_size=4).map(
-        " ".join
-    ),
+    st.sampled_from([*WORDS, "src/auth", "ogin.p", "->", "++", "alph*", "語", '"alpha beta"', "*et*"]),
+    st.lists(st.sampled_from([*WORDS, "OR", "-beta", '"beta gamma"', "lo*"]), max_size=4).map(" ".join),
 )
 
 
@@ -158,17 +141,11 @@ def corpus(tmp_path_factory):
 
 def summary(hits):
     """What hits say, whatever their order."""
-    return sorted(
-        (hit.session_id, hit.seq, hit.role, hit.tool, hit.timestamp, hit.snippet) for hit in hits
-    )
+    return sorted((hit.session_id, hit.seq, hit.role, hit.tool, hit.timestamp, hit.snippet) for hit in hits)
 
 
-@given(
-    query=QUERIES, role=st.sampled_from([None, "user", "tool"]), tag=st.sampled_from([(), ["odd"]])
-)
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@given(query=QUERIES, role=st.sampled_from([None, "user", "tool"]), tag=st.sampled_from([(), ["odd"]]))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.req("S2-58")
 def test_search_equals_a_scan_of_all_logs(corpus, query, role, tag):
     """The index finds exactly what reading every event finds."""

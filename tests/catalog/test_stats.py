@@ -25,11 +25,7 @@ def asked(at, model="cheap", tokens=1_000_000, tool=None, failed=False):
     if tool is not None:
         events += [
             Event.make("tool_call", {"id": "c", "tool": tool}, timestamp=at),
-            Event.make(
-                "tool_result",
-                {"toolCallId": "c", "result": "", "is_error": failed},
-                timestamp=at + 2000,
-            ),
+            Event.make("tool_result", {"toolCallId": "c", "result": "", "is_error": failed}, timestamp=at + 2000),
         ]
     usage = {"input_tokens": tokens}
     data = {"content": "", "model": model, "usage": usage}
@@ -40,12 +36,7 @@ def session(id, *turns, tags=(), auto_tags=(), agent=None):
     """A row of the catalogue."""
     tally = Tally().feed([event for turn in turns for event in turn])
     row = SessionMetadata(
-        session_id=id,
-        title=id.title(),
-        tags=tags,
-        auto_tags=auto_tags,
-        agent_id=agent,
-        updated_at=tally.last,
+        session_id=id, title=id.title(), tags=tags, auto_tags=auto_tags, agent_id=agent, updated_at=tally.last
     )
     return row, tally.to_bytes()
 
@@ -70,13 +61,7 @@ def test_tokens_over_time():
     assert (stats.tokens, stats.cost, stats.sessions, stats.turns) == (2_000_000, 11.0, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("by", "starts"),
-    [
-        ("week", ["2026-03-02", "2026-03-09"]),
-        ("month", ["2026-03-01"]),
-    ],
-)
+@pytest.mark.parametrize(("by", "starts"), [("week", ["2026-03-02", "2026-03-09"]), ("month", ["2026-03-01"])])
 def test_weeks_and_months(by, starts):
     """A week begins on Monday, a month on its first day."""
     stats = count(session("a", asked(MONDAY), asked(MONDAY + 8 * DAY)), by=by)
@@ -118,9 +103,7 @@ def test_no_such_time_zone(tz):
         Calendar(tz)
 
 
-@given(
-    st.integers(min_value=0, max_value=253_402_300_799 // 3600), st.sampled_from(["day", "week"])
-)
+@given(st.integers(min_value=0, max_value=253_402_300_799 // 3600), st.sampled_from(["day", "week"]))
 def test_any_hour_of_the_calendar(hour, by):
     """From the first to the last hour there is, in zones at both ends of the world."""
     for tz in ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"):
@@ -251,8 +234,7 @@ def test_quantiles_are_upper_bounds():
 def test_common_topics():
     """Tags by how many sessions have them."""
     stats = count(
-        session("a", asked(MONDAY), auto_tags=("devops", "git")),
-        session("b", asked(MONDAY), auto_tags=("git",)),
+        session("a", asked(MONDAY), auto_tags=("devops", "git")), session("b", asked(MONDAY), auto_tags=("git",))
     )
     assert [(one.tag, one.sessions) for one in stats.topics] == [("git", 2), ("devops", 1)]
 
@@ -300,12 +282,7 @@ def test_timeline_of_turns():
     found = timeline_of("a", events, PRICES)
     first, second = found.turns
     assert (first.seq, first.start, first.duration_ms, first.pause_ms) == (1, MONDAY, 4000, 10)
-    assert (first.tokens, first.cost, first.tools, first.failures) == (
-        1_000_000,
-        1.0,
-        {"Bash": 1},
-        1,
-    )
+    assert (first.tokens, first.cost, first.tools, first.failures) == (1_000_000, 1.0, {"Bash": 1}, 1)
     assert (first.prompt, second.pause_ms, second.cost) == ("hm", 60_000, None)
     assert (found.tokens, found.cost, found.unpriced_tokens) == (1_000_005, None, 5)
 
@@ -319,8 +296,4 @@ def test_timeline_without_recorded_turns():
         Event("user", 3, MONDAY + 20, b"[]"),
     ]
     turns = timeline_of("a", events, PRICES).turns
-    assert [(turn.seq, turn.prompt, turn.messages) for turn in turns] == [
-        (0, "a b", 2),
-        (2, "", 1),
-        (3, "", 1),
-    ]
+    assert [(turn.seq, turn.prompt, turn.messages) for turn in turns] == [(0, "a b", 2), (2, "", 1), (3, "", 1)]

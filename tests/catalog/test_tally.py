@@ -32,44 +32,28 @@ figures = st.fixed_dictionaries(
     },
 )
 models = st.sampled_from(["sonnet", "gpt", "", None, 7])
-texts = st.sampled_from(
-    ["run pytest", "the quick brown fox", "旅行 nach Paris", "", "café übersetzen", "kubectl logs"]
-)
+texts = st.sampled_from(["run pytest", "the quick brown fox", "旅行 nach Paris", "", "café übersetzen", "kubectl logs"])
 ids = st.sampled_from(["a", "b"])
 bodies = st.one_of(
     st.tuples(st.just("user"), st.fixed_dictionaries({"content": texts})),
+    st.tuples(st.just("assistant"), st.fixed_dictionaries({"content": texts, "usage": figures, "model": models})),
     st.tuples(
         st.just("assistant"),
-        st.fixed_dictionaries({"content": texts, "usage": figures, "model": models}),
-    ),
-    st.tuples(
-        st.just("assistant"),
-        st.fixed_dictionaries(
-            {"metadata": st.fixed_dictionaries({"usage": figures, "model": models})}
-        ),
+        st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"usage": figures, "model": models})}),
     ),
     st.tuples(st.just("system"), st.just({"content": "Be brief."})),
     st.tuples(
-        st.just("tool_call"),
-        st.fixed_dictionaries({"id": ids, "tool": texts, "params": st.just({"path": "a.py"})}),
+        st.just("tool_call"), st.fixed_dictionaries({"id": ids, "tool": texts, "params": st.just({"path": "a.py"})})
     ),
     st.tuples(st.just("tool_call"), st.just({"tool": "no id", "usage": {"input_tokens": 5}})),
     st.tuples(
-        st.just("tool_result"),
-        st.fixed_dictionaries({"toolCallId": ids, "result": texts, "is_error": st.booleans()}),
+        st.just("tool_result"), st.fixed_dictionaries({"toolCallId": ids, "result": texts, "is_error": st.booleans()})
     ),
     st.tuples(
         st.just("assistant"),
-        st.builds(
-            lambda own, tool: {"content": [{"type": "tool_use", "id": own, "name": tool}]},
-            ids,
-            texts,
-        ),
+        st.builds(lambda own, tool: {"content": [{"type": "tool_use", "id": own, "name": tool}]}, ids, texts),
     ),
-    st.tuples(
-        st.just("user"),
-        st.builds(lambda own: {"content": [{"type": "tool_result", "tool_use_id": own}]}, ids),
-    ),
+    st.tuples(st.just("user"), st.builds(lambda own: {"content": [{"type": "tool_result", "tool_use_id": own}]}, ids)),
     st.tuples(st.sampled_from(["turn_start", "turn_end", "closed"]), st.just({})),
     st.tuples(st.just("usage"), figures),
     st.tuples(st.just("title"), st.fixed_dictionaries({"title": texts})),
@@ -88,10 +72,7 @@ def logs(draw):
 
 def said(*events, at=START):
     """Events of a type with data, one second after the other."""
-    return [
-        Event.make(type, data, seq=seq, timestamp=at + seq * 1000)
-        for seq, (type, data) in enumerate(events)
-    ]
+    return [Event.make(type, data, seq=seq, timestamp=at + seq * 1000) for seq, (type, data) in enumerate(events)]
 
 
 @pytest.mark.req("S2-64")
@@ -185,9 +166,7 @@ def test_latency_and_failure_of_tools():
 def test_waiting_for_a_person_is_no_latency(stop):
     """A call that a turn left open counts when its result comes, without a time."""
     events = said(
-        ("tool_call", {"id": "a", "tool": "Ask"}),
-        (stop, {}),
-        ("tool_result", {"toolCallId": "a", "result": "yes"}),
+        ("tool_call", {"id": "a", "tool": "Ask"}), (stop, {}), ("tool_result", {"toolCallId": "a", "result": "yes"})
     )
     use = Tally().feed(events).tools()["Ask"]
     assert (use.finished, use.timed, use.total_ms) == (1, 0, 0)
@@ -305,9 +284,7 @@ def as_recorded(id, how, *, failed):
     }[how]
 
 
-ways = st.sampled_from(
-    ["announced", "all in messages", "begun", "both", "begun again", "told afterwards"]
-)
+ways = st.sampled_from(["announced", "all in messages", "begun", "both", "begun again", "told afterwards"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", None]), ways, st.booleans()), max_size=8))
@@ -319,9 +296,7 @@ def test_a_call_counts_once_however_it_was_recorded(history):
         for number, (run, how, failed) in enumerate(history):
             steps = as_recorded(f"c{number}", "begun" if plain else how, failed=failed)
             tally.feed(Event.make(*step, run=run, timestamp=START) for step in steps)
-        tools = {
-            name: (use.calls, use.finished, use.failures) for name, use in tally.tools().items()
-        }
+        tools = {name: (use.calls, use.finished, use.failures) for name, use in tally.tools().items()}
         return tools, tally.files, tally.told, tally.estimate
 
     assert figures(plain=False) == figures(plain=True)

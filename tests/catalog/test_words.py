@@ -10,10 +10,7 @@ from holdfast.model import Event
 
 def log(*events):
     """Events in the order of a log."""
-    return [
-        Event.make(type, data, seq=seq, timestamp=1000 + seq)
-        for seq, (type, data) in enumerate(events)
-    ]
+    return [Event.make(type, data, seq=seq, timestamp=1000 + seq) for seq, (type, data) in enumerate(events)]
 
 
 def heard(*events):

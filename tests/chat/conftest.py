@@ -19,10 +19,7 @@ from holdfast.testing.model_server import Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
 WAIT_S = 120  # a loaded machine takes its time to start
-_KEYS = (
-    "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY"
-    " OLLAMA_BASE_URL OLLAMA_HOST"
-)
+_KEYS = "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY OLLAMA_BASE_URL OLLAMA_HOST"
 
 
 class Outcome(NamedTuple):
@@ -150,12 +147,7 @@ class Terminal:
 
     def close(self) -> None:
         """End the terminal and all that runs in it."""
-        subprocess.run(
-            ["tmux", "-L", self._socket, "kill-server"],
-            check=False,
-            capture_output=True,
-            timeout=120,
-        )
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True, timeout=120)
 
 
 @pytest.fixture

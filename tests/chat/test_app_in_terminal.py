@@ -28,9 +28,7 @@ def test_a_day_with_the_app(terminal, hf):
     terminal.wait_for("Enter sends")
     terminal.type("and then home")
     terminal.wait_for("2: you said and then home")
-    [pid] = {event.data["pid"] for event in hf.events("trip-planner", types=["opened"])} - {
-        os.getpid()
-    }
+    [pid] = {event.data["pid"] for event in hf.events("trip-planner", types=["opened"])} - {os.getpid()}
     os.kill(pid, signal.SIGKILL)
     terminal.wait_for("Killed")
     terminal.press("Enter")

@@ -57,9 +57,7 @@ def test_two_chats_lose_no_line(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(InputHistory(str(tmp_path)).lines()) == sorted(
-        f"{n}{i}" for n in "ab" for i in range(10)
-    )
+    assert sorted(InputHistory(str(tmp_path)).lines()) == sorted(f"{n}{i}" for n in "ab" for i in range(10))
 
 
 def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path):

@@ -15,16 +15,12 @@ COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=Fa
 
 def loaded(code):
     """The top-level modules that a program has loaded when it is done."""
-    done = subprocess.run(
-        [sys.executable, "-c", code + LOOK], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code + LOOK], capture_output=True, text=True, check=True, timeout=120)
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["list"], ["config"], ["chat", "--help"], ["run", "--help"], ["doctor"]],
-    ids="-".join,
+    "words", [["list"], ["config"], ["chat", "--help"], ["run", "--help"], ["doctor"]], ids="-".join
 )
 def test_commands_that_do_not_talk(words, store_root, monkeypatch):
     """Neither the engine nor a provider's library is loaded."""

@@ -123,9 +123,7 @@ def test_a_damaged_session_is_repaired_with_a_warning(run, hf, store_root):
     run("chat", text="one\ntwo\nthree\n")
     id = only(hf).session_id
     path = store_root / "sessions" / id / "events.jsonl"
-    path.write_bytes(
-        path.read_bytes().replace(b'"you said two"', b"", 1).replace(b"two", b"tXo", 1)
-    )
+    path.write_bytes(path.read_bytes().replace(b'"you said two"', b"", 1).replace(b"two", b"tXo", 1))
     assert not hf.verify(id).ok
     done = run("chat", text="four\n")
     assert done.code == 0

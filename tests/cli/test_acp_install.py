@@ -18,9 +18,7 @@ def test_the_proxy_is_written_in_front_of_an_agent(run, tmp_path):
     assert entry["args"][-5:] == ["acp", "proxy", "--", "gemini", "--acp"]
     second = run(*args)
     assert "has it already" in second.out
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("settings")] == [
-        "settings.json"
-    ]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("settings")] == ["settings.json"]
 
 
 def test_print_writes_nothing(run, tmp_path):
@@ -61,9 +59,7 @@ def test_an_editor_that_is_not_known(run):
     assert "zed, jetbrains" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("named", "written"), [("/kept/here", ["--store", "/kept/here"]), ("s3://u:word@host/b", [])]
-)
+@pytest.mark.parametrize(("named", "written"), [("/kept/here", ["--store", "/kept/here"]), ("s3://u:word@host/b", [])])
 def test_the_store_of_the_environment_is_written(run, tmp_path, named, written):
     """An editor that is started from a menu lacks the variable; a password is kept out."""
     file = tmp_path / "zed.json"

@@ -104,9 +104,7 @@ def test_compare_shows_where_answers_differ(run, two, library):
         with library.session(name) as s:
             s.user("And then?")
             s.assistant("The same words again. " * 20 + f"But {name} is better.")
-            s.todos.write(
-                [{"content": "book", "status": "pending" if name == "sea" else "completed"}]
-            )
+            s.todos.write([{"content": "book", "status": "pending" if name == "sea" else "completed"}])
     out = run("compare", *two).out
     assert "sea is better." in out
     assert max(map(len, out.splitlines())) <= 120

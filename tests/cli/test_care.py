@@ -99,11 +99,7 @@ def test_nothing_to_repair(run, trip, library):
     assert outcome.code == 0
     assert "nothing to repair" in outcome.out
     assert log.read_bytes() == before
-    assert json.loads(run("repair", trip, "--json").out) == {
-        "session_id": trip,
-        "gaps": [],
-        "quarantine": None,
-    }
+    assert json.loads(run("repair", trip, "--json").out) == {"session_id": trip, "gaps": [], "quarantine": None}
 
 
 def test_a_newer_format_is_not_repaired(run, too_new, untouched):
@@ -167,9 +163,7 @@ sys.stdin.readline()
 def held(trip, store_root):
     """The session while another process has it open."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(store_root), trip],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", HOLDER, str(store_root), trip], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"open\n"
         yield process.pid
@@ -186,8 +180,7 @@ def test_a_session_in_use_is_refused(run, held, trip, verb):
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "words"),
-    [(4, 4, "Event 4 is lost"), (4, 6, "Events 4 to 6 are lost"), (5, 4, "none is lost")],
+    ("first", "last", "words"), [(4, 4, "Event 4 is lost"), (4, 6, "Events 4 to 6 are lost"), (5, 4, "none is lost")]
 )
 def test_what_was_lost_is_said(first, last, words):
     """One event, several, or none: each has its sentence."""

@@ -66,9 +66,7 @@ def test_a_pipe(run, trip):
     assert "\x1b" not in run("list", "--color", "never", env={"FORCE_COLOR": "1"}).out
 
 
-@pytest.mark.parametrize(
-    "arguments", [["show", "trip", "--full"], ["stats"], ["compare", "-", "-"]]
-)
+@pytest.mark.parametrize("arguments", [["show", "trip", "--full"], ["stats"], ["compare", "-", "-"]])
 def test_only_colours_are_added(run, trip, arguments):
     """Without its colours the page is the plain one."""
     coloured = run(*arguments, "--color", "always").out

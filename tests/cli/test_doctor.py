@@ -93,10 +93,7 @@ def test_a_newer_session_is_told(run, too_new):
     assert "from-the-future (too new)" in outcome.out
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [("option", "given with --store"), ("environment", "HOLDFAST_STORE")],
-)
+@pytest.mark.parametrize(("setting", "words"), [("option", "given with --store"), ("environment", "HOLDFAST_STORE")])
 def test_why_the_store_is_there(run, store_root, setting, words):
     """The place is told with what said so."""
     arguments = ["--store", str(store_root)] if setting == "option" else []

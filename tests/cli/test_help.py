@@ -65,12 +65,7 @@ def test_the_reference_has_every_option(name):
     part = text if name is None else text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     shared = {"--store", "--help", "--version", "--color", "--no-pager"} if name else set()
     command = cli if name is None else verb(name)
-    options = {
-        option
-        for parameter in command.params
-        for option in parameter.opts
-        if option.startswith("--")
-    }
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     named = set(re.findall(r"`(--[a-z-]+)", part))
     assert options - shared <= named
     assert part

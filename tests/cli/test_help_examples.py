@@ -153,9 +153,7 @@ def test_help_of_all(run):
         assert f"\n{heading}\n" in page
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"), [(["lisst"], "list"), (["acp", "prxy"], "proxy"), (["list", "x"], None)]
-)
+@pytest.mark.parametrize(("words", "meant"), [(["lisst"], "list"), (["acp", "prxy"], "proxy"), (["list", "x"], None)])
 def test_help_of_nothing(run, words, meant):
     """A command that is not there is wrong usage, with the nearest one if there is one."""
     outcome = run("help", *words)

@@ -75,9 +75,7 @@ def harm_in(text):
     """The characters in an output that a terminal could obey or hide, beside our own sequences."""
     rest = OURS.sub("", text)
     return {
-        one
-        for one in set(rest)
-        if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        one for one in set(rest) if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
     }
 
 
@@ -210,9 +208,7 @@ def test_reading(store, arguments, terminal):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [one for one in READING if one[0] not in WITHOUT_JSON and "--csv" not in one],
-    ids=" ".join,
+    "arguments", [one for one in READING if one[0] not in WITHOUT_JSON and "--csv" not in one], ids=" ".join
 )
 def test_reading_as_json(store, arguments):
     """JSON has no such character either, and is still JSON."""
@@ -229,9 +225,7 @@ def test_the_values_of_json_are_those_recorded(store, strings):
     """Escaping changes how a string is written, and not what it says."""
     shown = []
     for number in range(SESSIONS):
-        _, out, _ = called(
-            "show", f"evil-{number}", "--events", "--json", terminal=True, store=store
-        )
+        _, out, _ = called("show", f"evil-{number}", "--events", "--json", terminal=True, store=store)
         for line in out.splitlines():
             shown.extend(_strings_in(json.loads(line)["data"]))
     wanted = {text for text in strings if "\0" not in text}
@@ -254,9 +248,7 @@ def _strings_in(value):
 @pytest.mark.parametrize("format", ["markdown", "html", "text", "json", "jsonl", "anthropic"])
 def test_exports_on_a_terminal(store, format):
     """A document that is shown instead of written is harmless as well."""
-    code, out, err = called(
-        "export", "evil-5", "--format", format, "--no-pager", terminal=True, store=store
-    )
+    code, out, err = called("export", "evil-5", "--format", format, "--no-pager", terminal=True, store=store)
     assert code == 0, err
     assert out
     assert harm_in(out) == set()
@@ -387,18 +379,13 @@ def test_names_and_contents_of_files(store, strings, tmp_path):
     for number, name in enumerate(names):
         with open(os.path.join(folder, name), "wb") as file:
             file.write(contents[number % len(contents)] + strings[number % 100].encode())
-    messages = [
-        {"role": "user", "content": strings[7]},
-        {"role": "assistant", "content": strings[8]},
-    ]
+    messages = [{"role": "user", "content": strings[7]}, {"role": "assistant", "content": strings[8]}]
     with open(os.path.join(folder, b"\x1b[31mgood\xff.json"), "w", encoding="utf-8") as file:
         json.dump(messages, file)
     target = tmp_path / "target"
     for extra in (["--dry-run"], [], ["--json"]):
         for terminal in (True, False):
-            _, out, err = called(
-                "import", os.fsdecode(folder), *extra, terminal=terminal, store=target
-            )
+            _, out, err = called("import", os.fsdecode(folder), *extra, terminal=terminal, store=target)
             assert harm_in(out) == set()
             assert harm_in(err) == set()
             assert "defect" not in err
@@ -434,9 +421,7 @@ def test_our_sequences_are_those_of_the_styles():
     assert rendered == {name: f"\x1b[{code}mx\x1b[0m" for name, code in SGR.items()}
 
 
-@pytest.mark.parametrize(
-    "arguments", [["list"], ["show", "evil-0", "--full"], ["show", "a\x1b[2J"]]
-)
+@pytest.mark.parametrize("arguments", [["list"], ["show", "evil-0", "--full"], ["show", "a\x1b[2J"]])
 def test_in_a_real_terminal(tty, store, arguments):
     """The bytes that a terminal really gets have our colours, and nothing else to obey."""
     text = tty(*arguments, HOLDFAST_STORE=str(store), PAGER="cat").out

@@ -22,9 +22,7 @@ def write(path, *texts):
     path.parent.mkdir(parents=True, exist_ok=True)
     # At once: a watch that looks in between would tell of a file that is cut short.
     aside = path.parent.parent / f"{path.name}.aside"
-    aside.write_text(
-        json.dumps({"id": path.stem, "title": path.stem.title(), "messages": messages})
-    )
+    aside.write_text(json.dumps({"id": path.stem, "title": path.stem.title(), "messages": messages}))
     return aside.replace(path)
 
 

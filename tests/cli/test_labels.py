@@ -15,10 +15,7 @@ def test_title(run, library, trip):
     """Shown, set by a prefix of the id, and as JSON."""
     assert run("title", trip).out == "Trip to Lisbon\n"
     assert run("title", "trip", "Lisbon in May").out == "titled trip-planner  Lisbon in May\n"
-    assert json.loads(run("title", "-", "--json").out) == {
-        "session_id": trip,
-        "title": "Lisbon in May",
-    }
+    assert json.loads(run("title", "-", "--json").out) == {"session_id": trip, "title": "Lisbon in May"}
 
 
 def test_a_title_cannot_leave_its_line(run, library, trip):
@@ -128,10 +125,7 @@ def test_suggestions_of_a_model(asked, library, trip):
     """One request with the conversation; shown, and recorded only with --apply."""
     answer = [Say("**Title:** A week in Lisbon\nTags: travel, Portugal, #trains")]
     outcome, requests = asked(answer, "tag", trip, "--suggest")
-    assert outcome.out.splitlines() == [
-        "title  A week in Lisbon",
-        "tags   travel, portugal, trains",
-    ]
+    assert outcome.out.splitlines() == ["title  A week in Lisbon", "tags   travel, portugal, trains"]
     assert "--apply" in outcome.err
     assert len(requests) == 1
     assert "Plan a week in Lisbon" in str(requests[0].messages)
@@ -165,9 +159,7 @@ def test_only_a_title_or_only_tags(asked, library):
     assert (library.info("s").title, library.info("s").tags) == ("Owls", ("birds",))
 
 
-@pytest.mark.parametrize(
-    "verb", [["tag", "trip", "may"], ["title", "trip", "May"], ["pin", "trip"], ["run", "Hi"]]
-)
+@pytest.mark.parametrize("verb", [["tag", "trip", "may"], ["title", "trip", "May"], ["pin", "trip"], ["run", "Hi"]])
 def test_a_session_that_is_open_elsewhere_is_waited_for(run, library, trip, store_root, verb):
     """With ``--wait`` a verb waits for it; over it the error names the option."""
     store = open_store(store_root)

@@ -232,9 +232,7 @@ def test_reindex(run, three, store_root):
     assert run("reindex").out.startswith("Read 3 sessions with ")
     done = json.loads(run("reindex", "--json").out)
     assert done["sessions"] == 3
-    assert done["bytes"] == sum(
-        path.stat().st_size for path in store_root.glob("sessions/*/events.jsonl")
-    )
+    assert done["bytes"] == sum(path.stat().st_size for path in store_root.glob("sessions/*/events.jsonl"))
     assert ids(run("list")) == ["third", "second", "first"]
 
 

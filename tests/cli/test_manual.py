@@ -57,10 +57,7 @@ def test_troff_has_nothing_to_say(made):
     """No page makes groff warn, and what it shows is what was meant."""
     text = "".join(made.values())
     done = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8", "-Kutf8", "-P-c"],
-        input=text.encode(),
-        capture_output=True,
-        check=True,
+        ["groff", "-man", "-ww", "-Tutf8", "-Kutf8", "-P-c"], input=text.encode(), capture_output=True, check=True
     )
     assert done.stderr == b""
     shown = re.sub(r".\x08", "", done.stdout.decode())

@@ -47,18 +47,13 @@ def test_which_pager(environment, first):
     assert pager_commands(environment)[0] == first
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [{"PAGER": ""}, {"PAGER": "cat"}, {"PAGER": "less", "HOLDFAST_PAGER": " cat "}],
-)
+@pytest.mark.parametrize("environment", [{"PAGER": ""}, {"PAGER": "cat"}, {"PAGER": "less", "HOLDFAST_PAGER": " cat "}])
 def test_no_pager_is_a_choice(environment):
     """Nothing or cat in a variable asks for none."""
     assert pager_commands(environment) == []
 
 
-@pytest.mark.parametrize(
-    "arguments", [["show", "long"], ["show", "long", "--events"], ["help"], ["list", "--help"]]
-)
+@pytest.mark.parametrize("arguments", [["show", "long"], ["show", "long", "--events"], ["help"], ["list", "--help"]])
 def test_what_is_longer_than_the_screen(tty, long, arguments):
     """The pager gets everything, and the terminal nothing but what the pager shows."""
     outcome = tty(*arguments, rows=20, HOLDFAST_PAGER=PAGER)
@@ -82,8 +77,7 @@ def test_long_lines_count_for_as_many_rows_as_they_take(tty, library):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "env"),
-    [(["--no-pager"], {}), ([], {"HOLDFAST_PAGER": "cat"}), ([], {"TERM": "dumb"})],
+    ("arguments", "env"), [(["--no-pager"], {}), ([], {"HOLDFAST_PAGER": "cat"}), ([], {"TERM": "dumb"})]
 )
 def test_without_one(tty, long, arguments, env):
     """An option, a variable or a terminal that can do nothing: straight onto the screen."""
@@ -148,9 +142,7 @@ def test_ctrl_c_is_for_the_pager(tty, long):
         "sys.stdin.read(); print('READ', flush=True); signal.sigwait({signal.SIGINT});"
         "print('NOTED'); time.sleep(1); print('END')"
     )
-    outcome = tty(
-        "show", long, rows=20, keys=b"\x03", HOLDFAST_PAGER=f'{sys.executable} -c "{code}"'
-    )
+    outcome = tty("show", long, rows=20, keys=b"\x03", HOLDFAST_PAGER=f'{sys.executable} -c "{code}"')
     assert outcome.code == 0
     assert re.search(r"READ\n.*NOTED\nEND\n$", outcome.out, re.DOTALL)
 

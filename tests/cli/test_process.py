@@ -43,9 +43,7 @@ def test_an_error_is_a_line_and_a_remedy(shell):
     """Two lines on standard error: what is wrong, what to do."""
     outcome = shell("show", "no-such")
     assert outcome.out == ""
-    assert outcome.err == (
-        "error: there is no session no-such\n  List what there is with `holdfast list`.\n"
-    )
+    assert outcome.err == ("error: there is no session no-such\n  List what there is with `holdfast list`.\n")
 
 
 def test_no_arguments_is_help(shell):
@@ -89,9 +87,7 @@ def test_nothing_is_cut_in_a_pipe(shell, library):
 def test_a_reader_that_leaves_early(trip, store_root):
     """A closed pipe ends the command quietly."""
     with subprocess.Popen(
-        [COMMAND, "show", trip, "--full", "--store", str(store_root)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [COMMAND, "show", trip, "--full", "--store", str(store_root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         process.stdout.close()
         errors = process.stderr.read()
@@ -131,9 +127,7 @@ def test_an_interruption(trip, store_root):
         "cli.main()\n"
     )
     outcome = subprocess.run(
-        [sys.executable, "-c", code, "list", "--store", str(store_root)],
-        capture_output=True,
-        check=False,
+        [sys.executable, "-c", code, "list", "--store", str(store_root)], capture_output=True, check=False
     )
     assert outcome.returncode == 130
     assert b"Traceback" not in outcome.stderr
@@ -141,11 +135,7 @@ def test_an_interruption(trip, store_root):
 
 def test_a_defect_is_told_as_one(trip, store_root):
     """An error that nobody foresaw is a sentence too, and its trace can be asked for."""
-    code = (
-        "import holdfast.apps.render.words as words, holdfast.apps.cli as cli\n"
-        "words.ago = None\n"
-        "cli.main()\n"
-    )
+    code = "import holdfast.apps.render.words as words, holdfast.apps.cli as cli\nwords.ago = None\ncli.main()\n"
     command = [sys.executable, "-c", code, "list", "--store", str(store_root)]
     short = subprocess.run(command, capture_output=True, check=False, text=True)
     assert short.returncode == 1
@@ -194,17 +184,11 @@ def test_only_the_verb_that_runs_is_loaded(trip, store_root):
 def test_help_loads_no_verb():
     """The list of verbs is printed without loading them."""
     code = LOADED.replace("sys.argv[1:]", "['--help']")
-    outcome = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, text=True
-    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert not [name for name in outcome.stderr.split() if name == "holdfast.apps.cli.list"]
 
 
 def test_completion_knows_the_ids(shell, trip):
     """The shell completes verbs and ids."""
-    env = {
-        "_HOLDFAST_COMPLETE": "bash_complete",
-        "COMP_CWORD": "2",
-        "COMP_WORDS": "holdfast show tr",
-    }
+    env = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "holdfast show tr"}
     assert "trip-planner" in shell(env=env).out

@@ -95,9 +95,7 @@ def test_not_more_often_than_eyes_can_follow(screen):
     assert 3 <= len(drawn(screen)) <= 20
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"), [(50, "copying   30%  30/100  0:07 left"), (9, "copying")]
-)
+@pytest.mark.parametrize(("columns", "expected"), [(50, "copying   30%  30/100  0:07 left"), (9, "copying")])
 def test_a_narrow_terminal(screen, monkeypatch, columns, expected):
     """What there is no room for is left out, the bar first."""
     monkeypatch.setattr("holdfast.apps.cli._screen._columns", lambda _: columns)

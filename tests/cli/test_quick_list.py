@@ -202,13 +202,10 @@ def test_a_screen_without_room(terminal, monkeypatch, varied, rows, columns):
 def test_a_session_that_is_open(capsys, changing):
     """Whether a writer lives is seen at the moment of asking, also where the index is of now."""
     with sqlite3.connect(changing / "catalog.db") as index:
-        trace = msgspec.json.decode(
-            index.execute("SELECT trace FROM sessions WHERE id = 'cut-short'").fetchone()[0]
-        )
+        trace = msgspec.json.decode(index.execute("SELECT trace FROM sessions WHERE id = 'cut-short'").fetchone()[0])
         data = msgspec.json.encode({**trace, "pid": os.getpid()})
         index.execute(
-            "UPDATE sessions SET trace = ?, trace_crc = ? WHERE id = 'cut-short'",
-            (data, _newest.crc32(data)),
+            "UPDATE sessions SET trace = ?, trace_crc = ? WHERE id = 'cut-short'", (data, _newest.crc32(data))
         )
     index.close()
     words = ["list", "--json", "--store", str(changing)]
@@ -269,9 +266,7 @@ def test_what_is_not_plain_is_for_the_whole_command(capsys, varied, words):
     assert quick(capsys, *words) == (None, "", "")
 
 
-@pytest.mark.parametrize(
-    "name", ["CONFIG", "SPACE", "KEY", "SEAL", "CATALOG_AUTO_TAGS", "PRICES", "NOBODY_KNOWS"]
-)
+@pytest.mark.parametrize("name", ["CONFIG", "SPACE", "KEY", "SEAL", "CATALOG_AUTO_TAGS", "PRICES", "NOBODY_KNOWS"])
 def test_settings_are_for_the_whole_command(capsys, monkeypatch, varied, name):
     """A variable that sets something has to be read and checked."""
     monkeypatch.setenv(f"HOLDFAST_{name}", "x")

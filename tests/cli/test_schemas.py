@@ -108,23 +108,11 @@ def test_lists_that_are_not_empty(run, full):
 
 def test_other_verbs(run, full, tmp_path, damaged):
     """Documents of verbs that write, and of what they make."""
-    check(
-        "fork",
-        json.loads(run("restore", "fork-a", "--at", "4", "--json").out),
-    )
+    check("fork", json.loads(run("restore", "fork-a", "--at", "4", "--json").out))
     check("verify", json.loads(run("verify", damaged, "--json").out))
     check("repair", json.loads(run("repair", damaged, "--json").out))
     check("copy", json.loads(run("copy", "--to", str(tmp_path / "other"), "--json").out))
-    installed = [
-        "export",
-        full,
-        "--format",
-        "claude-code",
-        "--install",
-        "--cwd",
-        tmp_path,
-        "--json",
-    ]
+    installed = ["export", full, "--format", "claude-code", "--install", "--cwd", tmp_path, "--json"]
     check("export-install", json.loads(run(*map(str, installed)).out))
     editor = ["acp", "install", "zed", "--file", tmp_path / "zed.json", "--json"]
     check("acp-install", json.loads(run(*map(str, editor)).out))

@@ -134,9 +134,7 @@ def test_a_stream_that_is_closed_is_no_terminal():
 def test_a_warning(colourless):
     """A warning has its word, its sentence and its remedy."""
     tell(Screen(colourless), Span("warning: ", "warning"), "one\ntwo", "do this\nand that")
-    assert colourless.getvalue().splitlines() == [
-        *("warning: one", "  two", "  do this", "  and that")
-    ]
+    assert colourless.getvalue().splitlines() == [*("warning: one", "  two", "  do this", "  and that")]
 
 
 CODES = {

@@ -33,11 +33,7 @@ def tagged(library, trip):
 def in_shell(shell, code, store_root, tmp_path):
     """What a program in that shell prints, with the command in its path."""
     settings = {"HOLDFAST_STORE": str(store_root), "PATH": f"{BIN}:{os.environ['PATH']}"}
-    words = {
-        "bash": ["bash", "--norc", "--noprofile"],
-        "zsh": ["zsh", "-f"],
-        "fish": ["fish", "-N"],
-    }
+    words = {"bash": ["bash", "--norc", "--noprofile"], "zsh": ["zsh", "-f"], "fish": ["fish", "-N"]}
     done = subprocess.run(
         [*words[shell], "-c", code],
         env={**os.environ, **settings},
@@ -216,10 +212,7 @@ def test_which_shell(run):
 
 def test_another_store(shell, store_root, tmp_path, trip):
     """The store that the line names is looked into, before or after the verb."""
-    lines = [
-        f"holdfast --store {store_root} show tr",
-        f"holdfast show --store {store_root} tr",
-    ]
+    lines = [f"holdfast --store {store_root} show tr", f"holdfast show --store {store_root} tr"]
     for line in lines:
         env = {
             "HOLDFAST_STORE": str(tmp_path / "none"),
@@ -274,12 +267,8 @@ def test_completion_loads_little(trip, store_root):
             "COMP_CWORD": str(len(words.split()) - 1),
             "HOLDFAST_STORE": str(store_root),
         }
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
         loaded = set(done.stderr.split())
         assert not loaded & {"rich", "textual", "asyncio", "pydantic", "cryptography"}
-        named = {
-            name.rpartition(".")[2] for name in loaded if name.startswith("holdfast.apps.cli.")
-        }
+        named = {name.rpartition(".")[2] for name in loaded if name.startswith("holdfast.apps.cli.")}
         assert {name for name in named if not name.startswith("_")} == verbs

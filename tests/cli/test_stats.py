@@ -18,16 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.cli._screen import standard_output
-from holdfast.apps.render.stats import (
-    _duration,
-    _latency,
-    _money,
-    bar,
-    calendar,
-    columns,
-    print_stats,
-    sparkline,
-)
+from holdfast.apps.render.stats import _duration, _latency, _money, bar, calendar, columns, print_stats, sparkline
 from holdfast.catalog import Stats
 
 DAY = 86_400_000

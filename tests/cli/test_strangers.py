@@ -125,9 +125,7 @@ def test_a_folder_that_the_settings_name(run, home):
     assert f"holdfast import {root} --store .holdfast" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("make", "id"), [(claude, UUID), (openagent, "2025-10-04_114203"), (copilot, UUID)]
-)
+@pytest.mark.parametrize(("make", "id"), [(claude, UUID), (openagent, "2025-10-04_114203"), (copilot, UUID)])
 def test_an_id_of_another_tool(run, home, make, id):
     """Before the import it leads to the file; afterwards it is a second name of the session."""
     path = make(home)

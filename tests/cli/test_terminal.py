@@ -81,9 +81,7 @@ def lines_of(screen):
 @pytest.fixture
 def many(library, trip, damaged):
     """Sessions with long and wide titles."""
-    with library.session(
-        "wide", title="漢字のタイトルで幅を確かめる、とても長いタイトルです" * 2
-    ) as s:
+    with library.session("wide", title="漢字のタイトルで幅を確かめる、とても長いタイトルです" * 2) as s:
         s.user("x")
     with library.session() as s:
         s.title = "A title that is much longer than any terminal has room for, at least at eighty"

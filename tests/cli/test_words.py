@@ -53,9 +53,7 @@ def test_numbers():
     """Counts, short numbers and sizes."""
     assert [counted(1, "event"), counted(2000, "event")] == ["1 event", "2,000 events"]
     numbers = [0, 999, 1000, 12_345, 123_456, 999_999, 1_000_000, 5_000_000_000]
-    assert [short(n) for n in numbers] == [
-        *("0", "999", "1.0k", "12.3k", "123k", "1000k", "1.0M", "5.0G")
-    ]
+    assert [short(n) for n in numbers] == [*("0", "999", "1.0k", "12.3k", "123k", "1000k", "1.0M", "5.0G")]
     assert [size(1), size(999), size(1500), size(2_000_000), size(10**18)] == [
         *("1 byte", "999 bytes", "1.5 kB", "2.0 MB", "1000.0 PB")
     ]
@@ -111,10 +109,7 @@ def rows(*cells):
 
 def test_a_wide_terminal_shows_everything():
     """With room for all, columns are as wide as their widest cell."""
-    assert fit(COLUMNS, rows(["a" * 26, "b" * 30, "c" * 10, "ok"]), 200) == (
-        [0, 1, 2, 3],
-        [26, 30, 10, 5],
-    )
+    assert fit(COLUMNS, rows(["a" * 26, "b" * 30, "c" * 10, "ok"]), 200) == ([0, 1, 2, 3], [26, 30, 10, 5])
 
 
 def test_empty_optional_columns_go():
@@ -129,10 +124,7 @@ def test_a_narrow_terminal_cuts_and_spares():
     assert sum(widths) + 2 * 2 <= 60
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 120), min_size=4, max_size=4), max_size=4),
-    st.integers(1, 300),
-)
+@given(st.lists(st.lists(st.integers(0, 120), min_size=4, max_size=4), max_size=4), st.integers(1, 300))
 def test_tables_fit_where_they_can(lengths, width):
     """A table is never wider than the terminal while a flexible column can still give way."""
     table = rows(*[["x" * length for length in row] for row in lengths])

@@ -43,10 +43,7 @@ def test_memory_is_kept_in_a_storage_of_its_own(store_root):
     """What is remembered for good is in the given storage only, and found by the next session."""
     drawer = Drawer()
     for id in ("one", "two"):
-        with (
-            holdfast.open(store_root) as hf,
-            hf.session(id, agent_id="bot", memory=DocumentStore(drawer)) as s,
-        ):
+        with holdfast.open(store_root) as hf, hf.session(id, agent_id="bot", memory=DocumentStore(drawer)) as s:
             if id == "one":
                 s.memory.set("prefs", {"theme": "dark"}, scope="persistent")
             assert s.memory.get("prefs") == {"theme": "dark"}

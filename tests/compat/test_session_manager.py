@@ -25,9 +25,7 @@ def test_a_created_session_is_current_listed_and_can_be_exported(manager, hf):
     """Before its first message it is in the list, and its export has its title."""
     session = manager.create_session("Trip")
     assert manager.current is session
-    assert [(row.session_id, row.title) for row in manager.list_sessions()] == [
-        (session.id, "Trip")
-    ]
+    assert [(row.session_id, row.title) for row in manager.list_sessions()] == [(session.id, "Trip")]
     assert "Trip" in manager.export_to_markdown()
     assert hf.info(session.id).message_count == 0
 

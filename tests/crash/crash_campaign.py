@@ -193,9 +193,7 @@ def append(run):
 
 
 def batch(run):
-    run.session().extend(
-        [("user", {"role": "user", "content": str(n)}) for n in range(3)],
-    )
+    run.session().extend([("user", {"role": "user", "content": str(n)}) for n in range(3)])
     run.appended()
 
 
@@ -366,9 +364,7 @@ OPERATIONS = {
 }
 
 
-FORMS = {
-    operation.__name__: operation for operation in (fork, archive, merge, unarchive, detach, go_on)
-}
+FORMS = {operation.__name__: operation for operation in (fork, archive, merge, unarchive, detach, go_on)}
 
 
 TWELVE = (
@@ -408,10 +404,7 @@ def existing_image():
 def damaged_image():
     """The same with a byte of the first words turned."""
     entries, contents = existing_image()
-    turned = {
-        inode: content.replace(b"the first words", b"the fIrst words")
-        for inode, content in contents.items()
-    }
+    turned = {inode: content.replace(b"the first words", b"the fIrst words") for inode, content in contents.items()}
     return Image(entries, turned)
 
 

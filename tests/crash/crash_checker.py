@@ -48,10 +48,7 @@ def parts_of(state, *, combine):
         if folder is not None:
             named.setdefault(folder.rpartition("/")[2].rpartition(".")[2], []).append(folder)
     namesakes = {folder: group for group in named.values() for folder in group}
-    return {
-        folder: (frozenset(found), frozenset(namesakes.get(folder, ())))
-        for folder, found in folders.items()
-    }
+    return {folder: (frozenset(found), frozenset(namesakes.get(folder, ()))) for folder, found in folders.items()}
 
 
 class Checker:
@@ -133,12 +130,7 @@ class Checker:
             lost = [name.encode() for name in names if name not in run.lost]
             if not lost:
                 continue
-            promised = {
-                event
-                for promise in state.acknowledged
-                if promise.first == first
-                for event in promise.events
-            }
+            promised = {event for promise in state.acknowledged if promise.first == first for event in promise.events}
             if all_blobs:
                 promised.update(events)
             if any(name in raw for name in lost for _, _, raw in promised):
@@ -158,10 +150,7 @@ class Checker:
 
     def _findings_of(self, run, state):
         """By folder: what was found when it was opened as it is in this state."""
-        keys = {
-            folder: hash((run.repair, part))
-            for folder, part in parts_of(state, combine=self.combine).items()
-        }
+        keys = {folder: hash((run.repair, part)) for folder, part in parts_of(state, combine=self.combine).items()}
         if not self._findings.keys() >= set(keys.values()):
             found = self._open_state(run, state)
             for key in keys.values():

@@ -29,9 +29,7 @@ def log_content(content, folder):
     except ValueError:
         return b""
     names = ["base.jsonl", *(f"base.{number}.jsonl" for number in range(2, len(sizes) + 1))]
-    parts = [
-        (content(f"{folder}/{name}") or b"")[:size] for name, size in zip(names, sizes, strict=True)
-    ]
+    parts = [(content(f"{folder}/{name}") or b"")[:size] for name, size in zip(names, sizes, strict=True)]
     return b"".join(parts) + (content(f"{folder}/own.jsonl") or b"")
 
 

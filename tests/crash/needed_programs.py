@@ -27,9 +27,7 @@ def _install(package):
         if arguments == ["install"]:
             command.append(package)
         try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, check=False, timeout=_WAIT_S
-            )
+            done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=_WAIT_S)
         except subprocess.TimeoutExpired:
             return
         if arguments == ["install"] and done.returncode == 0:

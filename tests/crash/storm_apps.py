@@ -46,9 +46,7 @@ class App:
         self.begin()
 
     def start(self, command):
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def begin(self):
         """Whatever comes before the first work."""
@@ -90,9 +88,7 @@ class Bridge(Lines):
     def begin(self):
         hello = {"type": "initialize", "id": "1", "demo_mode": True}
         self.ask(hello, lambda frame: frame["type"] == "initialized")
-        made = self.ask(
-            {"type": "session_create", "id": "2"}, lambda frame: frame["type"] == "session_created"
-        )
+        made = self.ask({"type": "session_create", "id": "2"}, lambda frame: frame["type"] == "session_created")
         self.session = made["session_id"]
 
     def work(self):
@@ -116,9 +112,7 @@ class Proxy(Lines):
     def call(self, method, **params):
         number = next(self.numbers)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        answer = self.ask(
-            message, lambda frame: frame.get("id") == number and "method" not in frame
-        )
+        answer = self.ask(message, lambda frame: frame.get("id") == number and "method" not in frame)
         return answer["result"]
 
     def work(self):
@@ -219,10 +213,4 @@ class Terminal(App):
         os.close(self.screen)
 
 
-APPS = {
-    "bridge": Bridge,
-    "proxy": Proxy,
-    "server": Server,
-    "indexer": Indexer,
-    "terminal": Terminal,
-}
+APPS = {"bridge": Bridge, "proxy": Proxy, "server": Server, "indexer": Indexer, "terminal": Terminal}

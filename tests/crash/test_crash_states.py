@@ -56,9 +56,7 @@ def test_names_in_any_combination(checker, operation):
         assert [(text, repr(state)) for text, state in found] == []
 
 
-@pytest.mark.parametrize(
-    "operations", [("append", "append"), ("batch", "append"), ("blob", "tool")]
-)
+@pytest.mark.parametrize("operations", [("append", "append"), ("batch", "append"), ("blob", "tool")])
 def test_writes_in_any_order(operations):
     """When a later unsynced write survives an earlier one, nothing promised is lost either."""
     run, _ = run_workload("existing", operations)

@@ -10,9 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "internals" / "durability.md"
-ROWS = re.findall(
-    r"^\| D-(\d+) \| (.+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-)
+ROWS = re.findall(r"^\| D-(\d+) \| (.+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_numbers_are_dense():
@@ -21,9 +19,7 @@ def test_numbers_are_dense():
     assert len(ROWS) > 30
 
 
-@pytest.mark.parametrize(
-    ("number", "promise", "shown_by"), ROWS, ids=[f"D-{row[0]}" for row in ROWS]
-)
+@pytest.mark.parametrize(("number", "promise", "shown_by"), ROWS, ids=[f"D-{row[0]}" for row in ROWS])
 def test_promise_is_shown(number, promise, shown_by):
     """A promise names at least one test, and each that it names exists."""
     names = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", shown_by)

@@ -39,10 +39,7 @@ WRITING_CALLS = (
 STRIDE = 1 if FULL else 3
 # Hundreds of times in the scenario, and writing nothing: on a push every 13th use must do.
 OFTEN = ("close", "open_directory", "node_at")
-ERRORS = {
-    name: getattr(errno, name)
-    for name in ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EACCES", "EMFILE", "EROFS")
-}
+ERRORS = {name: getattr(errno, name) for name in ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EACCES", "EMFILE", "EROFS")}
 
 
 def find(run):
@@ -193,9 +190,7 @@ def test_interrupted_anywhere(checker):
     """A key press that interrupts any call leaves nothing half done."""
     stride = 1 if FULL else 7
     nth = 1
-    while run_with(
-        checker, (HoldfastError, KeyboardInterrupt), nth=nth, interrupt=KeyboardInterrupt
-    ):
+    while run_with(checker, (HoldfastError, KeyboardInterrupt), nth=nth, interrupt=KeyboardInterrupt):
         nth += stride
     assert nth > 500
 

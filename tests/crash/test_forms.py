@@ -6,16 +6,7 @@ import errno
 
 import pytest
 from campaign_log import record
-from crash_campaign import (
-    FORMS,
-    OPERATIONS,
-    TWELVE,
-    empty_image,
-    existing_image,
-    recovery,
-    repeatable,
-    run_workload,
-)
+from crash_campaign import FORMS, OPERATIONS, TWELVE, empty_image, existing_image, recovery, repeatable, run_workload
 from crash_checker import FULL, Checker
 from test_faults import WRITING_CALLS, FaultyRun
 
@@ -76,8 +67,7 @@ def test_crash_in_another_form_of_a_young_session(checker, operations):
 
 
 @pytest.mark.parametrize(
-    "operations",
-    [("fork",), ("fork", "detach"), ("fork", "archive"), ("archive",), ("archive", "append")],
+    "operations", [("fork",), ("fork", "detach"), ("fork", "archive"), ("archive",), ("archive", "append")]
 )
 def test_names_of_forms_in_any_combination(checker, operations):
     """The same when unsynced names reach the disk in any combination rather than in order."""
@@ -148,9 +138,7 @@ def test_call_fails_in_another_form(checker, call, name):
 def test_no_second_names(checker, name):
     """Where files can have no second name a branch is a copy, and nobody notices."""
     with repeatable():
-        run = FormRun(
-            empty_image(), call="link", nth=1, errno=getattr(errno, name), persistent=True
-        )
+        run = FormRun(empty_image(), call="link", nth=1, errno=getattr(errno, name), persistent=True)
         run.go(STEPS, ())
         assert run.errors == []
         for state in run.disk.end_states():

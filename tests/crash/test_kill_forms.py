@@ -27,9 +27,7 @@ def test_kill_while_forms_change(store_root):
     for number in range(ROUNDS):
         safe = {}
         child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(store_root), str(number)],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, str(CHILD), str(store_root), str(number)], stdout=subprocess.PIPE, text=True
         )
         first = child.stdout.readline()
         time.sleep(chance.uniform(0, 0.25))

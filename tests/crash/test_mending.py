@@ -35,9 +35,7 @@ def damaged(store_root):
 @contextmanager
 def commands(folder):
     """Runs the command; its exit code and what it printed."""
-    zygote = subprocess.Popen(
-        [sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    zygote = subprocess.Popen([sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     output = folder / "output"
 
     def run(store, *arguments, nth=0):

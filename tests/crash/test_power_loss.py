@@ -42,9 +42,7 @@ def mounted(tmp_path):
     place.mkdir(mode=0o700)
     complaints = tmp_path / "complaints"
     with complaints.open("w") as sink:
-        layer = subprocess.Popen(
-            [sys.executable, str(LAYER), str(place), "1"], stdout=sink, stderr=sink
-        )
+        layer = subprocess.Popen([sys.executable, str(LAYER), str(place), "1"], stdout=sink, stderr=sink)
         try:
             wait_for_mount(place, layer, complaints)
             yield place, complaints

@@ -34,9 +34,7 @@ class ShortDisk(SimDisk):
 
     def write(self, descriptor, data):
         self.writes += 1
-        return super().write(
-            descriptor, data[: len(data) // 2 or 1] if self.writes % 3 == 0 else data
-        )
+        return super().write(descriptor, data[: len(data) // 2 or 1] if self.writes % 3 == 0 else data)
 
 
 def nothing(*arguments, **options):
@@ -103,16 +101,9 @@ def link_in_sight(tree, target):
 
 
 BUGS = {
-    "branched lines not synced": (
-        [(OpenLog, "sync", nothing)],
-        [("existing", ("fork",))],
-    ),
+    "branched lines not synced": ([(OpenLog, "sync", nothing)], [("existing", ("fork",))]),
     "branch made in sight": (
-        [
-            (files, "making", link_in_sight),
-            (FileStore, "_make_room", nothing),
-            (FileStore, "_rename", nothing),
-        ],
+        [(files, "making", link_in_sight), (FileStore, "_make_room", nothing), (FileStore, "_rename", nothing)],
         [("existing", ("fork",))],
     ),
     "archive not synced before the log goes": (
@@ -123,62 +114,26 @@ BUGS = {
         [(FileForms, "_write_plain", sweep_first)],
         [("existing", ("fork", "detach"))],
     ),
-    "no sync of directories": (
-        [(Tree, "sync", nothing)],
-        [("empty", ("append", "flush")), ("empty", ("tool",))],
-    ),
-    "acknowledged before the sync": (
-        [(FileLog, "sync", acknowledge_early)],
-        [("existing", ("append", "flush"))],
-    ),
-    "torn tail not handled": (
-        [(FileLog, "cut", cut_without_keeping)],
-        [("existing", ("append",))],
-    ),
-    "short write ignored": (
-        [(_file_log, "write_all", nothing)],
-        [("existing", ("append", "append"))],
-    ),
-    "checksum not checked": (
-        [(LineReader, "_checksum", believe_block)],
-        [("damaged", ("append",))],
-    ),
-    "lock not held": (
-        [(SimDisk, "lock", lambda *_, **__: True)],
-        [("existing", ("rival",))],
-    ),
+    "no sync of directories": ([(Tree, "sync", nothing)], [("empty", ("append", "flush")), ("empty", ("tool",))]),
+    "acknowledged before the sync": ([(FileLog, "sync", acknowledge_early)], [("existing", ("append", "flush"))]),
+    "torn tail not handled": ([(FileLog, "cut", cut_without_keeping)], [("existing", ("append",))]),
+    "short write ignored": ([(_file_log, "write_all", nothing)], [("existing", ("append", "append"))]),
+    "checksum not checked": ([(LineReader, "_checksum", believe_block)], [("damaged", ("append",))]),
+    "lock not held": ([(SimDisk, "lock", lambda *_, **__: True)], [("existing", ("rival",))]),
     "document renamed before its sync": (
         [(FileDocuments, "_put_file", put_without_sync)],
         [("existing", ("append", "snapshot"))],
     ),
-    "payload not synced before its line": (
-        [(FileDocuments, "sync_pending", nothing)],
-        [("empty", ("blob", "flush"))],
-    ),
-    "payload put after its line": (
-        [(Writer, "_put_blobs", nothing)],
-        [("empty", ("blob",))],
-    ),
-    "safe payload replaced by an unsafe one": (
-        [(FileDocuments, "_put_later", put_over)],
-        [("existing", ("blob",))],
-    ),
-    "payloads of a killed process forgotten": (
-        [(FileDocuments, "_mark", nothing)],
-        [("empty", ("blob", "killed"))],
-    ),
+    "payload not synced before its line": ([(FileDocuments, "sync_pending", nothing)], [("empty", ("blob", "flush"))]),
+    "payload put after its line": ([(Writer, "_put_blobs", nothing)], [("empty", ("blob",))]),
+    "safe payload replaced by an unsafe one": ([(FileDocuments, "_put_later", put_over)], [("existing", ("blob",))]),
+    "payloads of a killed process forgotten": ([(FileDocuments, "_mark", nothing)], [("empty", ("blob", "killed"))]),
     "lines of a killed process forgotten": (
         [(FileLog, "_sync_all", sync_own_only)],
         [("existing", ("append", "killed"))],
     ),
-    "log rewritten in place": (
-        [(FileLog, "replace", replace_in_place)],
-        [("damaged", ("repair",))],
-    ),
-    "move not synced": (
-        [(FileStore, "_rename", rename_only)],
-        [("existing", ("delete",))],
-    ),
+    "log rewritten in place": ([(FileLog, "replace", replace_in_place)], [("damaged", ("repair",))]),
+    "move not synced": ([(FileStore, "_rename", rename_only)], [("existing", ("delete",))]),
 }
 
 

@@ -27,8 +27,7 @@ def _rows():
     columns = [cell.strip() for cell in head.strip("|").split("|")][1:]
     found = (match for line in lines if (match := _ROW.match(line)))
     return {
-        match[1]: dict(zip(columns, (cell.strip() for cell in match[2].split(" | ")), strict=True))
-        for match in found
+        match[1]: dict(zip(columns, (cell.strip() for cell in match[2].split(" | ")), strict=True)) for match in found
     }
 
 

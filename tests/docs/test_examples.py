@@ -50,9 +50,7 @@ def blocks_of(text):
 def commands_of(block):
     """Pairs of a command and what the page says it prints."""
     parts = re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]
-    return [
-        (command.strip(), expected) for command, _, expected in (p.partition("\n") for p in parts)
-    ]
+    return [(command.strip(), expected) for command, _, expected in (p.partition("\n") for p in parts)]
 
 
 def run_python(block, page, namespace):
@@ -81,11 +79,7 @@ def run_shell(block):
     """Let the shell run a block, which must not fail."""
     place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     outcome = subprocess.run(
-        [block.kind, "-euc", block.body],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": place},
+        [block.kind, "-euc", block.body], capture_output=True, text=True, check=False, env={**os.environ, "PATH": place}
     )
     assert outcome.returncode == 0, f"{block.body}{outcome.stderr}"
     assert outcome.stdout
@@ -158,7 +152,4 @@ def test_a_wrong_output_is_noticed():
     """What the page says a command prints must be what it prints."""
     assert as_printed("a ... c\n", "a b c\n")
     assert not as_printed("a d\n", "a b\n")
-    assert commands_of(Block("console", "$ holdfast list\nx\n$ make\n", 1)) == [
-        ("holdfast list", "x\n"),
-        ("make", ""),
-    ]
+    assert commands_of(Block("console", "$ holdfast list\nx\n$ make\n", 1)) == [("holdfast list", "x\n"), ("make", "")]

@@ -34,9 +34,7 @@ def test_every_error_is_listed(name):
     _, code, status, exit, bases, meaning, remedy = row
     assert (status, exit) == (str(kind.status), str(kind.exit))
     assert code == f"`{kind.code}`"
-    assert re.findall(r"`(\w+)`", bases) == [
-        base.__name__ for base in kind.__bases__ if base is not Exception
-    ]
+    assert re.findall(r"`(\w+)`", bases) == [base.__name__ for base in kind.__bases__ if base is not Exception]
     assert meaning == kind.__doc__.partition("\n")[0]
     assert remedy == kind.remedy
 

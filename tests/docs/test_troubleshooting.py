@@ -20,9 +20,7 @@ def test_every_code_that_can_be_met_has_its_row():
         if issubclass(kind, HoldfastError) and not kind.__subclasses__()
     ]
     missing = [
-        kind.code
-        for kind in kinds
-        if f"`{kind.code}`" not in text and not kind.code.startswith("resume_token_")
+        kind.code for kind in kinds if f"`{kind.code}`" not in text and not kind.code.startswith("resume_token_")
     ]
     assert len(kinds) > 15
     assert missing == []

@@ -38,9 +38,7 @@ def book_flight(to):
 
 def block_after(words):
     """The first program after some words of the page."""
-    return (
-        PAGE.read_text(encoding="utf-8").partition(words)[2].split("```python\n")[1].split("```")[0]
-    )
+    return PAGE.read_text(encoding="utf-8").partition(words)[2].split("```python\n")[1].split("```")[0]
 
 
 def traveller(request):

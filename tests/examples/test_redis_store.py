@@ -86,9 +86,7 @@ class TestRedisStore(StoreContract):
 def test_the_example_runs(redis_url):
     """As a program it records a conversation, and goes on with it the second time."""
     said = [
-        subprocess.run(
-            [sys.executable, EXAMPLE, redis_url], capture_output=True, text=True, check=True
-        ).stdout
+        subprocess.run([sys.executable, EXAMPLE, redis_url], capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
     assert said[0].startswith("restored: False")

@@ -12,9 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "shown.md").read_text("utf-8")
-SHOWN = re.findall(
-    r"^```text\n\$ python (examples/shown/\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
-)
+SHOWN = re.findall(r"^```text\n\$ python (examples/shown/\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 CARRIED = {
     "agent_state": ["S0-55", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60"],
     "live_session": ["S1-46"],
@@ -27,12 +25,7 @@ CARRIED = {
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
-        pytest.param(
-            program,
-            printed,
-            id=Path(program).stem,
-            marks=pytest.mark.req(*CARRIED[Path(program).stem]),
-        )
+        pytest.param(program, printed, id=Path(program).stem, marks=pytest.mark.req(*CARRIED[Path(program).stem]))
         for program, printed in SHOWN
     ],
 )

@@ -181,9 +181,7 @@ def test_what_was_set_aside_stays_home(store_root, other):
 def test_permissions_do_not_come_along(library, other):
     """What a file allows is taken back by one more event; the rest is the same bytes."""
     with library.session("s") as session:
-        session.append(
-            Event.make("permission", {"tool": "Bash", "decision": "allow", "scope": "session"})
-        )
+        session.append(Event.make("permission", {"tool": "Bash", "decision": "allow", "scope": "session"}))
     assert library.state("s").permissions.approvals
     unpack(other._core, library.export("s", "bundle"))
     assert not other.state("s").permissions.approvals

@@ -39,11 +39,7 @@ def test_ids_are_well_formed_and_stable(tool, foreign):
 
 def test_ids_do_not_collide():
     """Tools, case and characters that are not allowed keep two sessions apart."""
-    pairs = [
-        (tool, id)
-        for tool in ("codex", "pi")
-        for id in ("a", "A", "a/", "a.", "ä", "", "a-b", "a_b")
-    ]
+    pairs = [(tool, id) for tool in ("codex", "pi") for id in ("a", "A", "a/", "a.", "ä", "", "a-b", "a_b")]
     found = [session_id_of(*pair).lower() for pair in pairs]
     assert len(set(found)) == len(pairs)
     assert found[0].startswith("codex-a-")
@@ -118,11 +114,7 @@ def test_keys_are_stable_and_tell_repetitions_apart():
     ok = [ForeignDraft("user", {"content": "ok"}) for _ in range(2)]
     first = [draft.key for draft in drafts(*ok)]
     assert len(set(first)) == 2
-    grown = drafts(
-        ForeignDraft("user", {"content": "ok"}),
-        *ok,
-        ForeignDraft("user", {"content": "ok"}, key="k" * 300),
-    )
+    grown = drafts(ForeignDraft("user", {"content": "ok"}), *ok, ForeignDraft("user", {"content": "ok"}, key="k" * 300))
     assert [draft.key for draft in grown[:2]] == first
     assert len(grown[3].key) < 100
 
@@ -199,13 +191,7 @@ def test_speaking():
         5,
     ]
     found = speak("assistant", content, 7, "raw", model="m", usage=None)
-    assert [draft.type for draft in found] == [
-        "assistant",
-        "thinking",
-        "tool_call",
-        "tool_result",
-        "assistant",
-    ]
+    assert [draft.type for draft in found] == ["assistant", "thinking", "tool_call", "tool_result", "assistant"]
     assert found[0].data == {"content": content[:2], "model": "m"}
     assert (found[0].raw, found[1].raw) == ("raw", None)
     assert found[2].data["thought_signature"] == "g"

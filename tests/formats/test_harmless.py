@@ -21,8 +21,7 @@ def test_what_is_written_with_joiners_stays(text):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["a\u200db", "\u200d", "\N{WOMAN}\u200d", "\N{WOMAN}\u200d\u200d\N{GIRL}", "\u0645\u200c "],
+    "text", ["a\u200db", "\u200d", "\N{WOMAN}\u200d", "\N{WOMAN}\u200d\u200d\N{GIRL}", "\u0645\u200c "]
 )
 def test_what_joins_nothing_is_made_visible(text):
     """Between other characters a joiner only hides something."""

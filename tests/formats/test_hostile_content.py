@@ -104,11 +104,7 @@ def _event(seq, type, data):
 def export(events, format, title=None):
     metadata = SessionMetadata(session_id="s", title=title, message_count=len(events))
     recorded = Recorded(
-        metadata=metadata,
-        state=State,
-        events=lambda: iter(events),
-        lines=lambda: iter(()),
-        recover=None,
+        metadata=metadata, state=State, events=lambda: iter(events), lines=lambda: iter(()), recover=None
     )
     return b"".join(format_of(format).write(recorded, ExportOptions())).decode()
 
@@ -116,9 +112,7 @@ def export(events, format, title=None):
 def check_markdown(document, marks):
     """The structure by an independent parser: one title, one rule, a section for each message."""
     assert not FORBIDDEN.search(document)
-    tokens = (
-        MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(document)
-    )
+    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(document)
     inner = [child for token in tokens for child in token.children or ()]
     kinds = [token.type for token in tokens] + [child.type for child in inner]
     assert not {"html_block", "html_inline", "image"} & set(kinds)
@@ -188,9 +182,7 @@ def check_html(document, marks):
 
 
 @pytest.mark.req("S2-80")
-@pytest.mark.parametrize(
-    "chunk", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, CHUNKS))]
-)
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, CHUNKS))])
 def test_generated_sessions(chunk):
     """5,000 hostile sessions: the structure is intact, nothing runs, no escape sequence is left."""
     rng = random.Random(chunk)
@@ -202,19 +194,7 @@ def test_generated_sessions(chunk):
         assert not FORBIDDEN.search(export(events, "text", title))
 
 
-REPEATED = [
-    *PIECES,
-    "`a",
-    "`|",
-    "](",
-    "](  ",
-    "[a](  javascript",
-    "\\`",
-    "> ",
-    "- ",
-    "&#x",
-    "~~~~ ",
-]
+REPEATED = [*PIECES, "`a", "`|", "](", "](  ", "[a](  javascript", "\\`", "> ", "- ", "&#x", "~~~~ "]
 
 
 @pytest.mark.parametrize("piece", REPEATED)
@@ -235,10 +215,7 @@ def test_a_gap_before_spaces():
 @given(st.lists(st.text(st.characters(), max_size=60), max_size=6))
 def test_any_text(texts):
     """Whatever characters a message is made of, it stays in its own section."""
-    events = [
-        _event(seq, "user", {"content": f"{text}\n\nmark{seq}end"})
-        for seq, text in enumerate(texts)
-    ]
+    events = [_event(seq, "user", {"content": f"{text}\n\nmark{seq}end"}) for seq, text in enumerate(texts)]
     marks = [f"mark{seq}end" for seq in range(len(texts))]
     check_markdown(export(events, "markdown"), marks)
     check_html(export(events, "html"), marks)

@@ -76,9 +76,7 @@ def _time(stamp):
 @pytest.mark.req("S2-3")
 def test_messages(library, conversation):
     """Each role has its own sign, its name and the time of day."""
-    headings = re.findall(
-        r"^## (.+) \[\d\d:\d\d:\d\d\]$", library.export(conversation), re.MULTILINE
-    )
+    headings = re.findall(r"^## (.+) \[\d\d:\d\d:\d\d\]$", library.export(conversation), re.MULTILINE)
     expected = ["⚙️ System", "👤 User", "🤖 Assistant", "🔧 Tool", "🤖 Assistant"]
     assert headings == expected
 
@@ -87,9 +85,7 @@ def test_messages(library, conversation):
 def test_tool_calls(library, conversation):
     """Calls are JSON in a code block under their label, with the words they came with."""
     document = library.export(conversation)
-    found = re.search(
-        r"I read it\.\n\n\*\*Tool Calls:\*\*\n\n```json\n(.+?)\n```\n", document, re.DOTALL
-    )
+    found = re.search(r"I read it\.\n\n\*\*Tool Calls:\*\*\n\n```json\n(.+?)\n```\n", document, re.DOTALL)
     assert json.loads(found[1]) == [{"id": "c1", "tool": "Read", "args": {"path": "a.txt"}}]
 
 
@@ -176,12 +172,7 @@ def test_notes_and_agents(library):
         ("imported", {"tool": "codex"}),
     )
     document = library.export("s")
-    for text in (
-        "> main asks scout: look",
-        "*Agent: scout*",
-        "> scout is done",
-        "> error: no luck",
-    ):
+    for text in ("> main asks scout: look", "*Agent: scout*", "> scout is done", "> error: no luck"):
         assert text in document
     assert "> retracted: events 1\n" in document
     assert "events 0, 2 summarised" in document
@@ -230,8 +221,7 @@ def test_fence_is_longer_than_any_in_it():
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [("a_b", "a_b"), ("_a_", "\\_a\\_"), ("a\n# b", "a␊# b"), ("C#", "C\\#"), ("<b>", "\\<b\\>")],
+    ("text", "shown"), [("a_b", "a_b"), ("_a_", "\\_a\\_"), ("a\n# b", "a␊# b"), ("C#", "C\\#"), ("<b>", "\\<b\\>")]
 )
 def test_titles(text, shown):
     """A title is one line, and nothing in it is markup."""

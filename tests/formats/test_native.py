@@ -31,9 +31,7 @@ def talk(session):
     session.assistant("I will read them.")
     first = session.tool_call("Read", {"path": "a.txt"})
     second = session.tool_call("Read", {"path": "b.txt", "lines": [1, 2]})
-    session.append(
-        "tool_result", {"toolCallId": second.id, "result": "no such file", "is_error": True}
-    )
+    session.append("tool_result", {"toolCallId": second.id, "result": "no such file", "is_error": True})
     session.tool_result(first, "line one\nline two")
     session.assistant("One is missing.")
     session.user("Try again")
@@ -91,9 +89,7 @@ def _text(content):
     return "\n".join(part.get("text", "") for part in content)
 
 
-WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).filter(
-    str.strip
-)
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).filter(str.strip)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("user"), WORDS),
@@ -165,11 +161,7 @@ def test_claude_code_records(library, moved):
     answers = [record["message"] for record in spoken if record["type"] == "assistant"]
     assert all(len(message["content"]) == 1 for message in answers)
     assert answers[0]["id"] == answers[1]["id"] == answers[2]["id"] != answers[3]["id"]
-    assert records[-2] == {
-        "type": "custom-title",
-        "customTitle": "Moved here",
-        "sessionId": spoken[0]["sessionId"],
-    }
+    assert records[-2] == {"type": "custom-title", "customTitle": "Moved here", "sessionId": spoken[0]["sessionId"]}
     assert records[-1]["leafUuid"] == spoken[-1]["uuid"]
     assert records[-1]["lastPrompt"] == "And now?"
     merged = []
@@ -184,8 +176,7 @@ def test_claude_code_records(library, moved):
 
 
 @pytest.mark.parametrize(
-    ("cwd", "folder"),
-    [("/srv/dev/claude", "-srv-dev-claude"), ("/a b/ö.x", "-a-b---x"), ("/", "-")],
+    ("cwd", "folder"), [("/srv/dev/claude", "-srv-dev-claude"), ("/a b/ö.x", "-a-b---x"), ("/", "-")]
 )
 def test_claude_code_folders(cwd, folder):
     """A project's folder is its path with everything but letters and digits as a dash."""
@@ -308,10 +299,7 @@ def test_calls_of_another_model():
     messages = [
         {"role": "user", "parts": [{"text": "go"}]},
         {"role": "model", "parts": [call]},
-        {
-            "role": "user",
-            "parts": [{"functionResponse": {"name": "Read", "response": {"output": "x"}}}],
-        },
+        {"role": "user", "parts": [{"functionResponse": {"name": "Read", "response": {"output": "x"}}}]},
     ]
     assert validate(messages, "gemini").valid
     call["thoughtSignature"] = "neither this nor that"

@@ -83,8 +83,7 @@ class Bench:
                 session.user("Look at both beds")
                 beds = [session.tool_call("Look", {"bed": name}) for name in ("east", "west")]
                 session.append(
-                    "tool_result",
-                    {"toolCallId": beds[1].id, "result": "the gate is LOCKED", "is_error": True},
+                    "tool_result", {"toolCallId": beds[1].id, "result": "the gate is LOCKED", "is_error": True}
                 )
                 session.tool_result(beds[0], "full of THISTLES")
                 session.user("Water the PRIMROSES")
@@ -159,11 +158,7 @@ def test_codex(bench, installed):
     done = bench.install("codex")
     settings = CODEX_SETTINGS.format(url=bench.model.openai_url)
     (bench.home / ".codex" / "config.toml").write_text(settings)
-    bench.run(
-        command,
-        *("exec", "--skip-git-repo-check", "resume", done.session_id, PROMPT),
-        SCRIPTED_KEY="dummy",
-    )
+    bench.run(command, *("exec", "--skip-git-repo-check", "resume", done.session_id, PROMPT), SCRIPTED_KEY="dummy")
     bench.check("openai-responses")
 
 

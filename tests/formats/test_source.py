@@ -150,12 +150,7 @@ def test_documents_are_bounded():
     for data in (b" " * 1_001, b"[" + b"1," * 30 + b"1]"):
         with pytest.raises(TooLarge):
             decode_document(data, SMALL)
-    for data in (
-        b"[" * 6 + b"]" * 6,
-        b'{"a":' * 6 + b"1" + b"}" * 6,
-        b"{",
-        b"9" * 5_000 * 0 + b"[1,]",
-    ):
+    for data in (b"[" * 6 + b"]" * 6, b'{"a":' * 6 + b"1" + b"}" * 6, b"{", b"9" * 5_000 * 0 + b"[1,]"):
         with pytest.raises(InvalidData):
             decode_document(data, SMALL)
     with pytest.raises(TooLarge):
@@ -165,16 +160,12 @@ def test_documents_are_bounded():
 def test_punctuation_in_strings_does_not_count():
     """A text full of brackets and commas is one value, however long it is."""
     text = '{[,"\\' * 100_000
-    assert decode_document(
-        json.dumps([text, text]).encode(), Bounds(values_max=10, depth_max=3)
-    ) == [text, text]
+    assert decode_document(json.dumps([text, text]).encode(), Bounds(values_max=10, depth_max=3)) == [text, text]
 
 
 @given(
     st.recursive(
-        st.none() | st.text() | st.integers(-5, 5),
-        lambda c: st.lists(c) | st.dictionaries(st.text(), c),
-        max_leaves=30,
+        st.none() | st.text() | st.integers(-5, 5), lambda c: st.lists(c) | st.dictionaries(st.text(), c), max_leaves=30
     )
 )
 def test_the_bound_on_depth_is_exact(value):
@@ -198,11 +189,7 @@ def test_the_bound_on_depth_is_exact(value):
 
 @pytest.mark.parametrize(
     ("data", "value"),
-    [
-        (b'["\\ud800"]', ["\ud800"]),
-        (b'["a\xffb"]', ["a\ufffdb"]),
-        (b'{"n": 1e999}', {"n": float("inf")}),
-    ],
+    [(b'["\\ud800"]', ["\ud800"]), (b'["a\xffb"]', ["a\ufffdb"]), (b'{"n": 1e999}', {"n": float("inf")})],
 )
 def test_what_tools_really_write(data, value):
     """Half a surrogate, bytes that are no UTF-8 and endless numbers are read all the same."""
@@ -235,10 +222,7 @@ def test_values_of_lines():
     problems = []
     source = Source.of_bytes("x", b'{"a":1}\nnope\n\n  [2]  \n{"torn":')
     assert [value for _, value in source.values("x", problems)] == [{"a": 1}, [2]]
-    assert [text.split(":")[1] for text in problems] == [
-        " line 2 was left out",
-        " line 4 was left out",
-    ]
+    assert [text.split(":")[1] for text in problems] == [" line 2 was left out", " line 4 was left out"]
 
 
 def test_facts_of_files():
@@ -318,9 +302,7 @@ def test_archives_are_folders():
     assert open_archive(plain) is plain
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "/etc/x", "a/../../x", "C:/x", "a\\..\\x", "a//b", "./a", ""]
-)
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "C:/x", "a\\..\\x", "a//b", "./a", ""])
 def test_names_that_lead_outside(name):
     """Absolute ones, traversal, drives and backslashes are refused."""
     with pytest.raises(InvalidData):

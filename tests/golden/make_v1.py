@@ -17,11 +17,7 @@ from holdfast.model import Event, LineReader, encode_line, encode_sealed_line, l
 
 HERE = Path(__file__).parent / "v1"
 TIME = 1_701_234_567_000
-BLOB = {
-    "$blob": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
-    "bytes": 5,
-    "media": "text/plain",
-}
+BLOB = {"$blob": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "bytes": 5, "media": "text/plain"}
 
 # One example of every type in the order of format.md, section 8.
 EXAMPLES = [
@@ -53,14 +49,8 @@ EXAMPLES = [
     ),
     ("system", {"content": "Be brief."}),
     ("thinking", {"content": "Hm.", "signature": "sig==", "agent": "default"}),
-    (
-        "tool_call",
-        {"id": "call_1", "tool": "Read", "params": {"path": "a.txt"}, "agent": "default"},
-    ),
-    (
-        "tool_call",
-        {"id": "call_2", "tool": "Read", "params": {"path": "b.txt"}, "agent": "default"},
-    ),
+    ("tool_call", {"id": "call_1", "tool": "Read", "params": {"path": "a.txt"}, "agent": "default"}),
+    ("tool_call", {"id": "call_2", "tool": "Read", "params": {"path": "b.txt"}, "agent": "default"}),
     ("tool_result", {"toolCallId": "call_2", "result": {"content": "two"}}),
     ("tool_result", {"toolCallId": "call_1", "result": "no such file", "is_error": True}),
     ("delta", {"content": "Hel", "kind": "text", "agent": "default"}),
@@ -75,10 +65,7 @@ EXAMPLES = [
     ("delegation_complete", {"parent": "default", "child": "helper", "result": "found"}),
     ("suspended", {"reason": "approval", "token": "t-1"}),
     ("resumed", {"reason": "approved"}),
-    (
-        "variable_set",
-        {"name": "x", "value": {"deep": [1, 2.5, -3, 1e-7, True, None, "\u0007\u2028"]}},
-    ),
+    ("variable_set", {"name": "x", "value": {"deep": [1, 2.5, -3, 1e-7, True, None, "\u0007\u2028"]}}),
     ("variable_delete", {"name": "x"}),
     (
         "memory_set",
@@ -93,16 +80,10 @@ EXAMPLES = [
         },
     ),
     ("memory_delete", {"key": "prefs"}),
-    (
-        "todo_update",
-        {"todos": [{"content": "book", "status": "in_progress", "activeForm": "Booking"}]},
-    ),
+    ("todo_update", {"todos": [{"content": "book", "status": "in_progress", "activeForm": "Booking"}]}),
     ("plugin_state", {"name": "notes", "state": {"n": 1}, "version": 2}),
     ("permission", {"tool": "Bash", "decision": "allow", "scope": "session", "expires_at": TIME}),
-    (
-        "tools",
-        {"enabled": {"Read": True}, "namespaces": {"fs": ["Read"]}, "priorities": {"Read": 1}},
-    ),
+    ("tools", {"enabled": {"Read": True}, "namespaces": {"fs": ["Read"]}, "priorities": {"Read": 1}}),
     ("instructions", {"content": "Answer in French."}),
     ("config", {"anything": ["goes", {"here": 1}]}),
     ("task", {"task": "plan a trip"}),
@@ -152,23 +133,14 @@ def plain(count: int) -> bytes:
         {
             "type": "tool_call",
             "timestamp": TIME + 2,
-            "data": {
-                "id": "c1",
-                "tool": "sum",
-                "params": {"a": 1, "crc": "00000000"},
-                "agent": "default",
-            },
+            "data": {"id": "c1", "tool": "sum", "params": {"a": 1, "crc": "00000000"}, "agent": "default"},
         },
         {"data": {"toolCallId": "c1", "result": 3}, "timestamp": TIME + 3, "type": "tool_result"},
         {"type": "note_of_another_tool", "data": {"x": 1}, "level": "info"},
         {
             "type": "assistant",
             "timestamp": TIME + 5,
-            "data": {
-                "role": "assistant",
-                "content": [{"type": "text", "text": "3"}],
-                "agent": "default",
-            },
+            "data": {"role": "assistant", "content": [{"type": "text", "text": "3"}], "agent": "default"},
         },
     ][:count]
     return b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
@@ -180,18 +152,11 @@ def full() -> bytes:
         body("user", {"content": "in a batch"}, more=True, run="r-1", key="k-1"),
         body("x.unknown/type-1:a_b", {"of": "a later version"}, more=True, run="r-1"),
         body("assistant", {"content": "its end"}, run="r-1", key="k-ü"),
-        b'"type":"user","timestamp":%d,"trace":{"crc":"00000000"},"data":{"content":"x"},"later":[1]'
-        % TIME,
-        raw_body(
-            "tool_result", json.dumps({"toolCallId": "c", "result": BLOB}, separators=(",", ":"))
-        ),
+        b'"type":"user","timestamp":%d,"trace":{"crc":"00000000"},"data":{"content":"x"},"later":[1]' % TIME,
+        raw_body("tool_result", json.dumps({"toolCallId": "c", "result": BLOB}, separators=(",", ":"))),
         body("tool_result", {"toolCallId": "c", "result": BLOB | {"$$blob": 1}}),
-        raw_body(
-            "tool_result", '{"toolCallId":"c","result":{"seq":1,"type":"user","crc":"00000000"}}'
-        ),
-        raw_body(
-            "user", '{"content":"spaces" , "n": 12345678901234567890123456789012345678901234567890}'
-        ),
+        raw_body("tool_result", '{"toolCallId":"c","result":{"seq":1,"type":"user","crc":"00000000"}}'),
+        raw_body("user", '{"content":"spaces" , "n": 12345678901234567890123456789012345678901234567890}'),
     ]
     return b"".join(chain(bodies))
 

@@ -41,9 +41,7 @@ class Server:
         self.service = Service(self.hf, self._kit, rate=100_000, **self._options)
         self.service._failures = Buckets(1000, 100_000)  # tests ask wrongly all the time
         app = http_app(self.service)
-        config = uvicorn.Config(
-            app, port=0, log_level="error", ws="websockets-sansio", lifespan="on"
-        )
+        config = uvicorn.Config(app, port=0, log_level="error", ws="websockets-sansio", lifespan="on")
         self.server = uvicorn.Server(config)
         self.server.capture_signals = _no_signals
         task = asyncio.ensure_future(self.server.serve())

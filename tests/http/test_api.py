@@ -66,9 +66,7 @@ def test_events_come_in_pages(client):
     assert len(seqs) == 10
     start, found = 0, []
     while start is not None:
-        page = client.get(
-            f"/v1/sessions/{id}/events", params={"start": start, "limit": 3, "type": "note"}
-        ).json()
+        page = client.get(f"/v1/sessions/{id}/events", params={"start": start, "limit": 3, "type": "note"}).json()
         found += [event["data"]["n"] for event in page["events"]]
         start = page["next"]
     assert found == list(range(10))
@@ -101,8 +99,7 @@ def test_branches(client):
     before = recorded(client, id)
     fork = client.post(f"/v1/sessions/{id}/fork", json={"title": "Other"}).json()["session_id"]
     client.post(
-        f"/v1/sessions/{fork}/events",
-        json={"type": "user", "data": {"role": "user", "content": "And the ferry?"}},
+        f"/v1/sessions/{fork}/events", json={"type": "user", "data": {"role": "user", "content": "And the ferry?"}}
     )
     told = client.get(f"/v1/sessions/{id}/compare", params={"other": fork}).json()
     assert told["ancestor"]["session_id"]
@@ -175,10 +172,7 @@ def test_delete_and_undelete(client):
 def test_asking_again_does_nothing_twice(client):
     """With an Idempotency-Key: one session, one event, one fork; other words are refused."""
     keyed = {"idempotency-key": "once"}
-    ids = {
-        client.post("/v1/sessions", json={"title": "x"}, headers=keyed).json()["session_id"]
-        for _ in range(3)
-    }
+    ids = {client.post("/v1/sessions", json={"title": "x"}, headers=keyed).json()["session_id"] for _ in range(3)}
     [id] = ids
     event = {"type": "note", "data": {"n": 1}}
     path = f"/v1/sessions/{id}/events"
@@ -187,15 +181,9 @@ def test_asking_again_does_nothing_twice(client):
     other = client.post(path, json={"type": "note", "data": {"n": 2}}, headers=keyed)
     assert (other.status_code, other.json()["code"]) == (422, "key_reused")
     batch = {"events": [event, event]}
-    seqs = [
-        client.post(f"/v1/sessions/{id}/batch", json=batch, headers=keyed).json()["seqs"]
-        for _ in range(2)
-    ]
+    seqs = [client.post(f"/v1/sessions/{id}/batch", json=batch, headers=keyed).json()["seqs"] for _ in range(2)]
     assert seqs[0] == seqs[1]
-    forks = {
-        client.post(f"/v1/sessions/{id}/fork", json={}, headers=keyed).json()["session_id"]
-        for _ in range(3)
-    }
+    forks = {client.post(f"/v1/sessions/{id}/fork", json={}, headers=keyed).json()["session_id"] for _ in range(3)}
     assert len(forks) == 1
     assert len(client.get("/v1/sessions").json()["sessions"]) == 2
 
@@ -276,8 +264,7 @@ def test_branches_are_made_once_for_a_key(client):
     for path, wish in (("merge", {"other": fork}), ("restore", {"at": 2}), ("fork", {})):
         keyed = {"idempotency-key": "k"}
         made = {
-            client.post(f"/v1/sessions/{id}/{path}", json=wish, headers=keyed).json()["session_id"]
-            for _ in range(2)
+            client.post(f"/v1/sessions/{id}/{path}", json=wish, headers=keyed).json()["session_id"] for _ in range(2)
         }
         assert len(made) == 1
         taken = client.post(f"/v1/sessions/{id}/{path}", json={**wish, "new_id": "fork"})

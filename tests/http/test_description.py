@@ -21,12 +21,7 @@ from holdfast.apps.http._operations import ENDPOINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 SCHEMA = schemathesis.openapi.from_dict(describe(ENDPOINTS))
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = settings.default.max_examples // 8  # HYPOTHESIS_PROFILE=fuzz asks longer
 # What it is asked about really exists, as a rule, unless the answer would never end.
 ENDLESS = "/v1/sessions/{id}/follow"
@@ -51,20 +46,13 @@ def test_no_request_makes_a_mistake(server, known, row):
     operation = SCHEMA[row.path][row.method]
     ids = ["nowhere"] if row.path == ENDLESS else [None, "one", "two"]
 
-    @settings(
-        max_examples=EXAMPLES,
-        phases=[Phase.generate],
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=EXAMPLES, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(), id=st.sampled_from(ids))
     def ask(case, id):
         if id is not None and "id" in (case.path_parameters or {}):
             case.path_parameters["id"] = id
         headers = {"authorization": f"Bearer {known}"}
-        case.call_and_validate(
-            base_url=server.url, headers=headers, checks=CHECKS, timeout=120, stream=False
-        )
+        case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS, timeout=120, stream=False)
 
     ask()
 
@@ -75,9 +63,7 @@ def test_the_page_has_every_row(row):
     import msgspec
 
     text = PAGE.read_text(encoding="utf-8")
-    [line] = [
-        line for line in text.splitlines() if line.startswith(f"| `{row.method} {row.path}` |")
-    ]
+    [line] = [line for line in text.splitlines() if line.startswith(f"| `{row.method} {row.path}` |")]
     _, _, _, scope, query, body, _ = (cell.strip() for cell in line.split("|"))
     assert scope == (row.scope or "none")
     assert re.findall(r"`(\w+)`", query) == [f.name for f in msgspec.structs.fields(row.query)]

@@ -58,10 +58,7 @@ async def ask(app, method="GET", *, headers=(), body=(b"",), kind="http", client
         coming = [{"type": "websocket.connect"}]
     else:
         last = len(body) - 1
-        coming = [
-            {"type": "http.request", "body": part, "more_body": at < last}
-            for at, part in enumerate(body)
-        ]
+        coming = [{"type": "http.request", "body": part, "more_body": at < last} for at, part in enumerate(body)]
     sent = []
 
     async def receive():
@@ -141,8 +138,7 @@ async def test_own_pages_and_programs_come_in():
 
 
 @pytest.mark.parametrize(
-    ("site", "status"),
-    [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)],
+    ("site", "status"), [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)]
 )
 async def test_what_the_browser_says_of_the_page_counts(site, status):
     """Another port of this machine is the same site, and still another page."""
@@ -160,9 +156,7 @@ async def test_an_app_with_cookies_wants_to_know_where_a_request_comes_from():
 async def test_every_answer_has_the_safe_headers():
     """Also a refusal; what an app says itself of caching and policy stays."""
     for host in (OWN, "evil.example"):
-        _, headers, _ = await ask(
-            guarded(echo, policy="default-src 'self'"), headers=[("host", host)]
-        )
+        _, headers, _ = await ask(guarded(echo, policy="default-src 'self'"), headers=[("host", host)])
         policy = headers["content-security-policy"]
         assert policy.startswith("default-src 'self'; ")
         assert "frame-ancestors 'none'" in policy
@@ -397,9 +391,7 @@ SERVER = textwrap.dedent("""
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_server_ends_in_good_order(number):
     """A signal ends the long answer, then the app, then run returns; the exit is clean."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, "20"], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", SERVER, "20"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "lifespan.startup\n"
         url = process.stdout.readline().strip()
@@ -417,9 +409,7 @@ def test_a_server_ends_in_good_order(number):
 
 def test_a_request_that_does_not_come_is_not_waited_for():
     """Neither the first nor the rest of one; an answer that takes longer is not cut."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, "3"], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", SERVER, "3"], stdout=subprocess.PIPE, text=True)
     try:
         process.stdout.readline()
         host, _, port = process.stdout.readline().strip().rpartition("/")[2].partition(":")
@@ -493,12 +483,7 @@ class _Base:
 
 @pytest.mark.parametrize(
     ("parts", "upgraded", "closed"),
-    [
-        ((), False, True),
-        ((b"!",), False, False),
-        ((b"!", b"."), False, True),
-        ((), True, False),
-    ],
+    [((), False, True), ((b"!",), False, False), ((b"!", b"."), False, True), ((), True, False)],
 )
 async def test_only_who_is_to_speak_is_given_up(parts, upgraded, closed):
     """Not one that is being answered, and not one that became a WebSocket."""

@@ -81,9 +81,7 @@ def first_words(lines):
 def begin_turn(client, id):
     """A turn that is being answered, as a stream."""
     headers = {"accept": "text/event-stream"}
-    return client.stream(
-        "POST", f"/v1/sessions/{id}/turns", json={"prompt": "Count"}, headers=headers
-    )
+    return client.stream("POST", f"/v1/sessions/{id}/turns", json={"prompt": "Count"}, headers=headers)
 
 
 def go_on(client, id):
@@ -145,9 +143,7 @@ def test_another_server_takes_over(start, postgres_url):
     token = token_for(postgres_url)
     told = [Say(LONG, pause_s=0.3), Say("and that was all")]
     with ScriptedModel(told * 2) as model:
-        here, elsewhere, other = (
-            start(postgres_url, model, before=before) for before in ((), another_machine(), ())
-        )
+        here, elsewhere, other = (start(postgres_url, model, before=before) for before in ((), another_machine(), ()))
         for first in (here, elsewhere):
             take_over(first, other, token)
 
@@ -238,18 +234,12 @@ def test_serving_in_this_process(store_root):
             with httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
                 found.append(client.get("/readyz").status_code)
                 found.append(client.post("/v1/sessions", json={"id": "one"}).status_code)
-            with connect(
-                f"{url.replace('http', 'ws')}/input?session_id=one", additional_headers=headers
-            ) as socket:
+            with connect(f"{url.replace('http', 'ws')}/input?session_id=one", additional_headers=headers) as socket:
                 found.append(json.loads(socket.recv(timeout=PATIENCE_S))["event"])
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    serve(
-        str(store_root),
-        None,
-        ready=lambda url: threading.Thread(target=visit, args=(url,), daemon=True).start(),
-    )
+    serve(str(store_root), None, ready=lambda url: threading.Thread(target=visit, args=(url,), daemon=True).start())
     assert found == [200, 201, "session.connected"]
     assert signal.getsignal(signal.SIGTERM) == before

@@ -25,9 +25,7 @@ def run(store_root):
 
 def test_a_token_is_made_listed_and_revoked(run, store_root):
     """Shown once; listed without what it is; then it counts no more."""
-    made = run(
-        "serve", "token", "create", "--space", "alice", "--label", "phone", "--expires", "9d"
-    )
+    made = run("serve", "token", "create", "--space", "alice", "--label", "phone", "--expires", "9d")
     assert made.exit_code == 0, made.output
     text = made.stdout.strip()
     store = FileStore(store_root)
@@ -72,10 +70,7 @@ def test_spaces_are_listed_and_removed(run, store_root):
                     session.user("hello")
         alice.policies.hold("kept", "case 7")
     listed = json.loads(run("serve", "space", "list", "--json").stdout)["spaces"]
-    assert listed == [
-        {"space": "alice", "sessions": 3, "tokens": 2},
-        {"space": "bob", "sessions": 1, "tokens": 1},
-    ]
+    assert listed == [{"space": "alice", "sessions": 3, "tokens": 2}, {"space": "bob", "sessions": 1, "tokens": 1}]
     gone = run("serve", "space", "remove", "alice")
     assert gone.exit_code == 1  # not all of it
     assert "kept stays: " in gone.stderr

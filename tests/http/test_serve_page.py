@@ -11,8 +11,7 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "serve.md"
 BLOCK = re.compile(
-    r"^<!-- no-run: needs a server; tests/http runs it -->\n```(console|python)\n(.*?)^```$",
-    re.MULTILINE | re.DOTALL,
+    r"^<!-- no-run: needs a server; tests/http runs it -->\n```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 TOKEN = "hf_4f1c02a9b377_…"
 COMMANDS = re.compile(r"^\$ (.*)$", re.MULTILINE)

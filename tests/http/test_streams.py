@@ -248,16 +248,11 @@ def test_tools_wait_for_an_answer(serving, space, talk, tmp_path, approved):
                     assert data["tool_name"] == "list_directory"
                     wrong = client.put(f"/v1/sessions/{id}/approvals/none", json={"approved": True})
                     assert wrong.status_code == 404
-                    answer = client.put(
-                        f"/v1/sessions/{id}/approvals/{data['tool_id']}",
-                        json={"approved": approved},
-                    )
+                    answer = client.put(f"/v1/sessions/{id}/approvals/{data['tool_id']}", json={"approved": approved})
                     assert answer.status_code == 204
         assert names[0] == "tool_request_approval"
         assert names[-1] == "done"
-        [result] = client.get(f"/v1/sessions/{id}/events", params={"type": "tool_result"}).json()[
-            "events"
-        ]
+        [result] = client.get(f"/v1/sessions/{id}/events", params={"type": "tool_result"}).json()["events"]
         assert ("found.txt" in str(result["data"])) is approved
 
 

@@ -87,9 +87,7 @@ def test_other_servers_notice_within_a_second():
 def test_tokens_made_at_once_are_all_there():
     """By compare-and-swap: nobody overwrites another's."""
     store = MemoryStore()
-    threads = [
-        threading.Thread(target=lambda: TokenBook(store).create("alice", "read")) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: TokenBook(store).create("alice", "read")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -165,10 +163,7 @@ def test_who_guesses_too_often_waits(serving, space):
     server = serving(kit=None)
     server.service._failures = Buckets(1, 30)
     with server.client(space) as client:
-        wrong = [
-            client.get("/v1/stats", headers={"authorization": f"Bearer hf_{n}_x"}).status_code
-            for n in range(40)
-        ]
+        wrong = [client.get("/v1/stats", headers={"authorization": f"Bearer hf_{n}_x"}).status_code for n in range(40)]
         assert wrong[0] == 401
         assert wrong[-1] == 429
         assert client.get("/v1/stats").status_code == 200
@@ -188,11 +183,7 @@ def test_who_asks_too_often_waits(serving, space):
 def test_a_revoked_token_ends_what_it_opened(server, space, talk):
     """Streams and sockets that are open already end too, within a second or so."""
     token = server.token(space)
-    with (
-        server.client(token=token) as client,
-        server.input(token) as socket,
-        server.input(token) as silent,
-    ):
+    with server.client(token=token) as client, server.input(token) as socket, server.input(token) as silent:
         talk.hear(socket)
         talk.hear(silent)
         talk.say(silent, {"type": "subscribe", "components": ["*"]})
@@ -335,18 +326,7 @@ def test_who_did_what_is_written_down(server, space, client, caplog):
 
 def tricks(other):
     """Ids by which somebody might try to reach what another space has."""
-    steps = (
-        "../",
-        "..%2f",
-        "%2e%2e%2f",
-        "..\\",
-        "....//",
-        "%252e%252e%252f",
-        "/",
-        "%00",
-        ";/",
-        "?",
-    )
+    steps = ("../", "..%2f", "%2e%2e%2f", "..\\", "....//", "%252e%252e%252f", "/", "%00", ";/", "?")
     ends = (f"spaces/{other}/sessions/diary", f"{other}/sessions/diary", f"{other}/diary", "diary")
     for head in ("", "diary/", "sessions/", f"spaces/{other}/"):
         for step in steps:
@@ -354,16 +334,7 @@ def tricks(other):
                 yield head + step + end
                 yield quote(head + step + end, safe="")
                 yield head + step * 3 + end
-    yield from (
-        f"{other}:diary",
-        f"{other}.diary",
-        f"diary@{other}",
-        "DIARY",
-        "dıary",
-        "*",
-        "..",
-        "~",
-    )
+    yield from (f"{other}:diary", f"{other}.diary", f"diary@{other}", "DIARY", "dıary", "*", "..", "~")
 
 
 @contextlib.contextmanager
@@ -371,15 +342,11 @@ def as_is(server, token):
     """Requests as they are written: other clients would straighten the path before it is sent."""
 
     def ask(path):
-        connection.request(
-            "GET", quote(path, safe=SAFE), headers={"authorization": f"Bearer {token}"}
-        )
+        connection.request("GET", quote(path, safe=SAFE), headers={"authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         return answer.status, answer.read()
 
-    with contextlib.closing(
-        http.client.HTTPConnection(server.url.removeprefix("http://"))
-    ) as connection:
+    with contextlib.closing(http.client.HTTPConnection(server.url.removeprefix("http://"))) as connection:
         yield ask
 
 
@@ -423,9 +390,7 @@ def test_nobody_reaches_another_space(server, space):
             answer = mine.request(method, f"/v1/sessions/diary{tail}", json=body)
             assert answer.status_code == 404
     with server.client(other) as theirs:
-        assert (
-            theirs.get("/v1/sessions/diary/events?type=user&type=note&type=title").content == before
-        )
+        assert theirs.get("/v1/sessions/diary/events?type=user&type=note&type=title").content == before
     assert tried > 400
 
 

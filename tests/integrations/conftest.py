@@ -36,9 +36,7 @@ class Programs:
     def killed(self, source):
         """In the mode "hang", ended by kill -9 when it says "waiting"; what it said before."""
         said = []
-        with subprocess.Popen(
-            self._command(source, "hang"), stdout=subprocess.PIPE, text=True
-        ) as run:
+        with subprocess.Popen(self._command(source, "hang"), stdout=subprocess.PIPE, text=True) as run:
             while (line := run.stdout.readline()) != "waiting\n":
                 assert line, "it ended by itself"
                 said.append(line)
@@ -47,17 +45,13 @@ class Programs:
 
     def finished(self, source, mode="answer"):
         """To its end, which is a good one; what it said."""
-        done = subprocess.run(
-            self._command(source, mode), capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(self._command(source, mode), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def failed(self, source, mode):
         """To its end, which is a bad one; what it said, and why."""
-        done = subprocess.run(
-            self._command(source, mode), capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(self._command(source, mode), capture_output=True, text=True, check=False)
         assert done.returncode == 1, done.stdout
         return done.stdout + done.stderr
 

@@ -16,11 +16,7 @@ from google.genai import types
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from openai.types.responses import (
-    ResponseFunctionToolCall,
-    ResponseOutputMessage,
-    ResponseOutputText,
-)
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import messages as pydantic
 from pydantic_ai.models.function import FunctionModel
@@ -54,21 +50,14 @@ class _OpenAI(Model):
     async def get_response(self, system_instructions, input, *args, **kwargs):
         seen = input if isinstance(input, list) else [{"role": "user", "content": input}]
         if seen[-1].get("type") == "function_call_output":
-            text = ResponseOutputText(
-                type="output_text", text=f"openai saw {len(seen)}", annotations=[]
-            )
+            text = ResponseOutputText(type="output_text", text=f"openai saw {len(seen)}", annotations=[])
             output = [
-                ResponseOutputMessage(
-                    id="m", type="message", role="assistant", status="completed", content=[text]
-                )
+                ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
             ]
         else:
             output = [
                 ResponseFunctionToolCall(
-                    type="function_call",
-                    call_id=f"openai-{n}",
-                    name="look",
-                    arguments=f'{{"n":{n}}}',
+                    type="function_call", call_id=f"openai-{n}", name="look", arguments=f'{{"n":{n}}}'
                 )
                 for n in (1, 2)
             ]
@@ -156,10 +145,7 @@ class _Kit(BaseLlm):
             parts = [types.Part(text=f"adk saw {len(request.contents)}")]
         else:
             parts = [
-                types.Part(
-                    function_call=types.FunctionCall(id=f"adk-{n}", name="look", args={"n": n})
-                )
-                for n in (1, 2)
+                types.Part(function_call=types.FunctionCall(id=f"adk-{n}", name="look", args={"n": n})) for n in (1, 2)
             ]
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
@@ -181,9 +167,7 @@ async def _adk(hf):
 def _scripted(messages, info):
     if isinstance(messages[-1].parts[-1], pydantic.ToolReturnPart):
         return pydantic.ModelResponse(parts=[pydantic.TextPart(f"pydantic saw {len(messages)}")])
-    return pydantic.ModelResponse(
-        parts=[pydantic.ToolCallPart("look", {"n": n}, f"pydantic-{n}") for n in (1, 2)]
-    )
+    return pydantic.ModelResponse(parts=[pydantic.ToolCallPart("look", {"n": n}, f"pydantic-{n}") for n in (1, 2)])
 
 
 async def _pydantic(hf):
@@ -191,13 +175,7 @@ async def _pydantic(hf):
     await HoldfastHistory("trip", hf).run(agent, "pydantic, look")
 
 
-_FRAMEWORKS = {
-    "openai": _openai,
-    "langgraph": _langgraph,
-    "strands": _strands,
-    "adk": _adk,
-    "pydantic": _pydantic,
-}
+_FRAMEWORKS = {"openai": _openai, "langgraph": _langgraph, "strands": _strands, "adk": _adk, "pydantic": _pydantic}
 
 
 def _check(hf, names):
@@ -210,12 +188,7 @@ def _check(hf, names):
         if event.type in ("user", "assistant", "tool_call", "tool_result", "retracted")
     )
     turns = len(names)
-    assert counts == {
-        "user": turns,
-        "assistant": turns,
-        "tool_call": 2 * turns,
-        "tool_result": 2 * turns,
-    }
+    assert counts == {"user": turns, "assistant": turns, "tool_call": 2 * turns, "tool_result": 2 * turns}
     told = []
     for message in recovery.messages:
         content = message["content"]
@@ -231,9 +204,7 @@ def _check(hf, names):
             f"{name} saw",
         )
     ]
-    assert [word.partition(" saw")[0] + " saw" if " saw" in word else word for word in told] == (
-        expected
-    )
+    assert [word.partition(" saw")[0] + " saw" if " saw" in word else word for word in told] == (expected)
 
 
 def _word(block):
@@ -273,9 +244,7 @@ async def test_each_framework_sees_what_the_others_said(hf):
         "adk": kit.events,
         "pydantic": HoldfastHistory("trip", hf).messages(),
         "llama-index": HoldfastChatStore(hf).get_messages("trip"),
-        "agent-framework": [
-            one.to_dict() for one in await HoldfastHistoryProvider(hf).get_messages("trip")
-        ],
+        "agent-framework": [one.to_dict() for one in await HoldfastHistoryProvider(hf).get_messages("trip")],
     }
     for reader, messages in given.items():
         text = " ".join(map(repr, messages))
@@ -300,11 +269,7 @@ class _Silent(ChatCompletionClient):
     """A model that is never asked."""
 
     model_info = ModelInfo(
-        vision=False,
-        function_calling=True,
-        json_output=False,
-        family=ModelFamily.UNKNOWN,
-        structured_output=False,
+        vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
     )
     capabilities = model_info
     create = create_stream = close = actual_usage = total_usage = None
@@ -327,9 +292,7 @@ async def _given(hf):
         "langgraph": [one.model_dump() for one in HoldfastSaver(hf).messages("trip")],
         "langchain": [one.model_dump() for one in HoldfastChatMessageHistory("trip", hf).messages],
         "llama-index": [one.model_dump() for one in HoldfastChatStore(hf).get_messages("trip")],
-        "memory": [
-            one.model_dump() for one in await HoldfastAsyncChatStore(hf).get_messages("trip")
-        ],
+        "memory": [one.model_dump() for one in await HoldfastAsyncChatStore(hf).get_messages("trip")],
         "agent-framework": [one.to_dict() for one in await provider.get_messages("trip")],
         "autogen": context,
     }

@@ -46,9 +46,7 @@ def _said(text, author="user", at=1.0, **actions):
 def _call(at=2.0):
     use = types.FunctionCall(id="c1", name="look", args={"n": 1})
     parts = [types.Part(text="Let me look."), types.Part(function_call=use)]
-    usage = types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=3, candidates_token_count=4
-    )
+    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=3, candidates_token_count=4)
     content = types.Content(role="model", parts=parts)
     return Event(author="agent", timestamp=at, content=content, usage_metadata=usage)
 
@@ -60,12 +58,7 @@ def _result(at=3.0):
 
 
 async def _talk(service, session):
-    for event in (
-        _said("What is there?"),
-        _call(),
-        _result(),
-        _said("A lighthouse.", "agent", 4.0),
-    ):
+    for event in (_said("What is there?"), _call(), _result(), _said("A lighthouse.", "agent", 4.0)):
         await service.append_event(session, event)
 
 
@@ -86,9 +79,7 @@ async def test_its_sessions_are_sessions_like_any_other(hf):
     (about,) = hf.list()
     recovery = hf.recover(about.session_id)
     assert not recovery.issues
-    assert [message["role"] for message in recovery.messages] == [
-        *("user", "assistant", "user", "assistant"),
-    ]
+    assert [message["role"] for message in recovery.messages] == [*("user", "assistant", "user", "assistant")]
     assert {hit.role for hit in hf.search("lighthouse")} == {"tool_result", "assistant"}
     assert about.total_tokens == 7
 
@@ -98,9 +89,7 @@ async def test_state_has_its_scopes(hf):
     service = HoldfastSessionService(hf)
     given = {"mood": "fine", "user:name": "Ada", "app:version": 2, "temp:x": 1}
     one = await service.create_session(**WHO, session_id="one", state=given)
-    await service.append_event(
-        one, _said("hi", state_delta={"mood": "better", "user:town": "Kiel", "temp:y": 3})
-    )
+    await service.append_event(one, _said("hi", state_delta={"mood": "better", "user:town": "Kiel", "temp:y": 3}))
     assert one.state["temp:y"] == 3
     other = await service.create_session(**WHO, session_id="two")
     assert other.state == {"user:name": "Ada", "user:town": "Kiel", "app:version": 2}
@@ -172,8 +161,7 @@ async def test_a_session_is_made_once(hf):
     """Of two that make the same one at the same time, one is told that it is there."""
     service = HoldfastSessionService(hf)
     made = await asyncio.gather(
-        *(service.create_session(**WHO, session_id="trip", state={"user:n": n}) for n in (1, 2)),
-        return_exceptions=True,
+        *(service.create_session(**WHO, session_id="trip", state={"user:n": n}) for n in (1, 2)), return_exceptions=True
     )
     assert sorted(type(one).__name__ for one in made) == ["AlreadyExistsError", "Session"]
     first = next(one for one in made if not isinstance(one, Exception))
@@ -186,9 +174,7 @@ async def test_a_config_chooses_events(hf):
     await _talk(service, await service.create_session(**WHO, session_id="trip"))
 
     async def times(**config):
-        found = await service.get_session(
-            **WHO, session_id="trip", config=GetSessionConfig(**config)
-        )
+        found = await service.get_session(**WHO, session_id="trip", config=GetSessionConfig(**config))
         return [event.timestamp for event in found.events]
 
     assert await times(num_recent_events=2) == [3.0, 4.0]

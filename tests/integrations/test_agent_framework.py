@@ -154,9 +154,7 @@ class _Step(Executor):
 
 def _workflow(hf, ran):
     steps = [_Step(name, ran) for name in "abc"]
-    builder = WorkflowBuilder(
-        start_executor=steps[0], name="flow", checkpoint_storage=HoldfastCheckpointStorage(hf)
-    )
+    builder = WorkflowBuilder(start_executor=steps[0], name="flow", checkpoint_storage=HoldfastCheckpointStorage(hf))
     return builder.add_edge(steps[0], steps[1]).add_edge(steps[1], steps[2]).build()
 
 
@@ -250,9 +248,7 @@ async def test_what_a_compaction_excluded_is_not_loaded_where_that_is_asked_for(
 @pytest.mark.filterwarnings("ignore:.*FILE_HISTORY")
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.sampled_from(range(6)), max_size=4), max_size=5))
-def test_messages_that_are_handed_over_again_are_left_out_as_by_the_framework(
-    tmp_path_factory, batches
-):
+def test_messages_that_are_handed_over_again_are_left_out_as_by_the_framework(tmp_path_factory, batches):
     """Whatever is saved in whichever parts, the same history as in the framework's own files."""
     known = [Message(role, [text]) for role in ("user", "assistant") for text in "ab"]
     known += [Message("user", ["a"], message_id="m1"), Message("assistant", ["a"], message_id="m2")]
@@ -264,9 +260,7 @@ def test_messages_that_are_handed_over_again_are_left_out_as_by_the_framework(
             for batch in batches:
                 for provider in (ours, theirs):
                     await provider.save_messages("s", [known[number] for number in batch])
-            found = [
-                [one.to_dict() for one in await who.get_messages("s")] for who in (ours, theirs)
-            ]
+            found = [[one.to_dict() for one in await who.get_messages("s")] for who in (ours, theirs)]
             assert found[0] == found[1]
 
     asyncio.run(play())

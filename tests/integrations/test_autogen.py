@@ -8,13 +8,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import FunctionCall
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    ModelFamily,
-    ModelInfo,
-    RequestUsage,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 
 from holdfast.integrations.autogen import HoldfastState
 
@@ -55,11 +49,7 @@ class _Scripted(ChatCompletionClient):
     @property
     def model_info(self):
         return ModelInfo(
-            vision=False,
-            function_calling=True,
-            json_output=False,
-            family=ModelFamily.UNKNOWN,
-            structured_output=False,
+            vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
         )
 
 
@@ -146,9 +136,7 @@ async def test_bytes_grow_with_what_is_new(hf, store_root):
     for turns in (30, 120):
         kept, messages = HoldfastState(f"t{turns}", hf), []
         for n in range(turns):
-            messages.append(
-                {"type": "UserMessage", "source": "user", "content": f"{n}" + "x" * 200}
-            )
+            messages.append({"type": "UserMessage", "source": "user", "content": f"{n}" + "x" * 200})
             await kept.save(_State({"llm_context": {"messages": list(messages)}}))
         files = (store_root / "sessions" / f"t{turns}").rglob("*.jsonl")
         sizes[turns] = sum(file.stat().st_size for file in files)

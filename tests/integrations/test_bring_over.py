@@ -106,9 +106,7 @@ def _event(delta):
 async def test_sessions_of_the_agent_development_kit(hf, tmp_path):
     """Events and all three kinds of state, once."""
     source = SqliteSessionService(str(tmp_path / "adk.db"))
-    session = await source.create_session(
-        **WHO, session_id="trip", state={"a": 1, "app:b": 2, "user:c": 3}
-    )
+    session = await source.create_session(**WHO, session_id="trip", state={"a": 1, "app:b": 2, "user:c": 3})
     await source.append_event(session, _event({"d": 4, "app:b": 5}))
     assert await adk.bring_over(source, "app", hf) == 1
     assert await adk.bring_over(source, "app", hf, user_id="u1") == 0
@@ -179,9 +177,7 @@ async def test_transcripts_of_the_claude_agent_sdk(hf):
 
 def _scripted(messages, info):
     if len(messages) % 4 == 1:
-        return ModelResponse(
-            [ToolCallPart("look", {"n": n}, f"c{n}-{len(messages)}") for n in "12"]
-        )
+        return ModelResponse([ToolCallPart("look", {"n": n}, f"c{n}-{len(messages)}") for n in "12"])
     return ModelResponse([TextPart(f"{len(messages)} seen")])
 
 
@@ -201,10 +197,7 @@ async def test_message_histories_of_pydantic_ai(hf):
     assert await pydantic_ai.bring_over(second.all_messages(), "trip", hf) == 4
     assert await pydantic_ai.bring_over(first.all_messages(), "trip", hf) == 0
     assert pydantic_ai.HoldfastHistory("trip", hf).messages() == second.all_messages()
-    assert [event.data["content"] for event in hf.events("trip", types={"user"})] == [
-        "Look",
-        "Again",
-    ]
+    assert [event.data["content"] for event in hf.events("trip", types={"user"})] == ["Look", "Again"]
     with pytest.raises(UsageError):
         await pydantic_ai.bring_over(second.new_messages(), "trip", hf)
     assert len(pydantic_ai.HoldfastHistory("trip", hf).messages()) == 8
@@ -241,13 +234,9 @@ async def test_step_stores_of_the_pydantic_ai_harness(hf, tmp_path, kind):
     first = await _looking(source).run("Look", conversation_id="trip")
     assert await pydantic_ai.bring_over_runs(source, hf) > 0
     assert await pydantic_ai.bring_over_runs(source, hf) == 0
-    second = await _looking(source).run(
-        "Again", message_history=first.all_messages(), conversation_id="trip"
-    )
+    second = await _looking(source).run("Again", message_history=first.all_messages(), conversation_id="trip")
     (_, newest) = await source.list_runs()
-    started = ToolEffectRecord(
-        tool_call_id="c9", tool_name="look", run_id=newest.run_id, status="started"
-    )
+    started = ToolEffectRecord(tool_call_id="c9", tool_name="look", run_id=newest.run_id, status="started")
     await source.record_tool_effect(started)
     assert await pydantic_ai.bring_over_runs(source, hf) > 0
     assert await pydantic_ai.bring_over_runs(source, hf) == 0

@@ -83,9 +83,7 @@ def test_checkpoints_of_langgraph(hf, database):
         for thread in ("trip", "other"):
             config = {"configurable": {"thread_id": thread}}
             kept = [(one.values, one.next, one.metadata) for one in ours.get_state_history(config)]
-            assert kept == [
-                (one.values, one.next, one.metadata) for one in theirs.get_state_history(config)
-            ]
+            assert kept == [(one.values, one.next, one.metadata) for one in theirs.get_state_history(config)]
             written = [one.pending_writes for one in langgraph.HoldfastSaver(hf).list(config)]
             assert written == [one.pending_writes for one in source.list(config)]
     state = ours.invoke({"messages": [HumanMessage("d")]}, THREAD)
@@ -96,9 +94,7 @@ async def test_sessions_of_the_agent_development_kit(hf, database):
     """Events and all three kinds of state of each session, once; then what is new."""
     async with DatabaseSessionService(_with_driver(database)) as source:
         for name in ("trip", "other"):
-            session = await source.create_session(
-                **WHO, session_id=name, state={"a": 1, "app:b": 2, "user:c": 3}
-            )
+            session = await source.create_session(**WHO, session_id=name, state={"a": 1, "app:b": 2, "user:c": 3})
             await source.append_event(session, _event(name, {"d": 4, "app:b": 5}))
         assert await adk.bring_over(source, "app", hf) == 2
         await source.append_event(session, _event("more", {"user:c": 6}))

@@ -12,11 +12,7 @@ import textwrap
 
 import anyio
 import pytest
-from claude_agent_sdk import (
-    fork_session_via_store,
-    get_session_messages_from_store,
-    list_sessions_from_store,
-)
+from claude_agent_sdk import fork_session_via_store, get_session_messages_from_store, list_sessions_from_store
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import holdfast
@@ -104,9 +100,7 @@ async def test_its_sessions_are_sessions_like_any_other(hf):
     (about,) = hf.list()
     recovery = hf.recover(about.session_id)
     assert not recovery.issues
-    assert [message["role"] for message in recovery.messages] == [
-        *("user", "assistant", "user", "assistant"),
-    ]
+    assert [message["role"] for message in recovery.messages] == [*("user", "assistant", "user", "assistant")]
     assert {hit.role for hit in hf.search("lighthouse")} == {"tool_result", "assistant"}
     assert about.total_tokens > 0
 
@@ -130,9 +124,7 @@ async def test_the_sdk_lists_reads_and_forks_through_it(hf):
     (listed,) = await list_sessions_from_store(store, directory=directory)
     assert listed.session_id == KEY["session_id"]
     messages = await get_session_messages_from_store(store, KEY["session_id"], directory=directory)
-    assert [message.type for message in messages] == [
-        *("user", "assistant", "assistant", "user", "assistant"),
-    ]
+    assert [message.type for message in messages] == [*("user", "assistant", "assistant", "user", "assistant")]
     forked = await fork_session_via_store(store, KEY["session_id"], directory=directory)
     copy = await store.load({**KEY, "session_id": forked.session_id})
     assert len([entry for entry in copy if entry["type"] in ("user", "assistant")]) == 5

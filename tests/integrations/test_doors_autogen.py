@@ -9,13 +9,7 @@ from autogen_agentchat.conditions import HandoffTermination, TextMentionTerminat
 from autogen_agentchat.messages import HandoffMessage, StructuredMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import FunctionCall
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    ModelFamily,
-    ModelInfo,
-    RequestUsage,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 from pydantic import BaseModel
 
 import holdfast
@@ -39,11 +33,7 @@ class _Scripted(ChatCompletionClient):
         reason = "stop" if isinstance(content, str) else "function_calls"
         thought = None if isinstance(content, str) else "I book it."
         return CreateResult(
-            finish_reason=reason,
-            content=content,
-            usage=RequestUsage(1, 1),
-            cached=False,
-            thought=thought,
+            finish_reason=reason, content=content, usage=RequestUsage(1, 1), cached=False, thought=thought
         )
 
     async def create_stream(self, messages, **options):
@@ -144,8 +134,7 @@ async def test_fork(readers, harbour):
         assert await said(hf, "trip", "harbour") == ["begun", "harbour"]
         assert await said(hf, "other", "lighthouse") == ["begun", "lighthouse"]
     readers.keep_apart(
-        ("trip", "harbour", ["re: begun", "re: harbour"]),
-        ("other", "lighthouse", ["re: begun", "re: lighthouse"]),
+        ("trip", "harbour", ["re: begun", "re: harbour"]), ("other", "lighthouse", ["re: begun", "re: lighthouse"])
     )
 
 

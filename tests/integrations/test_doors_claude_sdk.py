@@ -102,10 +102,7 @@ for line in sys.stdin:
 
 
 def _key(harbour):
-    return {
-        "project_key": project_key_for_directory(str(harbour.store.parent)),
-        "session_id": SESSION,
-    }
+    return {"project_key": project_key_for_directory(str(harbour.store.parent)), "session_id": SESSION}
 
 
 class _Store(HoldfastSessionStore):
@@ -197,9 +194,7 @@ def test_fork(readers, harbour):
         store, key = HoldfastSessionStore(hf), _key(harbour)
 
         async def fork():
-            theirs = await fork_session_via_store(
-                store, SESSION, directory=str(harbour.store.parent)
-            )
+            theirs = await fork_session_via_store(store, SESSION, directory=str(harbour.store.parent))
             ours = hf.fork(own)
             for number, (id, word) in enumerate(
                 ((theirs.session_id, "lighthouse"), (ours, "mole"), (SESSION, "harbour"))

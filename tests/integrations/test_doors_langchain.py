@@ -12,9 +12,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 import holdfast
 from holdfast.integrations.langchain import HoldfastChatMessageHistory
 
-CALL = AIMessage(
-    "I book it.", tool_calls=[{"name": "book", "args": {"port": "Marstal"}, "id": "call-1"}]
-)
+CALL = AIMessage("I book it.", tool_calls=[{"name": "book", "args": {"port": "Marstal"}, "id": "call-1"}])
 
 
 def _book(harbour, say):
@@ -88,11 +86,7 @@ def test_what_search_sees(readers, harbour):
         HoldfastChatMessageHistory("trip", hf).add_messages(
             [
                 HumanMessage([{"type": "text", "text": "in a block"}]),
-                AIMessage(
-                    "in a text",
-                    tool_calls=CALL.tool_calls,
-                    additional_kwargs={"note": "beside it"},
-                ),
+                AIMessage("in a text", tool_calls=CALL.tool_calls, additional_kwargs={"note": "beside it"}),
                 ToolMessage("berth at the quay", tool_call_id="call-1"),
             ]
         )

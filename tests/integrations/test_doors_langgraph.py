@@ -113,9 +113,7 @@ def test_fork(readers, harbour):
         states = [_contents(graph.get_state(point).values) for point in points]
     begun, harbour = ["begun", "re: begun"], ["harbour", "re: harbour"]
     lighthouse = ["lighthouse", "re: lighthouse"]
-    assert states == [
-        *(begun, begun + harbour, begun + lighthouse, [*begun, *harbour, "on", "re: on"]),
-    ]
+    assert states == [*(begun, begun + harbour, begun + lighthouse, [*begun, *harbour, "on", "re: on"])]
 
 
 def _append(state, writes):

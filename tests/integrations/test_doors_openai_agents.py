@@ -7,11 +7,7 @@ import json
 
 import pytest
 from agents import Agent, Model, ModelResponse, Runner, RunState, Usage, function_tool
-from openai.types.responses import (
-    ResponseFunctionToolCall,
-    ResponseOutputMessage,
-    ResponseOutputText,
-)
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import holdfast
 from holdfast.integrations.openai_agents import HoldfastSession
@@ -24,9 +20,7 @@ ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
 
 def _text(text):
     part = ResponseOutputText(type="output_text", text=text, annotations=[])
-    return ResponseOutputMessage(
-        id="m", type="message", role="assistant", status="completed", content=[part]
-    )
+    return ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])
 
 
 class _Scripted(Model):

@@ -43,9 +43,7 @@ def _run(harbour, agent, prompt, *, id="trip", **options):
 
 def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record; going on tells the model, and runs nothing again: booked once."""
-    processes.killed(
-        lambda say: _run(harbour, _agent(harbour, say), ASKED),
-    )
+    processes.killed(lambda say: _run(harbour, _agent(harbour, say), ASKED))
     readers.all_have("trip", ASKED, "I book it.", "Marstal")
     told = processes.finished(lambda say: say(_run(harbour, _agent(harbour), None)))
     assert told == [f"You have: {LOST}"]

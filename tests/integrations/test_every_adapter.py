@@ -144,13 +144,7 @@ async def _autogen(hf, texts):
 
 
 IN_TURN = [_openai_agents, _claude_sdk, _langchain, _llama_index, _agent_framework]
-FENCED = {
-    _adk: StaleSessionError,
-    _strands: Overtaken,
-    _langgraph: Fenced,
-    _pydantic_ai: Fenced,
-    _autogen: Fenced,
-}
+FENCED = {_adk: StaleSessionError, _strands: Overtaken, _langgraph: Fenced, _pydantic_ai: Fenced, _autogen: Fenced}
 
 
 class _Texts:

@@ -16,19 +16,8 @@ import warnings
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    ModelFamily,
-    ModelInfo,
-    RequestUsage,
-)
-from claude_agent_sdk import (
-    ClaudeAgentOptions,
-    ResultMessage,
-    project_key_for_directory,
-    query,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
+from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, project_key_for_directory, query
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -114,9 +103,7 @@ class _Client(ChatCompletionClient):
 
     @property
     def model_info(self):
-        can = dict.fromkeys(
-            ("vision", "function_calling", "json_output", "structured_output"), False
-        )
+        can = dict.fromkeys(("vision", "function_calling", "json_output", "structured_output"), False)
         return ModelInfo(family=ModelFamily.UNKNOWN, **can)
 
     capabilities = model_info
@@ -228,8 +215,7 @@ _ONCE, _TWICE = ["question", "yes", "question"], ["question", "yes", "question",
 
 
 @pytest.mark.parametrize(
-    ("program", "given"),
-    [(_langchain, _ONCE), (_llama_index, _TWICE), (_autogen, _ONCE), (_claude_sdk, _TWICE)],
+    ("program", "given"), [(_langchain, _ONCE), (_llama_index, _TWICE), (_autogen, _ONCE), (_claude_sdk, _TWICE)]
 )
 def test_a_run_that_was_killed_goes_on(program, given, store_root):
     """The next run is given every turn that was recorded, and the log is whole and valid."""

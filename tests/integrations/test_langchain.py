@@ -64,9 +64,7 @@ def test_a_chain_goes_on_in_another_process_object(hf):
         model = GenericFakeChatModel(messages=iter([AIMessage("hello")]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LangChain has a newer way, and this one still works
-            return RunnableWithMessageHistory(
-                _counted(seen) | model, lambda name: HoldfastChatMessageHistory(name, hf)
-            )
+            return RunnableWithMessageHistory(_counted(seen) | model, lambda name: HoldfastChatMessageHistory(name, hf))
 
     config = {"configurable": {"session_id": "trip"}}
     for word in ("one", "two"):

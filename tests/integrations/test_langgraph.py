@@ -42,9 +42,7 @@ def test_a_thread_goes_on_in_another_process_object(hf):
     """What one saver recorded is the state that the next one starts from."""
     _graph(hf).invoke({"messages": [HumanMessage("one", id="h1")]}, THREAD)
     state = _graph(hf).invoke({"messages": [HumanMessage("two", id="h2")]}, THREAD)
-    assert [message.content for message in state["messages"]] == [
-        *("one", "echo of one", "two", "echo of two"),
-    ]
+    assert [message.content for message in state["messages"]] == [*("one", "echo of one", "two", "echo of two")]
 
 
 def test_its_threads_are_sessions_like_any_other(hf):
@@ -383,8 +381,7 @@ class _Delta(TypedDict):
     messages: Annotated[
         list,
         DeltaChannel(
-            lambda state, writes: [*(state or []), *(one for write in writes for one in write)],
-            snapshot_frequency=3,
+            lambda state, writes: [*(state or []), *(one for write in writes for one in write)], snapshot_frequency=3
         ),
     ]
 
@@ -396,14 +393,10 @@ def test_a_channel_of_changes_is_a_conversation_too(hf):
         given = {"messages": [HumanMessage(word, id=word)]}
         state = graph.invoke(given, THREAD, durability="sync")
     contents = [message.content for message in state["messages"]]
-    assert contents == [
-        said for word in ("harbour", "lighthouse", "buoy") for said in (word, f"echo of {word}")
-    ]
+    assert contents == [said for word in ("harbour", "lighthouse", "buoy") for said in (word, f"echo of {word}")]
     assert _said(hf) == contents
     assert _texts(hf.events("trip"), "echo of buoy") == 1
-    snapshots = [
-        event for event in hf.events("trip") if '"snapshot":true' in bytes(event.raw).decode()
-    ]
+    snapshots = [event for event in hf.events("trip") if '"snapshot":true' in bytes(event.raw).decode()]
     assert snapshots
     assert all("harbour" not in bytes(event.raw).decode() for event in snapshots)
 

@@ -71,9 +71,7 @@ def _said(hf):
     """What `recover` says, text for text; neighbours that one side said are one message there."""
     said = (message["content"] for message in hf.recover("trip").messages)
     return [
-        block["text"]
-        for content in said
-        for block in ([{"text": content}] if isinstance(content, str) else content)
+        block["text"] for content in said for block in ([{"text": content}] if isinstance(content, str) else content)
     ]
 
 
@@ -102,10 +100,7 @@ class Twins:
         """Every point so far as ours shows it, and as theirs does."""
         with holdfast.open(self._url) as hf:
             graph, other = _graph(HoldfastSaver(hf)), _graph(self._other)
-            return (
-                [_at(graph, ours) for ours, _ in self._points],
-                [_at(other, theirs) for _, theirs in self._points],
-            )
+            return ([_at(graph, ours) for ours, _ in self._points], [_at(other, theirs) for _, theirs in self._points])
 
     def conversation(self):
         """What `recover` says of ours, and what the newest state of theirs has."""
@@ -162,10 +157,7 @@ def test_an_edit_of_an_older_state_is_a_branch(url):
     assert ours == theirs
 
 
-_STEPS = st.lists(
-    st.tuples(st.sampled_from(["ask", "edit", "say", "replay", "copy"]), st.integers(0, 6)),
-    max_size=6,
-)
+_STEPS = st.lists(st.tuples(st.sampled_from(["ask", "edit", "say", "replay", "copy"]), st.integers(0, 6)), max_size=6)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

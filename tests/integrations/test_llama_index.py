@@ -16,11 +16,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import holdfast
-from holdfast.integrations.llama_index import (
-    HoldfastAsyncChatStore,
-    HoldfastChatStore,
-    abring_over,
-)
+from holdfast.integrations.llama_index import HoldfastAsyncChatStore, HoldfastChatStore, abring_over
 
 _SAID = [
     ChatMessage("Be kind.", role="system"),
@@ -70,9 +66,7 @@ def test_it_does_what_the_store_in_memory_does(tmp_path_factory, deeds):
     with holdfast.open(tmp_path_factory.mktemp("store")) as hf:
         ours, theirs = HoldfastChatStore(hf), SimpleChatStore()
         for name, key, *given_ones in deeds:
-            mine, other = (
-                getattr(store, name)(key, *map(_copy, given_ones)) for store in (ours, theirs)
-            )
+            mine, other = (getattr(store, name)(key, *map(_copy, given_ones)) for store in (ours, theirs))
             assert (mine or None) == (other or None)
         for key in ("k1", "k2"):
             assert ours.get_messages(key) == theirs.get_messages(key)
@@ -86,9 +80,7 @@ def _copy(value):
 async def test_a_chat_goes_on_in_another_process_object(hf):
     """A real chat engine with the framework's own model sees what was said before."""
     for word in ("one", "two"):
-        memory = ChatMemoryBuffer.from_defaults(
-            chat_store=HoldfastChatStore(hf), chat_store_key="trip"
-        )
+        memory = ChatMemoryBuffer.from_defaults(chat_store=HoldfastChatStore(hf), chat_store_key="trip")
         engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
         await engine.achat(word)
     said = [message["content"] for message in hf.recover("trip").messages]
@@ -107,12 +99,7 @@ def test_what_others_recorded_is_part_of_it(hf):
         s.thinking("Hm.")
         s.assistant("Done")
     messages = HoldfastChatStore(hf).get_messages("trip")
-    assert [message.role.value for message in messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
+    assert [message.role.value for message in messages] == ["user", "assistant", "tool", "assistant"]
     assert [block.tool_name for block in messages[1].blocks] == ["Read", "Read"]
     assert "more" in messages[2].content
 
@@ -140,10 +127,7 @@ def test_the_store_of_a_memory_does_what_the_one_in_sql_does(tmp_path_factory, d
         with holdfast.open(tmp_path_factory.mktemp("store")) as hf:
             ours, theirs = HoldfastAsyncChatStore(hf), SQLAlchemyChatStore("t")
             for name, key, *given_ones in deeds:
-                mine, other = [
-                    await getattr(store, name)(key, *map(_copy, given_ones))
-                    for store in (ours, theirs)
-                ]
+                mine, other = [await getattr(store, name)(key, *map(_copy, given_ones)) for store in (ours, theirs)]
                 assert mine == other
             again = HoldfastAsyncChatStore(hf)
             for key in ("k1", "k2"):
@@ -154,11 +138,7 @@ def test_the_store_of_a_memory_does_what_the_one_in_sql_does(tmp_path_factory, d
             assert sorted(await ours.get_keys()) == sorted(await theirs.get_keys())
             with holdfast.open(tmp_path_factory.mktemp("other")) as other:
                 counts = [await abring_over(theirs, other) for _ in "ab"]
-                assert counts == [
-                    await theirs.count_messages("k1", None)
-                    + await theirs.count_messages("k2", None),
-                    0,
-                ]
+                assert counts == [await theirs.count_messages("k1", None) + await theirs.count_messages("k2", None), 0]
                 brought = HoldfastAsyncChatStore(other)
                 for key, status in product(("k1", "k2"), MessageStatus):
                     known = await theirs.get_messages(key, status)

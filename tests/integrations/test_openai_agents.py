@@ -39,19 +39,13 @@ ITEMS = [
     },
     {"type": "function_call", "call_id": "c2", "name": "odd", "arguments": "not json"},
     {"type": "function_call_output", "call_id": "c2", "output": "?"},
-    {
-        "type": "function_call_output",
-        "call_id": "c1",
-        "output": [{"type": "input_text", "text": "sunny"}],
-    },
+    {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "sunny"}]},
     {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "status": "completed",
-        "content": [
-            {"type": "output_text", "text": "Sunny.", "annotations": [], "logprobs": []},
-        ],
+        "content": [{"type": "output_text", "text": "Sunny.", "annotations": [], "logprobs": []}],
     },
     {"role": "assistant", "content": "plain"},
     {"role": "developer", "content": "Be short."},
@@ -66,9 +60,7 @@ def test_it_is_a_session_as_the_framework_sees_it(hf):
     session = HoldfastSession("trip", hf)
     assert isinstance(session, Session)
     assert not is_openai_responses_compaction_aware_session(session)
-    assert is_openai_responses_compaction_aware_session(
-        HoldfastSession("trip", hf, compact=lambda items, args: None)
-    )
+    assert is_openai_responses_compaction_aware_session(HoldfastSession("trip", hf, compact=lambda items, args: None))
 
 
 async def test_items_come_back_as_they_went_in(hf, store_root):

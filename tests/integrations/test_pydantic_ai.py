@@ -44,18 +44,14 @@ def _agent():
 async def test_messages_come_back_as_they_went_in(hf):
     """All kinds of parts, deep-equal, also from another object."""
     messages = [
-        ModelRequest(
-            parts=[UserPromptPart(["see", BinaryContent(b"\0\1", media_type="image/png")])]
-        ),
+        ModelRequest(parts=[UserPromptPart(["see", BinaryContent(b"\0\1", media_type="image/png")])]),
         ModelResponse(parts=[ThinkingPart("Hm."), TextPart("a"), _call(), TextPart("b")]),
         ModelRequest(parts=[ToolReturnPart("look", "again", "c1", outcome="retried")]),
         ModelResponse(parts=[]),
     ]
     await HoldfastHistory("trip", hf).append(messages)
     as_its_own_json = ModelMessagesTypeAdapter.dump_json(messages)
-    assert HoldfastHistory("trip", hf).messages() == ModelMessagesTypeAdapter.validate_json(
-        as_its_own_json
-    )
+    assert HoldfastHistory("trip", hf).messages() == ModelMessagesTypeAdapter.validate_json(as_its_own_json)
 
 
 async def test_a_run_is_recorded_step_by_step(hf):
@@ -82,9 +78,7 @@ async def test_its_sessions_are_sessions_like_any_other(hf):
     await HoldfastHistory("trip", hf).run(_agent(), "Look around")
     recovery = hf.recover("trip")
     assert recovery.system == "Be kind."
-    assert [message["role"] for message in recovery.messages] == [
-        *("user", "assistant", "user", "assistant"),
-    ]
+    assert [message["role"] for message in recovery.messages] == [*("user", "assistant", "user", "assistant")]
     assert {hit.role for hit in hf.search("tree")} == {"tool_result"}
     assert hf.list()[0].total_tokens > 0
 
@@ -96,9 +90,7 @@ async def test_a_history_can_be_replaced(hf):
     short = [ModelRequest(parts=[UserPromptPart("in short")])]
     await history.replace(short)
     assert HoldfastHistory("trip", hf).messages() == short
-    assert [event.data["content"] for event in hf.events("trip", types={"user"})] == [
-        *("Look around", "in short"),
-    ]
+    assert [event.data["content"] for event in hf.events("trip", types={"user"})] == [*("Look around", "in short")]
 
 
 async def test_a_session_of_others_goes_on(hf):

@@ -31,18 +31,10 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from holdfast.integrations._units import Unit
-from holdfast.integrations.pydantic_ai import (
-    FORM,
-    HoldfastHistory,
-    RecordedMessage,
-    as_items,
-    changes,
-)
+from holdfast.integrations.pydantic_ai import FORM, HoldfastHistory, RecordedMessage, as_items, changes
 
 PROMPT = ModelRequest(parts=[UserPromptPart("Delete x and look")])
-CALLS = ModelResponse(
-    parts=[ToolCallPart("delete", {"path": "x"}, "c1"), ToolCallPart("look", {}, "c2")]
-)
+CALLS = ModelResponse(parts=[ToolCallPart("delete", {"path": "x"}, "c1"), ToolCallPart("look", {}, "c2")])
 CALL = ModelResponse(parts=CALLS.parts[:1])
 
 
@@ -241,9 +233,7 @@ async def test_a_question_without_an_answer_is_answered_once(hf):
     agent = Agent(TestModel(custom_output_text="ANSWER"), instructions="Be kind.")
     result = await HoldfastHistory("trip", hf).run(agent, None)
     assert result.output == "ANSWER"
-    assert _types(hf) == [
-        *("user", "assistant"),
-    ]
+    assert _types(hf) == [*("user", "assistant")]
     assert hf.recover("trip", "neutral").messages == [
         {"role": "user", "content": "Hello?"},
         {"role": "assistant", "content": "ANSWER"},
@@ -258,9 +248,7 @@ async def test_a_question_that_others_recorded_is_answered(hf):
         session.user("Hello?")
     agent = Agent(TestModel(custom_output_text="ANSWER"), instructions="Be kind.")
     await HoldfastHistory("trip", hf).run(agent, None)
-    assert _types(hf) == [
-        *("user", "assistant"),
-    ]
+    assert _types(hf) == [*("user", "assistant")]
 
 
 async def test_a_call_that_was_killed_is_told_and_not_made_again(hf, store_root):
@@ -270,9 +258,7 @@ async def test_a_call_that_was_killed_is_told_and_not_made_again(hf, store_root)
     result = await HoldfastHistory("trip", hf).run(desk.agent, None)
     assert result.output == "All is done."
     assert desk.done == []
-    assert _types(hf) == [
-        *("user", "tool_call", "tool_result", "assistant"),
-    ]
+    assert _types(hf) == [*("user", "tool_call", "tool_result", "assistant")]
     assert not hf.recover("trip").issues
     shown = _shown(store_root)
     assert "not in the log" not in shown
@@ -285,9 +271,7 @@ async def test_a_prompt_after_results_that_nobody_saw_is_answered_in_words(hf):
     returned = ModelRequest(parts=[ToolReturnPart("delete", "deleted x", "c1")])
     await HoldfastHistory("trip", hf).append([PROMPT, CALL, returned])
     await HoldfastHistory("trip", hf).run(Desk().agent, "Go on")
-    assert _types(hf) == [
-        *("user", "tool_call", "tool_result", "user", "assistant"),
-    ]
+    assert _types(hf) == [*("user", "tool_call", "tool_result", "user", "assistant")]
     assert len(hf.search("All is done")) == 1
 
 
@@ -304,9 +288,7 @@ async def test_an_answer_that_stands_behind_other_words_is_told_anew(hf):
     assert not hf.search("ANSWER")
     await HoldfastHistory("trip", hf).run(Agent(TestModel(custom_output_text="MORE")), "And?")
     said = [message["content"] for message in hf.recover("trip", "neutral").messages]
-    assert [one if isinstance(one, str) else one[0]["text"] for one in said] == [
-        *("Hello?", "ANSWER", "And?", "MORE"),
-    ]
+    assert [one if isinstance(one, str) else one[0]["text"] for one in said] == [*("Hello?", "ANSWER", "And?", "MORE")]
     assert hf.search("ANSWER")
 
 
@@ -315,10 +297,7 @@ async def test_a_history_that_is_shortened_in_a_run_is_recorded_so(hf):
     history = HoldfastHistory("trip", hf)
     for number in range(3):
         await history.run(Agent(TestModel(custom_output_text=f"a{number}")), f"q{number}")
-    short = Agent(
-        TestModel(custom_output_text="a3"),
-        capabilities=[ProcessHistory(lambda messages: messages[-1:])],
-    )
+    short = Agent(TestModel(custom_output_text="a3"), capabilities=[ProcessHistory(lambda messages: messages[-1:])])
     result = await history.run(short, "q3")
     assert HoldfastHistory("trip", hf).messages() == result.all_messages()
 
@@ -348,10 +327,7 @@ def _words(items):
 def test_what_is_recorded_makes_one_history_of_another(before, after, own):
     """What stays and what is new say together what is to be said, and the rest is taken back."""
     units = [Unit((n,), own=True, item=item) for n, item in enumerate(before)]
-    told = [
-        RecordedMessage(unit.item, unit.seqs if own else (0, 1), unit if own else None)
-        for unit in units
-    ]
+    told = [RecordedMessage(unit.item, unit.seqs if own else (0, 1), unit if own else None) for unit in units]
     stay, words, new = changes(told, after)
     assert _words([one.item for one in stay] + new) == _words(after)
     kept = {seq for one in stay for seq in one.seqs}

@@ -70,13 +70,9 @@ async def test_a_real_run_is_a_session_like_any_other(hf):
     assert (kinds[0], kinds[-1]) == ("run_started", "run_completed")
     assert kinds.count("tool_call_completed") == 2
     assert not await other.list_unresolved_tool_effects(run_id=run.run_id)
-    assert (await other.get_tool_effect(run_id=run.run_id, tool_call_id="c1-1")).status == (
-        "completed"
-    )
+    assert (await other.get_tool_effect(run_id=run.run_id, tool_call_id="c1-1")).status == ("completed")
     assert await continue_run(other, run_id=run.run_id) == result.all_messages()
-    assert [message["role"] for message in hf.recover("trip").messages] == [
-        *("user", "assistant", "user", "assistant"),
-    ]
+    assert [message["role"] for message in hf.recover("trip").messages] == [*("user", "assistant", "user", "assistant")]
     assert {hit.role for hit in hf.search("tree")} == {"tool_result"}
 
 
@@ -89,9 +85,7 @@ async def test_runs_of_one_conversation_tell_each_message_once(hf):
     said = [event.data["content"] for event in hf.events("trip", types={"user"})]
     assert said == ["Look", "Again"]
     runs = await HoldfastStepStore(hf).list_runs(conversation_id="trip")
-    assert await continue_run(HoldfastStepStore(hf), run_id=runs[-1].run_id) == (
-        second.all_messages()
-    )
+    assert await continue_run(HoldfastStepStore(hf), run_id=runs[-1].run_id) == (second.all_messages())
     assert await continue_run(HoldfastStepStore(hf), run_id=runs[0].run_id) == first.all_messages()
 
 
@@ -108,9 +102,7 @@ async def test_bytes_grow_with_what_is_new(hf, store_root):
         messages = []
         for n in range(steps):
             messages.append(_message(n, f"{n} " + "x" * 200))
-            await store.save_snapshot(
-                ContinuableSnapshot(run_id=f"r{steps}", step_index=n, messages=list(messages))
-            )
+            await store.save_snapshot(ContinuableSnapshot(run_id=f"r{steps}", step_index=n, messages=list(messages)))
         files = (store_root / "sessions" / f"r{steps}").rglob("*.jsonl")
         sizes[steps] = sum(file.stat().st_size for file in files)
     assert math.log(sizes[200] / sizes[50], 4) < 1.1
@@ -121,9 +113,7 @@ async def test_a_history_that_was_cut_takes_the_place_of_the_long_one(hf):
     store = HoldfastStepStore(hf)
     long = [_message(1, "one"), _message(2, "two"), _message(3, "three")]
     for messages in (long, [_message(1, "in short"), long[2]], long):
-        await store.save_snapshot(
-            ContinuableSnapshot(run_id="r", step_index=0, messages=messages, conversation_id="c")
-        )
+        await store.save_snapshot(ContinuableSnapshot(run_id="r", step_index=0, messages=messages, conversation_id="c"))
         said = [block for one in hf.recover("c", "neutral").messages for block in [one["content"]]]
         assert len(said) >= len(messages) - 1
     snapshots = await HoldfastStepStore(hf).list_snapshots(run_id="r")
@@ -138,9 +128,7 @@ async def test_what_a_run_within_a_run_says_is_told_apart(hf):
     await store.register_run(RunRecord(run_id="inner", conversation_id="c", parent_run_id="outer"))
     for run, text in (("outer", "to the agent"), ("inner", "to its helper")):
         await store.save_snapshot(
-            ContinuableSnapshot(
-                run_id=run, step_index=0, conversation_id="c", messages=[_message(1, text)]
-            )
+            ContinuableSnapshot(run_id=run, step_index=0, conversation_id="c", messages=[_message(1, text)])
         )
     assert [message["content"] for message in hf.recover("c").messages] == ["to the agent"]
     inner = await HoldfastStepStore(hf).latest_snapshot(run_id="inner")
@@ -182,9 +170,7 @@ _DEEDS = st.one_of(
         ContinuableSnapshot,
         run_id=_IDS,
         step_index=st.integers(0, 3),
-        messages=st.lists(
-            st.builds(_message, st.integers(0, 1), st.sampled_from("abc")), max_size=5
-        ),
+        messages=st.lists(st.builds(_message, st.integers(0, 1), st.sampled_from("abc")), max_size=5),
         conversation_id=_CONVERSATIONS,
         timestamp=_TIMES,
         state=st.sampled_from(["complete", "interrupted"]),

@@ -16,16 +16,7 @@ from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot
 from strands.types.session import SessionAgent, SessionMessage
 
-from holdfast.integrations import (
-    _place,
-    adk,
-    agent_framework,
-    claude_sdk,
-    langgraph,
-    llama_index,
-    pydantic_ai,
-    strands,
-)
+from holdfast.integrations import _place, adk, agent_framework, claude_sdk, langgraph, llama_index, pydantic_ai, strands
 from holdfast.integrations._place import LIMIT, AdapterSession, Recent
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.stores("memory")]
@@ -238,17 +229,7 @@ class _Workflows:
         return [one.state["t"] for one in loaded]
 
 
-ADAPTERS = [
-    _Adk,
-    _Strands,
-    _Claude,
-    _LlamaIndex,
-    _LangGraph,
-    _Steps,
-    _Histories,
-    _States,
-    _Workflows,
-]
+ADAPTERS = [_Adk, _Strands, _Claude, _LlamaIndex, _LangGraph, _Steps, _Histories, _States, _Workflows]
 
 
 @pytest.fixture
@@ -274,9 +255,7 @@ async def test_an_adapter_reads_again_what_went(kind, hf, few):
             _give_back(adapter)
     for _ in range(2):
         for name in names:
-            assert await adapter.read(name) == [
-                f"{text}-{name}" for text in ("one", "two", "three")
-            ]
+            assert await adapter.read(name) == [f"{text}-{name}" for text in ("one", "two", "three")]
             assert len(adapter.recent) <= few
 
 

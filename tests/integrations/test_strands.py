@@ -60,9 +60,7 @@ def test_its_sessions_are_sessions_like_any_other(hf):
     _say(_begun(hf), MESSAGES[:4])
     recovery = hf.recover("trip")
     assert not recovery.issues
-    assert [message["role"] for message in recovery.messages] == [
-        *("user", "assistant", "user", "assistant"),
-    ]
+    assert [message["role"] for message in recovery.messages] == [*("user", "assistant", "user", "assistant")]
     assert {hit.role for hit in hf.search("tree")} == {"tool_result", "assistant"}
 
 
@@ -183,7 +181,7 @@ def test_an_agent_goes_on_with_a_session_of_others_in_which_a_call_was_lost(hf):
     _say(repository, MESSAGES[3:4], start=len(handed_on))
     assert _said(HoldfastSessionRepository(hf)) == [*handed_on, MESSAGES[3]]
     assert [event.type for event in hf.events("trip") if event.type in ("user", "assistant")] == [
-        *("user", "user", "assistant"),
+        *("user", "user", "assistant")
     ]
     numbers = [one.message_id for one in repository.list_messages("trip", "main")]
     assert numbers == [0, 1, 2, 3, 4]

@@ -51,10 +51,7 @@ def test_units_leave_out_what_was_retracted(store_root):
         place = AdapterSession(hf, "test", "a")
         many = {
             "role": "assistant",
-            "content": [
-                {"type": "text", "text": "a"},
-                {"type": "tool_use", "id": "1", "name": "f", "input": {}},
-            ],
+            "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}],
         }
         with place.writing() as session:
             session.extend(_form().record(many))

@@ -92,9 +92,7 @@ async def connect(hf):
         async def connect(*steps, kit=None):
             one, other = socket.socketpair()
             pipe = Pipe(*await _streams(one), line_bytes_max=LINE_BYTES_MAX)
-            served = asyncio.ensure_future(
-                Connection(pipe, Current(hf, kit or make_kit(*steps))).run()
-            )
+            served = asyncio.ensure_future(Connection(pipe, Current(hf, kit or make_kit(*steps))).run())
             reader, writer = await asyncio.open_connection(sock=other)
             client = Client(reader, writer)
             client.served = served

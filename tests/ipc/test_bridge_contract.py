@@ -19,19 +19,13 @@ REQUESTS = {tag: each for tag, each in DEFS.items() if each.get("x-kind") == "re
 ANSWER = jsonschema.Draft202012Validator({**SCHEMA, "oneOf": [{"$ref": "#/$defs/from_bridge"}]})
 REQUEST = jsonschema.Draft202012Validator({**SCHEMA, "oneOf": [{"$ref": "#/$defs/from_client"}]})
 SOME_SESSION = "some-session"
-QUICKLY = settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+QUICKLY = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 WRONG = {"string": 17, "boolean": "yes", "integer": "3", "null": [], "number": []}
 
 
 def fields_of(tag):
     """The fields of a request but for its type and its id."""
-    return {
-        name: each
-        for name, each in REQUESTS[tag]["properties"].items()
-        if name not in ("type", "id")
-    }
+    return {name: each for name, each in REQUESTS[tag]["properties"].items() if name not in ("type", "id")}
 
 
 def required(tag):
@@ -86,11 +80,7 @@ def messages(tag):
 def test_the_schema_is_one():
     """It is valid itself, and every message is a request, an answer or a notice."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert {each["x-kind"] for each in DEFS.values() if "x-kind" in each} == {
-        "request",
-        "answer",
-        "notice",
-    }
+    assert {each["x-kind"] for each in DEFS.values() if "x-kind" in each} == {"request", "answer", "notice"}
 
 
 @pytest.mark.req("S2-42", "S2-84")
@@ -98,9 +88,7 @@ def test_the_schema_names_what_the_bridge_knows():
     """Types, methods and answers are the same on both sides."""
     named = {tag: (each["x-method"], each["x-answer"]) for tag, each in REQUESTS.items()}
     assert named == {ask.tag: (ask.method, ask.answer) for ask in ASKS.values()}
-    notices = {
-        tag: each["x-method"] for tag, each in DEFS.items() if each.get("x-kind") == "notice"
-    }
+    notices = {tag: each["x-method"] for tag, each in DEFS.items() if each.get("x-kind") == "notice"}
     assert notices == {tag: one.method for tag, one in NOTICES.items()}
 
 
@@ -137,14 +125,10 @@ def test_every_request_of_the_schema_gets_an_answer_of_it(tag, data, hf, talk):
     if "result" in last:
         ANSWER.validate({"type": REQUESTS[tag]["x-answer"], **last["result"]})
     else:
-        ANSWER.validate(
-            {"type": "error", "message": last["error"]["message"], **last["error"]["data"]}
-        )
+        ANSWER.validate({"type": "error", "message": last["error"]["message"], **last["error"]["data"]})
 
 
-@pytest.mark.parametrize(
-    ("tag", "name"), [(tag, name) for tag in REQUESTS for name in fields_of(tag)]
-)
+@pytest.mark.parametrize(("tag", "name"), [(tag, name) for tag in REQUESTS for name in fields_of(tag)])
 def test_a_field_of_a_wrong_kind_is_refused(ask, tag, name):
     """The error names the field; nothing is guessed."""
     each = fields_of(tag)[name]
@@ -160,9 +144,7 @@ def test_a_field_of_a_wrong_kind_is_refused(ask, tag, name):
     assert name in answer["message"]
 
 
-@pytest.mark.parametrize(
-    ("tag", "name"), [(tag, name) for tag in REQUESTS for name in required(tag)]
-)
+@pytest.mark.parametrize(("tag", "name"), [(tag, name) for tag in REQUESTS for name in required(tag)])
 def test_a_field_that_is_missing_is_named(ask, tag, name):
     """By the tag and by the method."""
     answer = ask({"type": tag})
@@ -176,17 +158,6 @@ def test_the_schema_is_made_of_the_structs():
     """What is told of a session has no member that clients do not know of, and says what it is."""
     told = DEFS["session_info"]
     assert set(told["properties"]) == set(SessionBrief.__struct_fields__)
-    assert told["required"] == [
-        "session_id",
-        "created_at",
-        "updated_at",
-        "message_count",
-        "total_tokens",
-    ]
-    assert told["properties"]["title"] == {
-        "type": "string",
-        "description": "Absent if there is none; never null.",
-    }
-    assert DEFS["session_list_result"]["properties"]["sessions"]["items"] == {
-        "$ref": "#/$defs/session_info"
-    }
+    assert told["required"] == ["session_id", "created_at", "updated_at", "message_count", "total_tokens"]
+    assert told["properties"]["title"] == {"type": "string", "description": "Absent if there is none; never null."}
+    assert DEFS["session_list_result"]["properties"]["sessions"]["items"] == {"$ref": "#/$defs/session_info"}

@@ -12,9 +12,7 @@ from holdfast.apps.ipc.bridge import LINE_BYTES_MAX
 from holdfast.apps.ipc.messages import ASKS, BY_METHOD
 
 PING = {"type": "session_save", "id": "ping"}
-OFTEN = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+OFTEN = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -58,11 +56,7 @@ def test_any_lines_are_answered_and_the_next_one_too(lines, talk):
     """One answer for each line but for notifications, and the bridge still serves."""
     told = talk({"type": "initialize", "demo_mode": True}, *lines, PING)[1:]
     assert sum(each.get("id") == "ping" for each in told) >= 1
-    answers = [
-        each
-        for each in told
-        if each.get("type") != "stream_token" and each.get("method") != "stream.token"
-    ]
+    answers = [each for each in told if each.get("type") != "stream_token" and each.get("method") != "stream.token"]
     expected = sum(not is_silent(line) for line in lines) + 1
     assert len(answers) == expected
     for each in answers:
@@ -111,9 +105,7 @@ def test_a_line_that_never_ends(talk):
 
 def test_mistakes_are_answered_in_the_way_of_the_connection(talk):
     """What cannot be read has no kind; the answer is of the kind of the line before."""
-    first, _, second = talk(
-        b"nonsense", {"jsonrpc": "2.0", "id": 1, "method": "session.list"}, b"nonsense"
-    )
+    first, _, second = talk(b"nonsense", {"jsonrpc": "2.0", "id": 1, "method": "session.list"}, b"nonsense")
     assert first["type"] == "error"
     assert (second["jsonrpc"], second["id"], second["error"]["code"]) == ("2.0", None, -32700)
 

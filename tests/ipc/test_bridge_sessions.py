@@ -25,9 +25,7 @@ def past(hf, id, *texts, title=None):
 @pytest.mark.req("S2-26")
 def test_a_session_is_created_and_found(hf, talk):
     """It has its title and is listed at once, before anything is said in it."""
-    created, listed = talk(
-        {"type": "session_create", "title": "Trip"}, {"type": "session_list", "limit": 5}
-    )
+    created, listed = talk({"type": "session_create", "title": "Trip"}, {"type": "session_list", "limit": 5})
     assert created == {"type": "session_created", "session_id": created["session_id"]}
     assert [info["title"] for info in listed["sessions"]] == ["Trip"]
     assert hf.info(created["session_id"]).title == "Trip"
@@ -44,9 +42,7 @@ def test_sessions_created_in_one_moment_differ(talk):
 @pytest.mark.req("S2-27")
 def test_saving_needs_a_current_session(talk):
     """Without one the answer is no, with the reason; with one it is yes."""
-    nothing, _, something = talk(
-        {"type": "session_save"}, {"type": "session_create"}, {"type": "session_save"}
-    )
+    nothing, _, something = talk({"type": "session_save"}, {"type": "session_create"}, {"type": "session_save"})
     assert nothing["type"] == "session_saved"
     assert nothing["success"] is False
     assert nothing["error"]["code"] == "usage"
@@ -75,9 +71,7 @@ def test_loading_counts_the_messages(hf, talk):
 
 
 @pytest.mark.req("S2-45")
-@pytest.mark.parametrize(
-    ("id", "code"), [("missing", "not_found"), ("../../etc", "invalid_id"), ("", "invalid_id")]
-)
+@pytest.mark.parametrize(("id", "code"), [("missing", "not_found"), ("../../etc", "invalid_id"), ("", "invalid_id")])
 @pytest.mark.req("S2-28", "S2-36")
 def test_what_cannot_be_loaded_is_told(ask, id, code):
     """An error in kind names the request and what to do."""
@@ -145,11 +139,7 @@ def test_deleting_says_yes_or_no(hf, talk):
         {"type": "session_delete", "session_id": "../trip"},
     )
     assert yes == {"type": "session_deleted", "success": True}
-    assert (no["type"], no["success"], no["error"]["code"]) == (
-        "session_deleted",
-        False,
-        "not_found",
-    )
+    assert (no["type"], no["success"], no["error"]["code"]) == ("session_deleted", False, "not_found")
     assert (never["success"], never["error"]["code"]) == (False, "invalid_id")
     assert [found.session_id for found in hf.trash.list()] == ["trip"]
 

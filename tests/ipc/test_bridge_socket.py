@@ -41,16 +41,7 @@ def start(store_root, address):
 
     def start():
         process = subprocess.Popen(
-            [
-                COMMAND,
-                "--store",
-                str(store_root),
-                "bridge",
-                "--socket",
-                address,
-                "--model",
-                "local",
-            ],
+            [COMMAND, "--store", str(store_root), "bridge", "--socket", address, "--model", "local"],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -195,15 +186,11 @@ async def test_clients_at_a_socket(hf, kit_of, address, monkeypatch):
 def test_a_bridge_at_a_socket_in_a_process(bridge, address, store_root):
     """Sessions go from one client to the next; a request to end takes the socket away."""
     created, answered = converse(
-        address,
-        {"type": "session_create", "title": "Trip"},
-        {"type": "initialize", "demo_mode": True},
+        address, {"type": "session_create", "title": "Trip"}, {"type": "initialize", "demo_mode": True}
     )
     assert answered["demo_mode"] is True
     loaded, said = converse(
-        address,
-        {"type": "session_load", "session_id": created["session_id"]},
-        {"type": "session_list"},
+        address, {"type": "session_load", "session_id": created["session_id"]}, {"type": "session_list"}
     )
     assert loaded["message_count"] == 0
     assert said["sessions"][0]["title"] == "Trip"
@@ -215,11 +202,7 @@ def test_a_bridge_at_a_socket_in_a_process(bridge, address, store_root):
 def test_a_bridge_that_was_killed(start, address):
     """What was answered is there at the next one, which takes the place of the dead socket."""
     first = start()
-    *_, said = converse(
-        address,
-        {"type": "initialize", "demo_mode": True},
-        {"type": "query", "query": "remember me"},
-    )
+    *_, said = converse(address, {"type": "initialize", "demo_mode": True}, {"type": "query", "query": "remember me"})
     first.kill()
     first.wait()
     assert os.path.exists(address)
@@ -239,13 +222,7 @@ def test_a_client_in_another_language(bridge, address):
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed, so there is no client in another language to try")
-    done = subprocess.run(
-        [node, str(CLIENT), address],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = subprocess.run([node, str(CLIENT), address], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     kinds = [each.get("type", "rpc") for each in told["seen"]]
@@ -266,10 +243,7 @@ def test_a_client_in_another_language(bridge, address):
     assert "hello from node" in told["seen"][6]["content"]
     assert told["seen"][8]["result"]["response"].endswith("two")
     assert told["seen"][10]["success"] is True
-    assert {each.get("type", each.get("method")) for each in told["notices"]} == {
-        "stream_token",
-        "stream.token",
-    }
+    assert {each.get("type", each.get("method")) for each in told["notices"]} == {"stream_token", "stream.token"}
 
 
 def test_the_bridge_on_standard_input(store_root):

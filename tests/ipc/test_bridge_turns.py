@@ -46,11 +46,7 @@ def test_a_query_is_streamed_and_answered(hf, talk, kit_of):
     assert hf.list() == []
     *told, last = talk({"type": "query", "query": "hello"}, kit=kit_of("I am here"))
     assert streamed(told) == "I am here "
-    assert last == {
-        "type": "query_result",
-        "response": "I am here ",
-        "session_id": last["session_id"],
-    }
+    assert last == {"type": "query_result", "response": "I am here ", "session_id": last["session_id"]}
     said = [message["content"] for message in hf.recover(last["session_id"]).messages]
     assert "hello" in str(said[0])
     assert "I am here" in str(said[1])
@@ -60,8 +56,7 @@ def test_a_query_is_streamed_and_answered(hf, talk, kit_of):
 def test_a_query_by_json_rpc(talk, kit_of):
     """The result is the response; the words come as notifications."""
     *told, last = talk(
-        {"jsonrpc": "2.0", "id": 5, "method": "agent.query", "params": {"query": "hello"}},
-        kit=kit_of("I am here"),
+        {"jsonrpc": "2.0", "id": 5, "method": "agent.query", "params": {"query": "hello"}}, kit=kit_of("I am here")
     )
     assert {each["method"] for each in told} == {"stream.token"}
     assert "".join(each["params"]["content"] for each in told) == "I am here "
@@ -101,9 +96,7 @@ def test_demo_mode_needs_no_model(hf, talk):
         raise AssertionError("no model is asked")
 
     _, *told, last = talk(
-        {"type": "initialize", "demo_mode": True},
-        {"type": "query", "query": "hello  there"},
-        kit=Kit(make_model=make),
+        {"type": "initialize", "demo_mode": True}, {"type": "query", "query": "hello  there"}, kit=Kit(make_model=make)
     )
     assert streamed(told) == last["response"]
     assert "hello  there" in last["response"]
@@ -154,9 +147,7 @@ def test_nobody_is_left_to_approve(hf, talk, kit_of):
     """A client that has closed its side refuses every tool; the query ends all the same."""
     *_, last = talk({"type": "query", "query": "x"}, kit=kit_of(LOOKING, LOOKING, "done"))
     assert last["type"] == "query_result"
-    assert {event.data["is_error"] for event in hf.events(last["session_id"], types=TOOLS)} == {
-        True
-    }
+    assert {event.data["is_error"] for event in hf.events(last["session_id"], types=TOOLS)} == {True}
 
 
 async def test_a_tool_that_waits_when_nobody_is_left(connect):
@@ -257,9 +248,7 @@ async def test_two_connections_on_one_session_take_turns(hf, connect):
 )
 def test_a_query_that_fails_is_answered(talk, kit_of, kit, code):
     """Whatever goes wrong, the client is told, and can go on."""
-    *told, listed = talk(
-        {"type": "query", "query": "hello"}, {"type": "session_list"}, kit=kit(kit_of)
-    )
+    *told, listed = talk({"type": "query", "query": "hello"}, {"type": "session_list"}, kit=kit(kit_of))
     answers = {each["type"]: each for each in (*told, listed)}
     assert answers["error"]["code"] == code
     assert "session_list_result" in answers

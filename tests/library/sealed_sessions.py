@@ -62,9 +62,7 @@ def rewritten(lines):
         if "sealed" in members and "type" not in members:
             text, crc = encode_sealed_line(seq, base64.b64decode(members["sealed"]), crc)
         else:
-            body = msgspec.json.encode(
-                {k: v for k, v in members.items() if k not in ("seq", "crc")}
-            )
+            body = msgspec.json.encode({k: v for k, v in members.items() if k not in ("seq", "crc")})
             text, crc = encode_line(seq, body[1:-1], crc)
         found.append(text)
     return b"".join(found)

@@ -12,15 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Agent
-from holdfast.errors import (
-    Damaged,
-    InvalidId,
-    Locked,
-    NotFound,
-    ResumeTokenUsed,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Damaged, InvalidId, Locked, NotFound, ResumeTokenUsed, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Limits
 from holdfast.replay import PROVIDERS, validate
@@ -80,12 +72,7 @@ def test_a_fork_may_be_named_and_titled(hf, trip):
     """An id and a title of one's own; ids that are taken or none are refused, nothing is made."""
     assert hf.fork(trip, new_id="porto", title="Porto") == "porto"
     assert hf.info("porto").title == "Porto"
-    for wrong, error in (
-        ("porto", UsageError),
-        ("PORTO", InvalidId),
-        ("../x", InvalidId),
-        ("", InvalidId),
-    ):
+    for wrong, error in (("porto", UsageError), ("PORTO", InvalidId), ("../x", InvalidId), ("", InvalidId)):
         with pytest.raises(error):
             hf.fork(trip, new_id=wrong)
     with pytest.raises(TooLarge):
@@ -146,9 +133,7 @@ def test_a_session_that_another_process_has_open_can_be_forked(on_files, store_r
         "s.user('there'); print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(store_root)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", script, str(store_root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"ready\n"
         made = on_files.fork("p")
@@ -254,9 +239,7 @@ def test_restore_makes_the_fork_the_agents_current_session(hf):
     assert (document["current_session"], document["agent_type"] is None) == (made, False)
     with Agent("test", agent_id="bob", persistent_session=True, hf=hf) as agent:
         assert agent.session.id == made
-        assert [turn["content"] for turn in agent.session.history if turn["role"] == "user"] == [
-            "first"
-        ]
+        assert [turn["content"] for turn in agent.session.history if turn["role"] == "user"] == ["first"]
     assert "second" in str(hf.recover(session_id).messages)
 
 
@@ -285,9 +268,7 @@ def test_two_ways_are_compared(hf, trip):
         s.variables["budget"] = 1200
     found = hf.compare(trip, other)
     assert found.ancestor.session_id == trip
-    assert [(p.a.answer, p.b.answer, p.same_question) for p in found.turns] == [
-        ("Central", "By the sea", True)
-    ]
+    assert [(p.a.answer, p.b.answer, p.same_question) for p in found.turns] == [("Central", "By the sea", True)]
     assert (found.tools[0].tool, found.files[0].path) == ("Search", "hotels.txt")
     assert [(c.name, c.a, c.b, c.b_did) for c in found.changes] == [("budget", 900, 1200, "set")]
     assert (found.b.tokens, found.b.cost) == (20, 0.25)
@@ -346,11 +327,7 @@ def test_a_merge_is_a_new_session_with_what_both_did(hf, trip):
         assert s.variables["budget"] == 1200
     assert state.memory["hotel"].value == "sea"
     row = hf.info(made)
-    assert (row.title, row.status, row.parent) == (
-        "Both",
-        "idle",
-        trip,
-    )
+    assert (row.title, row.status, row.parent) == ("Both", "idle", trip)
     text = str(hf.recover(made).messages)
     assert "Hotel?" in text
     assert "x" * 300_000 in text

@@ -49,9 +49,7 @@ def test_everything_arrives_byte_for_byte(hf, target):
     assert [one.seq for one in target.snapshots("big")] == [one.seq for one in hf.snapshots("big")]
     agent = hf.store.documents("agents/bot")
     other = target.store.documents("agents/bot")
-    assert {n: other.get(n) and other.get(n)[0] for n in agent.names()} == {
-        n: agent.get(n)[0] for n in agent.names()
-    }
+    assert {n: other.get(n) and other.get(n)[0] for n in agent.names()} == {n: agent.get(n)[0] for n in agent.names()}
     assert {row.session_id for row in target.list()} == {"big", "small"}
 
 

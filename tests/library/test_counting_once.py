@@ -48,9 +48,7 @@ def test_forks_and_merges_add_nothing(request, tmp_path, kind):
         after = hf.stats(tz="UTC")
         assert (after.tokens, after.requests, after.turns) == (1_000_009, 2, 2)
         rows = {row.session_id: row.total_tokens for row in hf.list()}
-        assert rows == {"a": 1_000_001, "f0": 1_000_009, "f1": 1_000_001, "f2": 1_000_001} | {
-            merged: 1_000_009
-        }
+        assert rows == {"a": 1_000_001, "f0": 1_000_009, "f1": 1_000_001, "f2": 1_000_001} | {merged: 1_000_009}
         assert hf.info(merged).cost == pytest.approx(hf.info("f0").cost)
         spend(hf, merged, 100)
         assert hf.stats(tz="UTC").tokens == 1_000_110
@@ -130,10 +128,7 @@ def test_a_fork_is_not_what_it_was_forked_from(tmp_path):
 
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["spend", "fork", "merge", "ask"]), st.integers(0, 9), st.integers(0, 9)
-    ),
-    max_size=10,
+    st.tuples(st.sampled_from(["spend", "fork", "merge", "ask"]), st.integers(0, 9), st.integers(0, 9)), max_size=10
 )
 
 

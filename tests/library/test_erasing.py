@@ -5,24 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sealed_sessions import (
-    KEY,
-    OTHER,
-    QUICK,
-    SECRET,
-    brief,
-    files_with,
-    log_of,
-    say,
-    told,
-)
+from sealed_sessions import KEY, OTHER, QUICK, SECRET, brief, files_with, log_of, say, told
 
 import holdfast
-from holdfast.errors import (
-    Forbidden,
-    Locked,
-    NotFound,
-)
+from holdfast.errors import Forbidden, Locked, NotFound
 from holdfast.storage import MemoryStore
 
 pytestmark = pytest.mark.stores(seal=True, key=KEY)
@@ -57,15 +43,9 @@ def test_after_erasing_nothing_is_left_in_the_store(folder, sealed):
         hf.list()
         hf.search(SECRET)
         secrets = [
-            key.secret
-            for id in ("a", "b", "old")
-            for key in (hf.store.ring(f"sessions/{id}").keys if sealed else ())
+            key.secret for id in ("a", "b", "old") for key in (hf.store.ring(f"sessions/{id}").keys if sealed else ())
         ]
-        wrapped = [
-            path.read_bytes()
-            for path in Path(folder).rglob("seal.json")
-            if "other" not in str(path)
-        ]
+        wrapped = [path.read_bytes() for path in Path(folder).rglob("seal.json") if "other" not in str(path)]
         assert set(hf.trash.family("a")) == {"sessions/b", "sessions/old", "trash/0.c"}
         found = hf.erase("a")
         assert set(found.erased) == {"sessions/a", "sessions/b", "sessions/old", "trash/0.c"}

@@ -122,9 +122,7 @@ def test_at(library, trip):
     assert "Plan a week" in document
     assert "Sintra" not in document
     assert "**Messages:** 2" in document
-    assert json.loads(library.export(trip, "neutral", at=first)) == [
-        {"role": "user", "content": "Plan a week"}
-    ]
+    assert json.loads(library.export(trip, "neutral", at=first)) == [{"role": "user", "content": "Plan a week"}]
 
 
 def test_incomplete(library):

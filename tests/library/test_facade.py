@@ -38,9 +38,7 @@ def test_the_facade_is_one_class_in_one_file(kind):
     assert inspect.getsource(inspect.getmodule(kind)).count("\n") <= 600
 
 
-@pytest.mark.parametrize(
-    "method", [*METHODS[Holdfast], *METHODS[Session]], ids=lambda node: node.name
-)
+@pytest.mark.parametrize("method", [*METHODS[Holdfast], *METHODS[Session]], ids=lambda node: node.name)
 def test_a_method_is_a_contract_and_a_call(method):
     """Each says what it does, and leaves the doing to a part: no loops, branches or handlers."""
     assert ast.get_docstring(method)

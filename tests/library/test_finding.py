@@ -125,11 +125,7 @@ def test_since_and_until(hf):
         assert ids(hf.list(limit, since=when)) == ["s30", "s20"]
         assert ids(hf.list(limit, until=when)) == ["s20", "s10"]
         assert ids(hf.list(limit, since=when, until=when)) == ["s20"]
-        assert ids(hf.list(limit, since=dt.datetime(1, 1, 2, tzinfo=dt.UTC))) == [
-            "s30",
-            "s20",
-            "s10",
-        ]
+        assert ids(hf.list(limit, since=dt.datetime(1, 1, 2, tzinfo=dt.UTC))) == ["s30", "s20", "s10"]
 
 
 def test_a_row_that_is_brought_up_to_date_says_the_same_as_a_new_one(hf):
@@ -207,9 +203,7 @@ with holdfast.open(sys.argv[1]).session("theirs") as session:
     command = [sys.executable, "-c", code, str(store_root)]
     with (
         holdfast.open(store_root) as hf,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as child,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
     ):
         for count in (1, 2, 3):
             child.stdin.write(f"turn {count}\n")

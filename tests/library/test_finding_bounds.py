@@ -16,10 +16,6 @@ def test_a_time_is_a_datetime(when):
     with holdfast.open("memory:") as hf:
         with hf.session("one") as session:
             session.user("hello")
-        for ask in (
-            lambda: hf.list(since=when),
-            lambda: hf.search("hello", until=when),
-            lambda: hf.stats(since=when),
-        ):
+        for ask in (lambda: hf.list(since=when), lambda: hf.search("hello", until=when), lambda: hf.stats(since=when)):
             with pytest.raises(UsageError):
                 ask()

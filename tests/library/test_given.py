@@ -32,8 +32,7 @@ ASKED = {
         for name in ("query", "limit", "tags", "session_id", "role", "tool")
     ],
     "events": lambda hf, wrong: [
-        partial(hf.events, **{"id": "a", name: wrong})
-        for name in ("id", "start", "stop", "types", "limit")
+        partial(hf.events, **{"id": "a", name: wrong}) for name in ("id", "start", "stop", "types", "limit")
     ],
     "one session": lambda hf, wrong: [
         lambda: hf.follow("a", wrong),

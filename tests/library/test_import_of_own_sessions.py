@@ -38,9 +38,7 @@ def test_a_store_of_ours_as_a_path(hf, tmp_path):
     assert sorted(report.ids) == sorted(events)
     assert not report.errors
     for id, expected in events.items():
-        assert [event.raw for event in hf.events(id)][: len(expected)] == [
-            event.raw for event in expected
-        ]
+        assert [event.raw for event in hf.events(id)][: len(expected)] == [event.raw for event in expected]
     assert "Z" * 300_000 in str(hf.recover("second").messages)
     assert hf.state("first").permissions.allowlist == []
     assert hf.lineage("second").root == "first"
@@ -127,20 +125,10 @@ def test_a_json_document_of_ours_comes_back_as_itself(hf, tmp_path):
     """The same id, events and payloads: nothing that a bundle has is lost but raw bytes."""
     with holdfast.open(tmp_path / "other") as other:
         document = record_full(other)
-        expected = (
-            other.state("doc"),
-            other.recover("doc"),
-            other.info("doc"),
-            list(other.events("doc")),
-        )
+        expected = (other.state("doc"), other.recover("doc"), other.info("doc"), list(other.events("doc")))
     (tmp_path / "doc.json").write_text(document)
     [row] = hf.import_all([tmp_path / "doc.json"]).sessions
-    assert (row.session_id, row.tool, row.outcome, row.problems) == (
-        "doc",
-        "holdfast",
-        "imported",
-        (),
-    )
+    assert (row.session_id, row.tool, row.outcome, row.problems) == ("doc", "holdfast", "imported", ())
     assert hf.state("doc") == expected[0]
     assert hf.recover("doc") == expected[1]
     assert hf.info("doc").agent_id == expected[2].agent_id == "helper"

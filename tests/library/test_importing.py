@@ -13,15 +13,7 @@ import zipfile
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Forbidden,
-    InvalidData,
-    KeyMissing,
-    Locked,
-    NotFound,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Forbidden, InvalidData, KeyMissing, Locked, NotFound, TooLarge, UsageError
 from holdfast.formats import Bounds
 from holdfast.library import Place
 from holdfast.model import Limits
@@ -31,9 +23,7 @@ SAMPLES = os.environ.get("HOLDFAST_SAMPLES")  # read before the tests' clean env
 
 def line(number, text, type="user"):
     """A recorded event."""
-    return json.dumps(
-        {"type": type, "timestamp": 1758741017000 + number, "data": {"content": text}}
-    )
+    return json.dumps({"type": type, "timestamp": 1758741017000 + number, "data": {"content": text}})
 
 
 def write_log(folder, *texts):
@@ -244,10 +234,7 @@ def test_a_format_that_is_named(hf, log):
     (log.parent / "talk.json").write_text('[{"role": "user", "content": "hi"}]')
     report = hf.import_all([log.parent], "messages")
     assert [row.tool for row in report.sessions] == ["messages"]
-    assert [row.tool for row in hf.import_all([log.parent]).sessions] == [
-        "event-folder",
-        "messages",
-    ]
+    assert [row.tool for row in hf.import_all([log.parent]).sessions] == ["event-folder", "messages"]
     with pytest.raises(UsageError):
         hf.import_(log, "notepad")
 
@@ -534,12 +521,7 @@ def test_samples_of_all_tools(hf):
 def test_one_path_of_several_is_missing(hf, tmp_path):
     """The others still come in, and the report says which did not."""
     os.mkfifo(tmp_path / "pipe")
-    paths = [
-        write_log(tmp_path / "one", "a"),
-        tmp_path / "gone",
-        tmp_path / "pipe",
-        write_log(tmp_path / "two", "b"),
-    ]
+    paths = [write_log(tmp_path / "one", "a"), tmp_path / "gone", tmp_path / "pipe", write_log(tmp_path / "two", "b")]
     report = hf.import_all(paths)
     assert [said(hf, id) for id in report.ids] == [["a"], ["b"]]
     assert [one.source for one in report.skipped] == ["gone", "pipe"]

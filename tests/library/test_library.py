@@ -13,14 +13,7 @@ from operator import attrgetter
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Forbidden,
-    InvalidData,
-    Locked,
-    NotFound,
-    Unavailable,
-    UsageError,
-)
+from holdfast.errors import Forbidden, InvalidData, Locked, NotFound, Unavailable, UsageError
 from holdfast.library import Holdfast
 
 pytestmark = pytest.mark.stores(timers=False)
@@ -59,8 +52,7 @@ def test_existence_location_and_time_of_a_session(hf, store_root):
 
 
 @pytest.mark.parametrize(
-    "use",
-    ["events", "follow", "state", "snapshots", "verify", "repair", "delete", "recover", "info"],
+    "use", ["events", "follow", "state", "snapshots", "verify", "repair", "delete", "recover", "info"]
 )
 def test_a_missing_session_is_not_found_everywhere(hf, store_root, use):
     """Every way of asking gives NotFound with the id, and creates nothing."""
@@ -112,12 +104,8 @@ def test_lists_are_filtered_by_tag_time_and_agent(hf):
         s.user("new")
         s.tag("t")
     assert [row.session_id for row in hf.list(tags=["t", "u"])] == ["a"]
-    assert [row.session_id for row in hf.list(since=dt.datetime.fromtimestamp(4_000, dt.UTC))] == [
-        "b"
-    ]
-    assert [row.session_id for row in hf.list(until=dt.datetime.fromtimestamp(4_000, dt.UTC))] == [
-        "a"
-    ]
+    assert [row.session_id for row in hf.list(since=dt.datetime.fromtimestamp(4_000, dt.UTC))] == ["b"]
+    assert [row.session_id for row in hf.list(until=dt.datetime.fromtimestamp(4_000, dt.UTC))] == ["a"]
     assert [row.session_id for row in hf.list(agent_id="y")] == ["b"]
     assert hf.list(agent_id="z") == []
 
@@ -290,10 +278,7 @@ def test_repair_moves_lines_as_they_are(hf):
 
     position, lines = START, []
     for event in hf.events("a"):
-        body = b'"type":"%b","timestamp":5,"future":{"x":1.50},"data":%b' % (
-            event.type.encode(),
-            bytes(event.raw),
-        )
+        body = b'"type":"%b","timestamp":5,"future":{"x":1.50},"data":%b' % (event.type.encode(), bytes(event.raw))
         line, crc = encode_line(event.seq, body, position.crc)
         position = Position(event.seq + 1, position.offset + len(line), crc)
         lines.append(line)
@@ -425,11 +410,7 @@ def test_the_storage_form_of_configuration(tmp_path, monkeypatch):
 
 def test_settings_reach_the_sessions(store_root):
     """Limits and durability of the configuration hold everywhere; misspelt ones are named."""
-    hf = Holdfast(
-        store_root,
-        config={"durability": "os", "limits": {"message_bytes_max": 300_000}},
-        timers=False,
-    )
+    hf = Holdfast(store_root, config={"durability": "os", "limits": {"message_bytes_max": 300_000}}, timers=False)
     assert hf.limits.message_bytes_max == 300_000
     with hf.session("a") as s, pytest.raises(holdfast.HoldfastError, match="300,000"):
         s.user("x" * 300_001)
@@ -567,10 +548,7 @@ def test_a_window_counts_tokens_exactly_where_a_vocabulary_is_known(hf):
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        *(
-            (name, ())
-            for name in ("list", "stats", "prune", "trash.list", "session_ids", "keys.list")
-        ),
+        *((name, ()) for name in ("list", "stats", "prune", "trash.list", "session_ids", "keys.list")),
         *((name, ("a",)) for name in ("exists", "state", "export", "delete", "undelete", "fork")),
         *((name, ("a",)) for name in ("erase", "archive", "last_modified", "purge_agent")),
         ("copy_to", ("memory:",)),

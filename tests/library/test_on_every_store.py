@@ -213,9 +213,7 @@ def test_everything_is_copied_to_any_other_store(hf, kind, request, tmp_path):
         assert hits(other, "harbour") == hits(hf, "harbour")
         assert ids(other.list(tags=["abroad"])) == ["trip"]
         assert other.stats(tz="UTC").tokens == hf.stats(tz="UTC").tokens
-        assert [one.seq for one in other.snapshots("trip")] == (
-            [one.seq for one in hf.snapshots("trip")]
-        )
+        assert [one.seq for one in other.snapshots("trip")] == ([one.seq for one in hf.snapshots("trip")])
         assert all(other.verify(id).ok for id in ("old", "tools", "trip"))
 
 
@@ -274,26 +272,13 @@ def test_calls_that_came_in_messages_count(url):
     no = {"type": "tool_result", "tool_use_id": "c1", "content": "no zebra", "is_error": True}
     histories = {
         "openai": [
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c1", "type": "function", "function": call}],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": call}]},
             {"role": "tool", "tool_call_id": "c1", "content": "a zebra"},
         ],
-        "anthropic": [
-            {"role": "assistant", "content": [use]},
-            {"role": "user", "content": [no]},
-        ],
+        "anthropic": [{"role": "assistant", "content": [use]}, {"role": "user", "content": [no]}],
         "gemini": [
-            {
-                "role": "model",
-                "parts": [{"functionCall": {"name": "Book", "args": {"to": "Rome"}}}],
-            },
-            {
-                "role": "user",
-                "parts": [{"functionResponse": {"name": "Book", "response": {"result": "zebra"}}}],
-            },
+            {"role": "model", "parts": [{"functionCall": {"name": "Book", "args": {"to": "Rome"}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "Book", "response": {"result": "zebra"}}}]},
         ],
     }
     with holdfast.open(url) as hf:

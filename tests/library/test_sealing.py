@@ -7,28 +7,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sealed_sessions import (
-    KEY,
-    OTHER,
-    QUICK,
-    SECRET,
-    brief,
-    files_with,
-    say,
-    told,
-)
+from sealed_sessions import KEY, OTHER, QUICK, SECRET, brief, files_with, say, told
 
 import holdfast
 from holdfast.agent._permissions import StandingApprovals
 from holdfast.agent._spec import read_custom
-from holdfast.errors import (
-    Conflict,
-    Forbidden,
-    KeyMissing,
-    StoreFull,
-    Tampered,
-    UsageError,
-)
+from holdfast.errors import Conflict, Forbidden, KeyMissing, StoreFull, Tampered, UsageError
 from holdfast.session import SealingStore, read_agent, sealing, within
 from holdfast.storage import MemoryStore, Store
 
@@ -128,10 +112,7 @@ def test_an_event_that_could_not_be_written_is_told_with_the_error(hf, monkeypat
     with hf.session("a", **QUICK) as s:
         s.user("one")
         real = s._journal.writer.log.append
-        for write in (
-            lambda: s.user("lost"),
-            lambda: s.extend([("user", {"content": "lost"})] * 2),
-        ):
+        for write in (lambda: s.user("lost"), lambda: s.extend([("user", {"content": "lost"})] * 2)):
             monkeypatch.setattr(s._journal.writer.log, "append", refuse)
             with pytest.raises(StoreFull):
                 write()

@@ -5,26 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sealed_sessions import (
-    KEY,
-    OTHER,
-    PLAIN,
-    QUICK,
-    SECRET,
-    brief,
-    files_with,
-    log_of,
-    say,
-    told,
-)
+from sealed_sessions import KEY, OTHER, PLAIN, QUICK, SECRET, brief, files_with, log_of, say, told
 
 import holdfast
-from holdfast.errors import (
-    Conflict,
-    KeyMissing,
-    NotFound,
-    UsageError,
-)
+from holdfast.errors import Conflict, KeyMissing, NotFound, UsageError
 from holdfast.session import _seal, resolve_blobs, within
 
 pytestmark = pytest.mark.stores(seal=True, key=KEY)

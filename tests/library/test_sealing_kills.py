@@ -102,11 +102,7 @@ def test_an_erasure_killed_at_every_step_goes_on(sealed):
     """Done again, nothing is left; a session whose keys are gone opens nowhere."""
     disk, known = base(sealed=sealed)
     with opened(disk) as hf:
-        secrets = [
-            key.secret
-            for id in known
-            for key in (hf.store.ring(f"sessions/{id}").keys if sealed else ())
-        ]
+        secrets = [key.secret for id in known for key in (hf.store.ring(f"sessions/{id}").keys if sealed else ())]
         hf.erase("a")
     states = {state.key: state for state in disk.crash_states("kill", settled=("lock",), step=4000)}
     for state in states.values():

@@ -7,20 +7,7 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from sealed_sessions import (
-    ATTACKS,
-    KEY,
-    PLAIN,
-    QUICK,
-    SECRET,
-    brief,
-    files_with,
-    log_of,
-    rewritten,
-    say,
-    spoil,
-    told,
-)
+from sealed_sessions import ATTACKS, KEY, PLAIN, QUICK, SECRET, brief, files_with, log_of, rewritten, say, spoil, told
 
 import holdfast
 from holdfast.errors import KeyMissing, Tampered, UsageError

@@ -80,12 +80,7 @@ def test_filters(two):
 
 def test_what_is_no_question(two):
     """A wrong limit, role, time or query is refused in words."""
-    for wrong in (
-        {"limit": -1},
-        {"role": "nobody"},
-        {"since": "yesterday"},
-        {"tags": "travel"},
-    ):
+    for wrong in ({"limit": -1}, {"role": "nobody"}, {"since": "yesterday"}, {"tags": "travel"}):
         with pytest.raises(UsageError):
             two.search("train", **wrong)
     with pytest.raises(UsageError, match="a query is a text"):
@@ -121,10 +116,7 @@ def test_across_processes(tmp_path):
         s.user("a near word")
         assert hf.search("distant") == []
         with subprocess.Popen(
-            [sys.executable, "-c", code, str(store)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", code, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as other:
             assert other.stdout.readline() == "['mine']\n"
             # The other still has its session open, and has flushed nothing.
@@ -160,8 +152,7 @@ def test_plain_logs_are_searched(tmp_path):
     folder = tmp_path / "sessions" / "plain"
     folder.mkdir(parents=True)
     lines = [
-        f'{{"type":"user","timestamp":{n},"data":{{"role":"user","content":"entry {n} plain"}}}}\n'
-        for n in range(3)
+        f'{{"type":"user","timestamp":{n},"data":{{"role":"user","content":"entry {n} plain"}}}}\n' for n in range(3)
     ]
     (folder / "events.jsonl").write_text("".join(lines))
     with holdfast.open(tmp_path) as hf:

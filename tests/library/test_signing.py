@@ -146,8 +146,6 @@ def test_what_cannot_be_signed_is_refused(hf, tmp_path, monkeypatch):
     monkeypatch.setenv("SIGN", SEED.hex())
     hf.export("a", to=tmp_path / "a.md", sign="env:SIGN")
     assert (
-        verify_signature(
-            [(tmp_path / "a.md").read_bytes()], (tmp_path / "a.md.minisig").read_bytes(), PUBLIC
-        )
+        verify_signature([(tmp_path / "a.md").read_bytes()], (tmp_path / "a.md.minisig").read_bytes(), PUBLIC)
         == "file:a.md"
     )

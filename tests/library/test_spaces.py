@@ -33,14 +33,7 @@ def tricks(other):
             for end in ends:
                 for times in (1, 3):
                     yield head + step * times + end
-    yield from (
-        f"{other}:diary",
-        f"{other}#diary",
-        f"#{other}",
-        f"diary@{other}",
-        "dıary",
-        "ＤＩＡＲＹ",
-    )
+    yield from (f"{other}:diary", f"{other}#diary", f"#{other}", f"diary@{other}", "dıary", "ＤＩＡＲＹ")
     yield from ("~/diary", f"spaces/{other}/sessions/diary", "..", ".", "", "*", "%", "_iary", "d%")
 
 
@@ -118,9 +111,7 @@ def test_blobs_are_of_one_space(hf):
         assert bob.store.documents("sessions/diary").get(name) is None
 
 
-@pytest.mark.parametrize(
-    "name", ["", "Alice", "a/b", "..", "a b", "spaces/x", "é", ".x", None, 5, "con", "x" * 129]
-)
+@pytest.mark.parametrize("name", ["", "Alice", "a/b", "..", "a b", "spaces/x", "é", ".x", None, 5, "con", "x" * 129])
 def test_a_name_that_is_none_is_refused(name):
     """InvalidId, before anything is made; capitals too, which some file systems do not tell."""
     with holdfast.open("memory:") as hf, pytest.raises(InvalidId):

@@ -119,9 +119,7 @@ def test_over_it_locked_says_who_and_what_to_do(hf, store_root, wait_ms):
         s.user("free")
 
 
-@pytest.mark.parametrize(
-    "wait_ms", [-1, -0.5, float("nan"), float("inf"), True, False, "10", b"1", [1], 1j]
-)
+@pytest.mark.parametrize("wait_ms", [-1, -0.5, float("nan"), float("inf"), True, False, "10", b"1", [1], 1j])
 def test_a_senseless_time_is_refused(hf, wait_ms):
     """Before anything is opened, and wherever it can be given."""
     for use in (
@@ -276,11 +274,7 @@ def test_adapters_wait_by_the_same_means(hf, store_root):
     with held(store_root) as let_go, while_waiting(hf, let_go), place.writing() as session:
         session.user("two")
     place.close()
-    with (
-        held(store_root),
-        pytest.raises(Locked),
-        AdapterSession(hf, "test", "a", wait_ms=1).writing(),
-    ):
+    with held(store_root), pytest.raises(Locked), AdapterSession(hf, "test", "a", wait_ms=1).writing():
         pass
 
 

@@ -23,9 +23,7 @@ def past(hf):
                 call.result = "Fedje"
             session.assistant("There is one on Fedje", model="m", usage={"output_tokens": 5})
         session.variables["budget"] = 500
-        session.append(
-            "todo_update", {"todos": [{"content": "Book the ferry", "status": "pending"}]}
-        )
+        session.append("todo_update", {"todos": [{"content": "Book the ferry", "status": "pending"}]})
     ended = now_ms()
     while now_ms() == ended:  # the talk is the newer one, also where both take less than 1 ms
         pass

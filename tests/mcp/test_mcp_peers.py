@@ -42,9 +42,7 @@ def test_claude_code_looks_into_past_sessions(past, store_root, tmp_path, peers)
     home.mkdir()
     work.mkdir()
     path = f"{Path(sys.executable).parent}{os.pathsep}{claude.path}"
-    [line] = re.findall(
-        r"^claude (mcp add --scope user .*)$", PAGE.read_text("utf-8"), re.MULTILINE
-    )
+    [line] = re.findall(r"^claude (mcp add --scope user .*)$", PAGE.read_text("utf-8"), re.MULTILINE)
     # Not strict: it tells its model of new servers by a system message in the conversation.
     with ScriptedModel(script, strict=False) as model:
         env = peers.environment(home, path) | {

@@ -70,19 +70,10 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": "hello",
     "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-ASK = {
-    "jsonrpc": "2.0",
-    "id": "ask",
-    "method": "tools/call",
-    "params": {"name": "list_sessions", "arguments": {}},
-}
+ASK = {"jsonrpc": "2.0", "id": "ask", "method": "tools/call", "params": {"name": "list_sessions", "arguments": {}}}
 HOSTILE = [
     b"nonsense",
     b"[]",
@@ -135,9 +126,7 @@ VALUES = st.recursive(
 NAMES = ["session_id", "limit", "start", "at", "what", "query", "tags", "role", "text", "title"]
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     tool=st.sampled_from(["list_sessions", "search_sessions", "read_session", "recall_session"]),
     arguments=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4),
@@ -159,9 +148,7 @@ def address(past, store_root):
     """A server in a process of its own, by HTTP; its address and its token."""
     past.close()
     process = subprocess.Popen(
-        [COMMAND, "--store", str(store_root), "mcp", "--http", "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
+        [COMMAND, "--store", str(store_root), "mcp", "--http", "--port", "0"], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     where = process.stderr.readline().rpartition(" ")[2].strip()
@@ -196,11 +183,7 @@ def test_who_is_let_in_by_http(address):
         request = urllib.request.Request(
             where,
             json.dumps(HELLO).encode(),
-            {
-                "Content-Type": "application/json",
-                "Accept": "application/json, text/event-stream",
-                **headers,
-            },
+            {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers},
         )
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -278,9 +261,7 @@ def test_a_port_that_is_taken_is_told(store_root):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(
-            cli, ["--store", str(store_root), "mcp", "--http", "--port", port]
-        )
+        done = CliRunner().invoke(cli, ["--store", str(store_root), "mcp", "--http", "--port", port])
     assert done.exit_code == 1
     assert "cannot be used" in done.stderr
 

@@ -13,13 +13,7 @@ import holdfast
 from holdfast.apps.mcp import _answers
 from holdfast.errors import HoldfastError, NotFound
 
-READING = {
-    "list_sessions",
-    "search_sessions",
-    "read_session",
-    "recall_session",
-    "summarise_session",
-}
+READING = {"list_sessions", "search_sessions", "read_session", "recall_session", "summarise_session"}
 
 
 async def test_reading_is_all_there_is_by_default(caller, writer):
@@ -174,12 +168,7 @@ async def test_a_summary_of_many_turns_is_bounded(past, caller):
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [
-        ("nope", "no session nope"),
-        ("../../etc/passwd", "id"),
-        ("", "id"),
-        ("t", "several sessions begin with t"),
-    ],
+    [("nope", "no session nope"), ("../../etc/passwd", "id"), ("", "id"), ("t", "several sessions begin with t")],
 )
 async def test_ids_that_mean_no_session(caller, given, why):
     """The error says so, and what to do."""
@@ -371,9 +360,7 @@ def test_a_session_without_events_reads_as_its_end(hf):
     assert "end of the session" in _answers.read_events(hf, "one", start=0, limit=5)
 
 
-@settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     id=st.text(max_size=20) | st.sampled_from(["talk", "trip", "-"]),
     start=st.integers(-(2**70), 2**70),
@@ -408,9 +395,6 @@ def test_the_folder_of_another_system(tmp_path):
     folder.mkdir(parents=True)
     line = '{"type": "user", "timestamp": 1701234567890, "data": {"content": "hi"}}'
     (folder / "events.jsonl").write_text(line)
-    with (
-        holdfast.open(tmp_path / "logs") as hf,
-        pytest.raises(NotFound, match="event-folder") as caught,
-    ):
+    with holdfast.open(tmp_path / "logs") as hf, pytest.raises(NotFound, match="event-folder") as caught:
         _answers.choose(hf, "-")
     assert "holdfast import" in caught.value.remedy

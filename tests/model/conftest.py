@@ -34,9 +34,7 @@ def read(log: bytes, size: int | None = None, **options: Any) -> Reading:
     for start in range(0, len(log), size or max(len(log), 1)):
         events += reader.feed(log[start : start + (size or len(log))])
     events += reader.finish()
-    return Reading(
-        events, reader.position, reader.gaps, reader.torn, reader.chained, reader.open_line
-    )
+    return Reading(events, reader.position, reader.gaps, reader.torn, reader.chained, reader.open_line)
 
 
 def make_lines(*contents: str, first: int = 0, crc: int = 0, more: int = 0) -> list[bytes]:

@@ -225,13 +225,7 @@ def test_what_cannot_be_stored_is_named_and_left_out():
     assert lost[5:] == ["$.keys[2]", "$.keys[EnumType]", "$.class", "$.inner.y"]
     found = decode_value(encoded)
     assert found.pop("inner").x == 1
-    assert found == {
-        "ok": 1,
-        "call": [0, None, 2],
-        "cycle": [1, None],
-        "set": {1},
-        "keys": {1: "a"},
-    }
+    assert found == {"ok": 1, "call": [0, None, 2], "cycle": [1, None], "set": {1}, "keys": {1: "a"}}
 
 
 def test_a_value_that_cannot_be_stored_at_all_is_null():
@@ -262,9 +256,7 @@ def test_a_value_whose_own_methods_fail_does_no_harm():
     assert encode_value(Hostile(a=1)) == ({"a": 1}, [])
 
 
-@given(
-    depth=st.integers(0, 80), form=st.sampled_from([list, tuple, dict, "pairs", "point", "enum"])
-)
+@given(depth=st.integers(0, 80), form=st.sampled_from([list, tuple, dict, "pairs", "point", "enum"]))
 def test_nesting_beyond_the_limit_is_lost_not_an_error(depth, form):
     """However deep a value is, what is stored can be appended, and the loss is named."""
     value: object = {1.5, Decimal(2)} if depth % 2 else complex(math.inf, 1.0)

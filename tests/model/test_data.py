@@ -183,9 +183,7 @@ def test_long_integers_are_kept_exactly(number):
 
 def test_values_of_derived_classes_are_stored_as_what_they_extend():
     """Strings, numbers, maps and lists of other classes lose only their class."""
-    data = collections.OrderedDict(
-        text=Text("t"), whole=Whole(5), real=Real(1.5), level=Level.HIGH, half=Share.HALF
-    )
+    data = collections.OrderedDict(text=Text("t"), whole=Whole(5), real=Real(1.5), level=Level.HIGH, half=Share.HALF)
     data["pair"] = Pair(1, (2,))
     data[Text("key")] = collections.defaultdict(list, {"x": [True, None]})
     assert decode_json(encode_data(data, LIMITS)) == {
@@ -203,15 +201,7 @@ def test_values_of_derived_classes_are_stored_as_what_they_extend():
     "raw",
     [
         *(b"", b"{", b"NaN", b"Infinity", b"-Infinity", b"1e999", b'"\\ud800"', b'"\xff"', b"01"),
-        *(
-            b"'a'",
-            b"[" * 100_000,
-            b"1" * 5_000,
-            b"{} {}",
-            b'{"a":1,}',
-            b"\xef\xbb\xbf{}",
-            b'"\x00"',
-        ),
+        *(b"'a'", b"[" * 100_000, b"1" * 5_000, b"{} {}", b'{"a":1,}', b"\xef\xbb\xbf{}", b'"\x00"'),
     ],
 )
 def test_recorded_bytes_that_are_not_json_give_a_typed_error(raw):
@@ -263,8 +253,7 @@ def test_a_lone_surrogate_in_a_blob_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("payload", "media"),
-    [(b"\xff", "text/plain"), (b"{", "application/json"), (b"x", "image/png"), (b"x", "None")],
+    ("payload", "media"), [(b"\xff", "text/plain"), (b"{", "application/json"), (b"x", "image/png"), (b"x", "None")]
 )
 def test_blobs_that_cannot_be_read_give_a_typed_error(payload, media):
     """Bytes of another kind than they claim, and kinds of later versions."""
@@ -332,11 +321,7 @@ def test_there_is_an_end_to_what_references_bring():
     assert str(fill_references(again, load)).count("x") == 4
     assert asked == [1]
     big = {"$blob": "1" * 64, "bytes": 1 << 28}
-    assert fill_references([big] * 3, load) == [
-        ["x"],
-        ["x"],
-        f"[{1 << 28} bytes that are too many]",
-    ]
+    assert fill_references([big] * 3, load) == [["x"], ["x"], f"[{1 << 28} bytes that are too many]"]
     odd = {"$blob": "2" * 64, "bytes": "many"}
     assert fill_references(odd, load) == ["x"]
     deep = []

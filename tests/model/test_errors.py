@@ -125,9 +125,7 @@ def test_a_field_that_is_added_later_is_an_attribute_too(kind):
 
 
 @each
-@pytest.mark.parametrize(
-    "move", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
-)
+@pytest.mark.parametrize("move", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
 def test_errors_survive_copies_and_processes(kind, move):
     """Type, message, remedy and fields come along."""
     error = kind("it broke", remedy="Mend it.", session_id="s", errno=28)

@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidData
-from holdfast.model import (
-    BODIES,
-    Event,
-    LineReader,
-    Notice,
-    SessionMetadata,
-    encode_line,
-    line_body,
-)
+from holdfast.model import BODIES, Event, LineReader, Notice, SessionMetadata, encode_line, line_body
 from holdfast.testing.strategies import event_data
 
 GOLDEN = Path(__file__).parents[1] / "golden/v1/full.expected.json"
@@ -46,13 +38,7 @@ def test_an_event_cannot_be_changed():
 def test_an_event_made_without_a_log_has_no_number():
     """It gets one with its append."""
     event = Event.make("tag", {"tag": "x"}, timestamp=3, run="r", key="k")
-    assert (event.seq, event.timestamp, event.run, event.key, event.more) == (
-        -1,
-        3,
-        "r",
-        "k",
-        False,
-    )
+    assert (event.seq, event.timestamp, event.run, event.key, event.more) == (-1, 3, "r", "k", False)
     assert Event.make("closed").data == {}
     assert Event.make("closed", seq=4).seq == 4
 
@@ -149,9 +135,7 @@ def test_events_are_equal_by_what_they_record():
         assert event != other
 
 
-@pytest.mark.parametrize(
-    "move", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
-)
+@pytest.mark.parametrize("move", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
 def test_events_can_be_copied_and_pickled(move):
     """A copy is equal and stands alone, also one of an event that lies in a log."""
     event = Event.make("user", {"content": "Hi"}, seq=0, timestamp=7, run="r", key="k")

@@ -48,9 +48,7 @@ def test_the_table_of_the_worked_example_is_computed(example):
         value = crc32(line[:digits_at], before)
         after = crc32(line[digits_at:], value)
         place = offset + digits_at
-        rows.append(
-            f"| {number} | {len(line)} | `{before:08x}` | {place} | `{value:08x}` | `{after:08x}` |"
-        )
+        rows.append(f"| {number} | {len(line)} | `{before:08x}` | {place} | `{value:08x}` | `{after:08x}` |")
         before, offset = after, offset + len(line)
     assert "\n".join(rows) in PAGE
 
@@ -115,9 +113,7 @@ def test_ids_on_the_page_are_made_as_described():
     alphabet = re.search(r"26 characters of `(\w+)`", PAGE)[1]
     random = bytes(range(10))
     number = int.from_bytes(struct.pack(">Q", 1_701_234_567_000) + random) & (1 << 130) - 1
-    assert make_id(1_701_234_567_000, random) == "".join(
-        alphabet[number >> shift & 31] for shift in range(125, -1, -5)
-    )
+    assert make_id(1_701_234_567_000, random) == "".join(alphabet[number >> shift & 31] for shift in range(125, -1, -5))
     grammar = re.compile(re.search(r"^\[A-Za-z0-9\].*$", PAGE, re.MULTILINE)[0])
     assert grammar.fullmatch(fit_id("../Ä b"))
     assert is_id("a" * 128)

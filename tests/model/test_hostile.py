@@ -139,9 +139,7 @@ def test_a_long_batch_in_many_chunks_is_decoded_once(chain, monkeypatch):
     monkeypatch.setattr(
         _reader,
         "number_lines",
-        lambda lines, *rest, **options: (
-            decoded.append(len(lines)) or number_lines(lines, *rest, **options)
-        ),
+        lambda lines, *rest, **options: decoded.append(len(lines)) or number_lines(lines, *rest, **options),
     )
     reader = LineReader()
     found = [event for line in lines for event in reader.feed(line)]

@@ -172,9 +172,7 @@ def test_many_ids_in_one_millisecond_do_not_collide():
     assert len({make_id(7, os.urandom(RANDOM_BYTES)) for _ in range(100_000)}) == 100_000
 
 
-@pytest.mark.parametrize(
-    ("time_ms", "random"), [(-1, bytes(10)), (2**50, bytes(10)), (0, bytes(9)), (0, bytes(11))]
-)
+@pytest.mark.parametrize(("time_ms", "random"), [(-1, bytes(10)), (2**50, bytes(10)), (0, bytes(9)), (0, bytes(11))])
 def test_an_id_needs_a_time_and_ten_random_bytes(time_ms, random):
     """Anything else would not sort or not be unique."""
     with pytest.raises(InvalidId):

@@ -32,8 +32,7 @@ def test_every_limit_can_be_set_and_must_make_sense(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
-    [("depth_max", 250), ("integer_digits_max", 4_300), ("session_notice_percent", 100)],
+    ("name", "most"), [("depth_max", 250), ("integer_digits_max", 4_300), ("session_notice_percent", 100)]
 )
 def test_some_limits_have_an_end(name, most):
     """Beyond them the interpreter itself would fail, or the number would mean nothing."""

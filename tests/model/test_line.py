@@ -31,10 +31,7 @@ def test_a_line_is_as_the_design_shows_it():
     """Members in their order, no spaces, the checksum last."""
     event = Event("user", 7, 5, b'{"content":"Hi"}', "r", "k", more=True)
     line, _ = encode_line(7, line_body(event), 0)
-    head = (
-        b'{"seq":7,"type":"user","timestamp":5,"run":"r","key":"k","more":true,'
-        b'"data":{"content":"Hi"},"crc":"'
-    )
+    head = b'{"seq":7,"type":"user","timestamp":5,"run":"r","key":"k","more":true,"data":{"content":"Hi"},"crc":"'
     assert line == head + b'%08x"}\n' % crc32(head)
 
 
@@ -79,8 +76,7 @@ def test_what_is_encoded_is_decoded(found):
     reader = LineReader()
     read = reader.feed(encode_log(found)) + reader.finish()
     expected = [
-        Event(event.type, seq, event.timestamp, event.raw, event.run, event.key)
-        for seq, event in enumerate(found)
+        Event(event.type, seq, event.timestamp, event.raw, event.run, event.key) for seq, event in enumerate(found)
     ]
     assert read == expected
     assert [event.data for event in read] == [event.data for event in found]
@@ -95,9 +91,7 @@ def test_event_types_are_short_names(monkeypatch, type):
     assert type_bytes(type) is type_bytes(type)
 
 
-@pytest.mark.parametrize(
-    "type", ["", "a" * 65, "1a", "a b", 'a"', "a\n", "ü", "a\0", None, 5, [], b"user", "user\n"]
-)
+@pytest.mark.parametrize("type", ["", "a" * 65, "1a", "a b", 'a"', "a\n", "ü", "a\0", None, 5, [], b"user", "user\n"])
 def test_other_event_types_are_refused(type):
     """A name that could break the line is refused before anything is written."""
     with pytest.raises(InvalidData):

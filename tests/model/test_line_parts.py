@@ -73,9 +73,7 @@ def test_a_line_is_as_written_behind_its_own_line_only():
     assert not is_as_written(b"no line at all\n")
 
 
-@given(
-    st.lists(st.text("ab$\n", max_size=20), max_size=12), st.integers(1, 300), st.integers(1, 200)
-)
+@given(st.lists(st.text("ab$\n", max_size=20), max_size=12), st.integers(1, 300), st.integers(1, 200))
 def test_verified_blocks_are_the_log(said, block_bytes, chunk):
     """The blocks are all lines in order, however large they are and whatever the chunks."""
     log = b"".join(log_of(*said))

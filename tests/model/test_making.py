@@ -95,8 +95,7 @@ odd = st.one_of(
     st.sampled_from([Point(1), (1, 2), {1}, None, True, False, "\x7f", "\0", "\\", "é\n", "💾"]),
 )
 keys = st.one_of(
-    st.text(st.characters(), max_size=6),
-    st.sampled_from(["a", "$blob", "$", "a$", Text("role"), 1, None, "k\0"]),
+    st.text(st.characters(), max_size=6), st.sampled_from(["a", "$blob", "$", "a$", Text("role"), 1, None, "k\0"])
 )
 anything = st.recursive(
     odd,
@@ -229,12 +228,7 @@ def test_errors_of_the_clock_and_wrong_arguments_are_raised(compiled):
 
 def test_the_step_keeps_nothing_alive(compiled):
     """Reference counts are as before, whether a line was made or not."""
-    for data in (
-        {"a": ["text", 1.5, {"b": None}]},
-        {"a": math.nan},
-        {"a": "\ud800"},
-        {"a": {1: 2}},
-    ):
+    for data in ({"a": ["text", 1.5, {"b": None}]}, {"a": math.nan}, {"a": "\ud800"}, {"a": {1: 2}}):
         value = data["a"]
         before = sys.getrefcount(data), sys.getrefcount(value), sys.getrefcount(Event)
         for _ in range(50):

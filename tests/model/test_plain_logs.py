@@ -162,9 +162,7 @@ def test_foreign_plain_lines_under_a_checksum_stay_foreign(chain, read_log):
     assert read_log(log).texts == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    "rubbish", [b"x" * 20, bytes(20), b"\xef\xbb\xbf", b'{"type":"user","timestamp":5,"da']
-)
+@pytest.mark.parametrize("rubbish", [b"x" * 20, bytes(20), b"\xef\xbb\xbf", b'{"type":"user","timestamp":5,"da'])
 def test_a_plain_record_behind_rubbish_is_read(rubbish, read_log):
     """A truncated splice costs only what was truncated."""
     block = b'{"type":"assistant","timestamp":6,"data":{"content":[{"type":"text","text":"b"}]}}\n'

@@ -70,10 +70,7 @@ def test_events_come_as_soon_as_their_newline_does(chain):
 def test_whole_blocks_take_the_quick_way(chain, monkeypatch):
     """One checksum over the block and one over its last digits; no record is looked at singly."""
     summed = []
-    monkeypatch.setattr(
-        "holdfast.model._reader.crc32",
-        lambda data, crc: summed.append(len(data)) or crc32(data, crc),
-    )
+    monkeypatch.setattr("holdfast.model._reader.crc32", lambda data, crc: summed.append(len(data)) or crc32(data, crc))
     monkeypatch.setattr("holdfast.model._salvage.Salvage", None)
     log = b"".join(chain(*"abcdefgh"))
     reader = LineReader()

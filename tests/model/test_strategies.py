@@ -14,12 +14,7 @@ from holdfast.model import BODIES, Event, Limits, LineReader, encode_data, is_re
 from holdfast.testing import damaged_bytes, encode_log, event_data, events, json_values, logs
 
 # Any example will do; the smallest is not worth the time.
-SEARCH = settings(
-    max_examples=5_000,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+SEARCH = settings(max_examples=5_000, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @given(json_values())
@@ -67,10 +62,7 @@ def test_logs_are_whole_conversations(log):
     "wanted",
     [
         lambda log: any(a.type == b.type == "tool_call" for a, b in pairwise(log)),
-        lambda log: (
-            [e.id for e in log if e.type == "tool_call"]
-            != [e.id for e in log if e.type == "tool_result"]
-        ),
+        lambda log: [e.id for e in log if e.type == "tool_call"] != [e.id for e in log if e.type == "tool_result"],
         lambda log: sum(event.type == "turn_end" for event in log) > 1,
     ],
     ids=["parallel calls", "results out of order", "several turns"],
@@ -102,9 +94,7 @@ def test_anything_can_be_damaged(log):
 
 def test_references_are_not_made_by_chance():
     """Keys that look like ours come up, and are the user's."""
-    found = find(
-        json_values(), lambda value: isinstance(value, dict) and "$blob" in value, settings=SEARCH
-    )
+    found = find(json_values(), lambda value: isinstance(value, dict) and "$blob" in value, settings=SEARCH)
     assert not is_reference(Event.make("user", {"v": found}).data["v"])
 
 

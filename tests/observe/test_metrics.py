@@ -121,9 +121,7 @@ def test_snapshots_and_restores_are_events(hf):
     """``snapshot_created`` has the size, ``session_restored`` the age."""
     told = {}
     hf.subscribe(
-        lambda name, item: (
-            told.setdefault(item.kind, (name, item.detail)) if isinstance(item, Notice) else None
-        )
+        lambda name, item: told.setdefault(item.kind, (name, item.detail)) if isinstance(item, Notice) else None
     )
     with hf.session("a") as s:
         s.user("x")
@@ -163,9 +161,7 @@ def test_what_is_asked_wrongly_is_no_failed_restore(hf, metrics, store_root):
         hf.session("none", resume="always")
     assert [value(metrics, "restores_total", how) for how in ("ok", "failed", "locked")] == [0] * 3
     assert value(metrics, "errors_total", "load", NotFound.code) == 1
-    metrics.end(
-        None, Finished(operation="load", session_id="a", seconds=1, error=Locked(session_id="a"))
-    )
+    metrics.end(None, Finished(operation="load", session_id="a", seconds=1, error=Locked(session_id="a")))
     assert value(metrics, "restores_total", "locked") == 1
 
 
@@ -454,9 +450,7 @@ def test_a_lost_lease_is_told_without_being_asked(store_root):
     """Where there are timers it is told at once, and not only when the session is closed."""
     told = threading.Event()
     with Holdfast(store_root) as hf:
-        hf.subscribe(
-            lambda _, item: told.set() if getattr(item, "kind", "") == "lease_lost" else None
-        )
+        hf.subscribe(lambda _, item: told.set() if getattr(item, "kind", "") == "lease_lost" else None)
         with hf.session("a") as s:
             s.user("x")
             s._journal.writer.failed(Fenced(session_id="a"))

@@ -156,11 +156,7 @@ def test_what_failed_is_marked(hf, telemetry, store_root):
         hf.session("a")
     found = telemetry.exporter.get_finished_spans()
     bad = {span.name: span.attributes["error.type"] for span in found if not span.status.is_ok}
-    assert bad == {
-        "execute_tool t": "tool_error",
-        "invoke_agent bot": "failed",
-        "holdfast.load": Damaged.code,
-    }
+    assert bad == {"execute_tool t": "tool_error", "invoke_agent bot": "failed", "holdfast.load": Damaged.code}
 
 
 def test_what_was_not_needed_is_no_span(hf, telemetry):
@@ -233,8 +229,7 @@ def test_a_recorded_session_can_be_traced_later(hf, telemetry):
 
 
 @pytest.mark.parametrize(
-    ("model", "provider"),
-    [("claude-sonnet-4-5", "anthropic"), ("openai:gpt-5", "openai"), ("m-1", None)],
+    ("model", "provider"), [("claude-sonnet-4-5", "anthropic"), ("openai:gpt-5", "openai"), ("m-1", None)]
 )
 def test_whose_model_it_was(hf, telemetry, model, provider):
     """The provider is named where the name of the model tells it."""
@@ -283,10 +278,7 @@ def test_the_same_metrics_as_prometheus(hf, telemetry):
     assert set(points) - {"gen_ai.client.token.usage", "gen_ai.client.operation.duration"} <= {
         metric.otel for metric in METRICS.values()
     }
-    tokens = {
-        point.attributes["gen_ai.token.type"]: point.sum
-        for point in points["gen_ai.client.token.usage"]
-    }
+    tokens = {point.attributes["gen_ai.token.type"]: point.sum for point in points["gen_ai.client.token.usage"]}
     assert tokens == {"input": 12, "output": 3}
 
 

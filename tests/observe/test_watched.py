@@ -35,12 +35,7 @@ def told(text):
 
 @pytest.mark.parametrize(
     ("levels", "is_told"),
-    [
-        ((None, "info"), True),
-        ((None, "off"), False),
-        (("off", "info"), False),
-        (("info", "off"), True),
-    ],
+    [((None, "info"), True), ((None, "off"), False), (("off", "info"), False), (("info", "off"), True)],
 )
 def test_on_standard_error(hf, capsys, monkeypatch, levels, is_told):
     """As lines of JSON, as much as the setting says, else as much as is usual for the app."""

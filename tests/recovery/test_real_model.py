@@ -34,10 +34,7 @@ def answer(server, messages):
         "messages": messages,
         "temperature": 0,
         "max_tokens": 20,
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": {"enum": NAMES}},
-        },
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"enum": NAMES}}},
     }
     request = urllib.request.Request(
         f"{server.url}/v1/chat/completions",

@@ -273,11 +273,7 @@ class Recorder(Maker):
             return
         ids = [self.call_id() for _ in range(self.random.randint(1, 3))]
         calls = [
-            (
-                "tool_call",
-                {"id": i, "tool": "t", "params": {"p": self.own(owner, 1)}, "agent": agent},
-            )
-            for i in ids
+            ("tool_call", {"id": i, "tool": "t", "params": {"p": self.own(owner, 1)}, "agent": agent}) for i in ids
         ]
         results = [("tool_result", {"toolCallId": i, "result": self.own(owner, 1)}) for i in ids]
         self.jumble([calls, results])
@@ -291,10 +287,7 @@ class Recorder(Maker):
         self.jumble(
             [
                 [
-                    (
-                        "tool_call",
-                        {"id": identity, "tool": "task", "params": params, "agent": agent},
-                    ),
+                    ("tool_call", {"id": identity, "tool": "task", "params": params, "agent": agent}),
                     ("delegation", {"parent": agent, "child": child, "task": task}),
                     ("agent_start", {"agent": child, "depth": depth + 1, "task": "go"}),
                 ],
@@ -396,26 +389,13 @@ def _intrude(messages, at, chance):
 
 
 def _garbage(messages, at, chance):
-    messages.insert(
-        at, chance.choice([None, 5, "text", [], {}, {"role": "king"}, {"parts": 1}, b""])
-    )
+    messages.insert(at, chance.choice([None, 5, "text", [], {}, {"role": "king"}, {"parts": 1}, b""]))
 
 
 def _spoil_member(messages, at, chance):
     message = messages[at]
     if isinstance(message, dict) and message:
-        bad = [
-            None,
-            7,
-            "",
-            [],
-            {},
-            float("inf"),
-            "\ud800",
-            [None],
-            [{"type": "?"}],
-            {"a": object()},
-        ]
+        bad = [None, 7, "", [], {}, float("inf"), "\ud800", [None], [{"type": "?"}], {"a": object()}]
         message[chance.choice(list(message))] = chance.choice(bad)
 
 

@@ -98,9 +98,7 @@ def test_a_list_that_names_a_file_is_mended():
     assert [(issue.type, issue.where) for issue in found.issues] == [("unreachable", "message 0")]
 
 
-TURNS = st.lists(
-    st.sampled_from(["user", "assistant", "call", "result", "image"]), min_size=1, max_size=12
-)
+TURNS = st.lists(st.sampled_from(["user", "assistant", "call", "result", "image"]), min_size=1, max_size=12)
 
 
 @given(TURNS)

@@ -25,26 +25,15 @@ KEYS = [
 ]  # fmt: skip
 TEXTS = [*TYPES, *ROLES, "", " ", "x", "a b", "\0", "\ud800", "{}", '{"a": 1}', "aGk=", "request"]
 TEXTS += ["tool-call", "tool-return", "user-prompt", "base64", "image/png", "https://x"]
-leaves = st.one_of(
-    st.sampled_from(TEXTS),
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.binary(max_size=3),
-)
+leaves = st.one_of(st.sampled_from(TEXTS), st.none(), st.booleans(), st.integers(), st.floats(), st.binary(max_size=3))
 values = st.recursive(
     leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)),
     max_leaves=25,
 )
 messages_ = st.one_of(
     values,
-    st.builds(
-        lambda role, content: {"role": role, "content": content}, st.sampled_from(ROLES), values
-    ),
+    st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(ROLES), values),
     st.dictionaries(st.sampled_from(KEYS), values, max_size=6),
 )
 
@@ -81,8 +70,7 @@ def event_of(type, data, run):
 
 
 events_ = st.lists(
-    st.builds(event_of, st.sampled_from(EVENT_TYPES), members, st.sampled_from([None, None, "r1"])),
-    max_size=12,
+    st.builds(event_of, st.sampled_from(EVENT_TYPES), members, st.sampled_from([None, None, "r1"])), max_size=12
 )
 
 

@@ -27,9 +27,7 @@ def answer(id, **more):
 steps = st.one_of(
     st.builds(lambda own, n: ("tool_call", {"id": own, "tool": "t", "params": n}), ids, params),
     st.builds(lambda own, n: ("assistant", {"content": [use(own, n)]}), ids, params),
-    st.builds(
-        lambda n, m: ("assistant", {"content": ["?", use("a", n), use("b", m)]}), params, params
-    ),
+    st.builds(lambda n, m: ("assistant", {"content": ["?", use("a", n), use("b", m)]}), params, params),
     st.builds(lambda own: ("tool_result", {"toolCallId": own, "result": "ok"}), ids),
     st.builds(lambda own: ("user", {"content": [answer(own)]}), ids),
     st.just(("assistant", {"content": "hm"})),
@@ -123,10 +121,7 @@ def test_more_about_a_call_is_no_call():
     """What amends a call says other arguments; with nothing to amend it is the call."""
     more = {"id": "a", "tool": "t", "params": {"n": 2}, "amends": True}
     acts = tool_acts(log(("tool_call", more), ("tool_call", more | {"params": {"n": 3}})))
-    assert [(act.what, act.params) for act in acts] == [
-        ("call", {"n": 2}),
-        ("arguments", {"n": 3}),
-    ]
+    assert [(act.what, act.params) for act in acts] == [("call", {"n": 2}), ("arguments", {"n": 3})]
 
 
 @pytest.mark.parametrize("id", [None, True, ["a"]])
@@ -143,11 +138,7 @@ def test_messages_without_words():
     silent = [("user", {"content": ""}), ("assistant", {}), ("tool_result", {"toolCallId": "z"})]
     both = recorded("a", "announced")
     acts = list(tool_acts(log(both[0], *silent, both[1])))
-    assert [(act.what, act.tool) for act in acts] == [
-        ("call", "tool-a"),
-        ("result", ""),
-        ("result", "tool-a"),
-    ]
+    assert [(act.what, act.tool) for act in acts] == [("call", "tool-a"), ("result", ""), ("result", "tool-a")]
 
 
 def test_long_ids_differ_in_their_ends():

@@ -77,10 +77,7 @@ def test_turns_that_ask_the_same_stand_side_by_side():
     """Turns are aligned by their question; others stand alone or beside what is in their place."""
     a = branch("a", *said("one", "1"), *said("two", "2"), *said("four", "4"))
     b = branch("b", *said("two", "II"), *said("three", "III"), *said("four", "IV"), *said("five"))
-    rows = [
-        (pair.a and pair.a.user, pair.b and pair.b.user, pair.same_question)
-        for pair in compare(a, b).turns
-    ]
+    rows = [(pair.a and pair.a.user, pair.b and pair.b.user, pair.same_question) for pair in compare(a, b).turns]
     assert rows == [
         ("one", None, False),
         ("two", "two", True),
@@ -109,14 +106,8 @@ def test_tools_and_files_are_counted_for_each_side():
     ]
     own_b = [("tool_call", {"id": "1", "tool": "Read", "params": {"files": ["b", "", 1, "b"]}})]
     found = compare(branch("a", *own_a), branch("b", *own_b))
-    assert [(use.tool, use.a, use.a_failed, use.b) for use in found.tools] == [
-        ("Edit", 2, 0, 0),
-        ("Read", 1, 1, 1),
-    ]
-    assert [(use.path, use.a, use.b) for use in found.files] == [
-        ("a.txt", ["Read", "Edit"], []),
-        ("b", [], ["Read"]),
-    ]
+    assert [(use.tool, use.a, use.a_failed, use.b) for use in found.tools] == [("Edit", 2, 0, 0), ("Read", 1, 1, 1)]
+    assert [(use.path, use.a, use.b) for use in found.files] == [("a.txt", ["Read", "Edit"], []), ("b", [], ["Read"])]
 
 
 def test_state_is_compared_with_what_both_had():
@@ -127,10 +118,7 @@ def test_state_is_compared_with_what_both_had():
         ("todo_update", {"todos": [{"content": "t"}, {"content": "t"}]}),
     ]
     own_b = [("variable_delete", {"name": "x"}), ("variable_set", {"name": "y", "value": [1]})]
-    found = {
-        (one.kind, one.name): one
-        for one in compare(branch("a", *own_a), branch("b", *own_b)).changes
-    }
+    found = {(one.kind, one.name): one for one in compare(branch("a", *own_a), branch("b", *own_b)).changes}
     x = found["variable", "x"]
     assert (x.base, x.a, x.b, x.a_did, x.b_did, x.conflict) == (1, 2, None, "set", "removed", True)
     y = found["variable", "y"]
@@ -200,8 +188,7 @@ def test_what_leads_up_to_a_turn_is_part_of_it():
 
 
 @pytest.mark.parametrize(
-    ("content", "text"),
-    [("a", "a"), ([{"text": "a"}, {"text": 1}, "x", {"text": "b"}], "a\nb"), (None, "")],
+    ("content", "text"), [("a", "a"), ([{"text": "a"}, {"text": 1}, "x", {"text": "b"}], "a\nb"), (None, "")]
 )
 def test_words_are_found_in_any_content(content, text):
     """A text, blocks, or nothing."""
@@ -224,11 +211,7 @@ def test_history_names_each_part_of_the_line():
         ("merged", {"session": "x"}),
     )
     found = read_history("r", events)
-    assert [tuple(one) for one in found.segments] == [
-        ("p", "@p", 0),
-        ("q", "L1", 1),
-        ("r", "@r", 4),
-    ]
+    assert [tuple(one) for one in found.segments] == [("p", "@p", 0), ("q", "L1", 1), ("r", "@r", 4)]
     assert [*found.places(Copy("M", 2, 9, 0, 0))] == [(4, 5)]
     assert [*found.places(Copy("M", 3, 9, 0, 0))] == []
     assert [*found.places(Copy("L1", 1, 7, 0, 0))] == [(1, 1)]
@@ -244,9 +227,7 @@ def test_a_list_written_again_is_the_same():
     again = [{"content": "t", "status": "pending", "id": "2"}]
     begin = ("todo_update", {"todos": todos})
     a = SessionEvents("a", log(begin, ("todo_update", {"todos": again})))
-    b = SessionEvents(
-        "b", log(begin, ("todo_update", {"todos": [again[0] | {"status": "completed"}]}))
-    )
+    b = SessionEvents("b", log(begin, ("todo_update", {"todos": [again[0] | {"status": "completed"}]})))
     [change] = compare(a, b).changes
     assert (change.a_did, change.b_did, change.conflict) == ("kept", "set", False)
 

@@ -44,9 +44,7 @@ def types(conversation):
 @pytest.mark.req("S3-38")
 def test_events_become_turns():
     """User, assistant, call and result become turns of the neutral form."""
-    conversation = feed(
-        user("hi"), assistant("I look"), call("c1", path="a"), result("c1", "text"), assistant("so")
-    )
+    conversation = feed(user("hi"), assistant("I look"), call("c1", path="a"), result("c1", "text"), assistant("so"))
     use = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"path": "a"}}
     answer = {"type": "tool_result", "tool_use_id": "c1", "content": "text"}
     assert conversation.messages() == [
@@ -88,18 +86,14 @@ def test_parallel_calls_share_a_turn():
 
 def test_a_call_after_a_result_is_a_new_turn():
     """A call that follows a result opens the next turn, also while another call is still open."""
-    conversation = feed(
-        user("go"), call("a"), call("b"), result("a"), call("c"), result("b"), result("c")
-    )
+    conversation = feed(user("go"), call("a"), call("b"), result("a"), call("c"), result("b"), result("c"))
     turns = [m["content"] for m in conversation.messages() if m["role"] == "assistant"]
     assert [[block["id"] for block in turn] for turn in turns] == [["a", "b"], ["c"]]
 
 
 def test_words_after_a_call_open_a_new_turn():
     """Words follow the results of calls made before them; calls come last in a turn."""
-    conversation = feed(
-        user("go"), call("a"), assistant("and"), result("a"), call("b"), result("b")
-    )
+    conversation = feed(user("go"), call("a"), assistant("and"), result("a"), call("b"), result("b"))
     roles = [message["role"] for message in conversation.messages()]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
     assert conversation.messages()[3]["content"][0] == text("and")
@@ -122,10 +116,7 @@ def test_a_result_recorded_before_its_call_is_paired():
     assert conversation.issues == []
 
 
-@pytest.mark.parametrize(
-    ("incomplete", "roles"),
-    [("drop", "u"), ("mark", "uau"), ("keep", "ua")],
-)
+@pytest.mark.parametrize(("incomplete", "roles"), [("drop", "u"), ("mark", "uau"), ("keep", "ua")])
 @pytest.mark.req("S3-46")
 def test_a_call_without_result_is_dropped_marked_or_kept(incomplete, roles):
     """The three ways with an incomplete call; each of them is reported."""
@@ -159,9 +150,7 @@ def test_an_unknown_way_with_incomplete_calls_is_refused():
 @pytest.mark.req("S3-47")
 def test_orphaned_and_repeated_results_are_reported():
     """A result without a call and a second result are left out and kept in the issues."""
-    conversation = feed(
-        user("go"), call("a"), result("a", "1"), result("a", "2"), result("z", "3"), result(None)
-    )
+    conversation = feed(user("go"), call("a"), result("a", "1"), result("a", "2"), result("z", "3"), result(None))
     found = {issue.type: issue.content for issue in conversation.issues}
     assert found["duplicate_tool_result"]["content"] == "2"
     assert types(conversation).count("orphaned_tool_result") == 2
@@ -179,9 +168,7 @@ def test_a_reused_id_gets_a_variation():
 
 def test_malformed_ids_and_names_are_made_well_formed():
     """Ids and names get the letters that providers allow, always the same ones."""
-    conversation = feed(
-        user("go"), call("a b/ç", "my.tool"), result("a b/ç"), call("", ""), call("x" * 99)
-    )
+    conversation = feed(user("go"), call("a b/ç", "my.tool"), result("a b/ç"), call("", ""), call("x" * 99))
     use = conversation.messages()[1]["content"][0]
     assert (use["id"], use["name"]) == ("a_b__", "my_tool")
     assert validate(conversation.messages(), "anthropic").valid
@@ -205,9 +192,7 @@ def test_neighbouring_turns_of_one_side_are_one():
 
 def test_empty_content_says_nothing():
     """Empty texts, as agents record them beside calls, make no message and no issue."""
-    conversation = feed(
-        user("a"), assistant(""), assistant(None), assistant([]), call("c"), result("c")
-    )
+    conversation = feed(user("a"), assistant(""), assistant(None), assistant([]), call("c"), result("c"))
     assert [m["role"] for m in conversation.messages()] == ["user", "assistant", "user"]
     assert conversation.issues == []
 
@@ -217,9 +202,7 @@ def test_empty_content_says_nothing():
 
 def test_thinking_is_kept_with_its_signature():
     """A thinking event stands before what it led to, with the signature that Anthropic demands."""
-    conversation = feed(
-        user("go"), ("thinking", {"content": "hm", "signature": "s"}), assistant("so")
-    )
+    conversation = feed(user("go"), ("thinking", {"content": "hm", "signature": "s"}), assistant("so"))
     block = {"type": "thinking", "thinking": "hm", "signature": "s"}
     assert conversation.messages("anthropic")[1]["content"] == [block, text("so")]
     assert conversation.messages("openai")[1] == {"role": "assistant", "content": "so"}
@@ -396,9 +379,7 @@ def test_blank_deltas_are_no_words():
 
 def test_what_is_retracted_is_not_shown():
     """Retracted events leave the conversation and are told of; a replacement takes their place."""
-    conversation = feed(
-        user("secret"), assistant("ok"), ("retracted", {"seqs": [0], "replacement": "(removed)"})
-    )
+    conversation = feed(user("secret"), assistant("ok"), ("retracted", {"seqs": [0], "replacement": "(removed)"}))
     assert conversation.messages()[0] == {"role": "user", "content": "(removed)"}
     assert conversation.issues == [Issue("retracted", "event 0", "event 0 was retracted")]
     assert conversation.issues[0].content == text("secret")
@@ -406,9 +387,7 @@ def test_what_is_retracted_is_not_shown():
 
 def test_retraction_without_replacement():
     """Without a replacement the words are simply gone; unknown and odd numbers are passed over."""
-    conversation = feed(
-        user("a"), assistant("b"), ("retracted", {"seqs": [1, 99, "x"]}), ("retracted", {"seqs": 5})
-    )
+    conversation = feed(user("a"), assistant("b"), ("retracted", {"seqs": [1, 99, "x"]}), ("retracted", {"seqs": 5}))
     assert conversation.messages() == [{"role": "user", "content": "a"}]
     conversation.feed(Event.make("retracted", {"seqs": [1]}, seq=4))
     assert types(conversation) == ["retracted"]
@@ -451,9 +430,7 @@ def test_a_summary_stands_for_what_it_covers():
         ("compaction", {"summary": "they talked", "covers": [0, 3]}),
         user("go on"),
     )
-    assert conversation.messages() == [
-        {"role": "user", "content": [text("they talked"), text("go on")]}
-    ]
+    assert conversation.messages() == [{"role": "user", "content": [text("they talked"), text("go on")]}]
     assert types(conversation) == ["compacted"]
 
 
@@ -485,13 +462,7 @@ def test_a_pair_is_never_split_by_a_summary():
     )
     assert [m["role"] for m in conversation.messages()] == ["user", "assistant", "user"]
     assert conversation.messages()[2]["content"][1]["content"] == "there"
-    before = feed(
-        user("a"),
-        call("c"),
-        user("b"),
-        result("c"),
-        ("compaction", {"summary": "s", "covers": [2, 3]}),
-    )
+    before = feed(user("a"), call("c"), user("b"), result("c"), ("compaction", {"summary": "s", "covers": [2, 3]}))
     assert before.messages()[2]["content"][0]["type"] == "tool_result"
 
 
@@ -516,17 +487,13 @@ def test_calls_and_results_may_be_recorded_as_blocks():
     answer = {"type": "tool_result", "tool_use_id": "a", "content": "ok"}
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     cited = {**text("so"), "citations": [{"type": "page", "n": 1}]}
-    conversation = feed(
-        user([thought, text("go")]), assistant([cited, use]), user([answer, text("and?")])
-    )
+    conversation = feed(user([thought, text("go")]), assistant([cited, use]), user([answer, text("and?")]))
     assert conversation.messages() == [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": [cited, use]},
         {"role": "user", "content": [answer, text("and?")]},
     ]
-    beside = feed(
-        user("go"), result("b", "early"), assistant([{**use, "id": "b"}, use]), result("a")
-    )
+    beside = feed(user("go"), result("b", "early"), assistant([{**use, "id": "b"}, use]), result("a"))
     assert [b["content"] for b in beside.messages()[2]["content"]] == ["early", "done"]
 
 
@@ -570,9 +537,7 @@ def test_an_unreadable_event_is_reported_and_passed_over():
 
 def test_other_events_say_nothing():
     """State, session and unknown events make no message."""
-    conversation = feed(
-        ("session_start", {}), user("a"), ("title", {"title": "t"}), ("from_the_future", {"x": 1})
-    )
+    conversation = feed(("session_start", {}), user("a"), ("title", {"title": "t"}), ("from_the_future", {"x": 1}))
     assert conversation.messages() == [{"role": "user", "content": "a"}]
 
 

@@ -97,11 +97,7 @@ def test_media_that_a_dialect_cannot_carry_are_put_into_words(provider):
     """Every dialect takes every image and document, as itself or in words, also inside results."""
     media = [image(PNG), image(WEB), image(FILE), document(PDF), document(WEB), document(FILE)]
     media += [document(PLAIN), document(FILE, title="Plan")]
-    talk = [
-        user(*media),
-        {"role": "assistant", "content": [use()]},
-        user(answer([text("x"), *media])),
-    ]
+    talk = [user(*media), {"role": "assistant", "content": [use()]}, user(answer([text("x"), *media]))]
     written = to_dialect(talk, provider)
     assert validate(written, provider).errors == []
     assert sanitize([*written, None], provider).messages == written
@@ -184,11 +180,7 @@ def test_openai_chat_has_tool_messages():
 
 def test_images_of_a_result_follow_the_tool_message():
     """A tool message holds text only: images of results go into the user message after it."""
-    talk = [
-        TALK[0],
-        {"role": "assistant", "content": [use()]},
-        user(answer([text("x"), image(PNG)])),
-    ]
+    talk = [TALK[0], {"role": "assistant", "content": [use()]}, user(answer([text("x"), image(PNG)]))]
     tool, after = to_dialect(talk, "openai")[2:]
     assert [part["text"] for part in tool["content"]] == ["x", "(the image that follows)"]
     assert after["content"][0]["image_url"]["url"] == "data:image/png;base64,aGk="
@@ -232,10 +224,7 @@ def test_old_function_calls_are_read():
         {"role": "function", "name": "Read", "content": "A"},
     ]
     result = sanitize(messages, "anthropic").messages
-    assert [block["type"] for m in result[1:] for block in m["content"]] == [
-        "tool_use",
-        "tool_result",
-    ]
+    assert [block["type"] for m in result[1:] for block in m["content"]] == ["tool_use", "tool_result"]
 
 
 def test_custom_tool_calls_are_read():
@@ -255,10 +244,7 @@ def test_gemini_without_ids_is_paired_by_name_and_order():
     """Calls and responses of one function are paired in their order; both spellings are read."""
     messages = [
         {"role": "user", "parts": [{"text": "hi"}]},
-        {
-            "role": "model",
-            "parts": [{"function_call": {"name": "f", "args": {"n": n}}} for n in (1, 2)],
-        },
+        {"role": "model", "parts": [{"function_call": {"name": "f", "args": {"n": n}}} for n in (1, 2)]},
         {
             "role": "function",
             "parts": [
@@ -326,12 +312,7 @@ def test_pydantic_ai_messages_are_read():
         {
             "kind": "request",
             "parts": [
-                {
-                    "part_kind": "retry-prompt",
-                    "tool_name": "f",
-                    "tool_call_id": "a",
-                    "content": "again",
-                },
+                {"part_kind": "retry-prompt", "tool_name": "f", "tool_call_id": "a", "content": "again"},
                 {
                     "part_kind": "tool-return",
                     "tool_name": "f",

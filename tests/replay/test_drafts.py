@@ -65,10 +65,7 @@ def test_a_summary_goes_with_its_message() -> None:
 
 
 def _told(drafts: Drafts) -> list[dict[str, Any]]:
-    found = [
-        {"role": one.role, "blocks": one.blocks, "seqs": list(one.seqs), "summary": one.summary}
-        for one in drafts
-    ]
+    found = [{"role": one.role, "blocks": one.blocks, "seqs": list(one.seqs), "summary": one.summary} for one in drafts]
     for index, one in enumerate(found):
         assert drafts.blocks(index) == one["blocks"]
         assert list(drafts.seqs(index)) == one["seqs"]

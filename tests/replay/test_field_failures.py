@@ -79,9 +79,7 @@ def test_a_result_recorded_after_the_next_prompt():
 
 def test_a_summary_that_cut_a_pair():
     """A compaction whose range ends between call and result leaves the pair whole."""
-    events = log(
-        ASK, call("a"), ("compaction", {"summary": "so far", "covers": [0, 1]}), result("a", "kept")
-    )
+    events = log(ASK, call("a"), ("compaction", {"summary": "so far", "covers": [0, 1]}), result("a", "kept"))
     assert "kept" in str(accepted(events)["anthropic"])
 
 
@@ -98,25 +96,14 @@ def test_ordinals_used_twice_after_a_lenient_resume():
 
 def test_events_with_missing_fields_of_an_older_version():
     """An event without a field that is required today hides nothing else."""
-    steps = [
-        ASK,
-        ("tool_call", {}),
-        ("tool_result", {}),
-        ("assistant", {}),
-        ("user", {}),
-        ("delta", {}),
-    ]
+    steps = [ASK, ("tool_call", {}), ("tool_result", {}), ("assistant", {}), ("user", {}), ("delta", {})]
     accepted(log(*steps, ("assistant", {"content": "still here"})))
-    assert "still here" in str(
-        recover(log(*steps, ("assistant", {"content": "still here"}))).messages
-    )
+    assert "still here" in str(recover(log(*steps, ("assistant", {"content": "still here"}))).messages)
 
 
 def test_a_record_lost_in_the_middle():
     """Where a damaged line was skipped, the events before and after it are one conversation."""
-    events = log(
-        ASK, call("a"), result("a", "before"), ("user", {"content": "gap"}), call("b"), result("b")
-    )
+    events = log(ASK, call("a"), result("a", "before"), ("user", {"content": "gap"}), call("b"), result("b"))
     del events[3]
     shown = str(accepted(events)["anthropic"])
     assert "before" in shown

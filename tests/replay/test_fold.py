@@ -20,14 +20,10 @@ SCALARS = (
     | st.booleans()
     | st.integers(-3, 3)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(
-        ["a", "b", "c1", "TodoWrite", "once", "allow", "deny", "completed", "suspended"]
-    )
+    | st.sampled_from(["a", "b", "c1", "TodoWrite", "once", "allow", "deny", "completed", "suspended"])
 )
 VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
-    max_leaves=4,
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner), max_leaves=4
 )
 MEMBERS = {
     "id": st.sampled_from(["c1", "c2"]),
@@ -75,10 +71,7 @@ def test_live_and_loaded_give_the_same_state(drafts):
     live = Fold()
     for event, draft in zip(log(drafts), drafts, strict=True):
         live.apply(event, draft["data"])
-    raw = [
-        Event(e.type, e.seq, e.timestamp, msgspec.Raw(bytes(e.raw)), e.run, e.key)
-        for e in log(drafts)
-    ]
+    raw = [Event(e.type, e.seq, e.timestamp, msgspec.Raw(bytes(e.raw)), e.run, e.key) for e in log(drafts)]
     assert live.state == fold(raw) == fold(log(drafts))
     assert live.state.event_count == len(drafts)
 
@@ -107,9 +100,7 @@ def test_stats_and_views_never_fail(drafts):
 
 @pytest.mark.req("S3-17")
 @pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize(
-    "raw", [b"{}", b"[]", b"null", b'"x"', b"{", b'{"id":1,"tool":2}', b"\xff"]
-)
+@pytest.mark.parametrize("raw", [b"{}", b"[]", b"null", b'"x"', b"{", b'{"id":1,"tool":2}', b"\xff"])
 def test_malformed_data_of_any_type_never_raises(type, raw):
     """Data of any shape, even no JSON at all, leaves a state that can go on."""
     live = Fold()
@@ -186,10 +177,7 @@ def test_a_newer_format_is_refused_by_both_ways(type):
 
 def test_an_opening_may_raise_the_version_of_an_older_log():
     """A writer that goes on with an older log says so, and the state knows."""
-    events = [
-        Event.make("user", {"content": "x"}, seq=0),
-        Event.make("opened", {"format": 1}, seq=1),
-    ]
+    events = [Event.make("user", {"content": "x"}, seq=0), Event.make("opened", {"format": 1}, seq=1)]
     assert fold(events).format == 1
     assert fold([events[0], Event.make("opened", {}, seq=1)]).format == 0
 

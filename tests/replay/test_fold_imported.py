@@ -29,10 +29,7 @@ def test_an_import_takes_back_what_would_act():
 
 def test_what_is_allowed_after_it_counts():
     """A person may allow again, here."""
-    events = [
-        Event.make("imported", {}, seq=0),
-        Event.make("permission", {"tool": "ls", "decision": "allow"}, seq=1),
-    ]
+    events = [Event.make("imported", {}, seq=0), Event.make("permission", {"tool": "ls", "decision": "allow"}, seq=1)]
     assert set(fold(events).permissions.approvals) == {"ls"}
 
 

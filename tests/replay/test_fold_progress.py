@@ -151,11 +151,7 @@ def test_pending_calls_name_their_tool_and_event():
 @pytest.mark.req("S3-15")
 @pytest.mark.parametrize(
     "data",
-    [
-        {"toolCallId": "c1", "result": 1},
-        {"toolCallId": "c1"},
-        {"result": {"toolCallId": "x"}, "toolCallId": "c1"},
-    ],
+    [{"toolCallId": "c1", "result": 1}, {"toolCallId": "c1"}, {"result": {"toolCallId": "x"}, "toolCallId": "c1"}],
 )
 def test_a_result_is_linked_by_id_wherever_the_id_stands(data):
     """The order of members in the line does not matter."""
@@ -363,9 +359,7 @@ def ended(**data):
 def test_a_step_is_open_until_it_ends():
     """It has begun; its result, if short, is in the state, and no longer open."""
     begun = state_of(STEP)
-    assert (begun.steps["pay"].status, begun.open_steps, begun.status) == (
-        *("begun", {"pay": 0}, "running"),
-    )
+    assert (begun.steps["pay"].status, begun.open_steps, begun.status) == (*("begun", {"pay": 0}, "running"),)
     done = state_of(STEP, ended(ok=True, value=[1])).steps["pay"]
     assert (done.status, bytes(done.raw), done.result_seq) == ("done", b"[1]", 1)
 

@@ -14,10 +14,7 @@ START = 1_700_000_000_000
 
 def log(*events):
     """A log of (type, data) pairs, a second apart."""
-    return [
-        Event.make(type, data, seq=at, timestamp=START + 1000 * at)
-        for at, (type, data) in enumerate(events)
-    ]
+    return [Event.make(type, data, seq=at, timestamp=START + 1000 * at) for at, (type, data) in enumerate(events)]
 
 
 def state_of(*events):
@@ -90,17 +87,8 @@ class TestMemory:
         first = {"key": "prefs", "value": 1, "description": "what she likes"}
         second = {**first, "value": {"theme": "dark"}, "priority": "high", "pinned": True}
         entry = state_of(("memory_set", first), ("memory_set", second)).memory["prefs"]
-        assert (entry.key, entry.description, entry.value) == (
-            "prefs",
-            "what she likes",
-            {"theme": "dark"},
-        )
-        assert (entry.scope, entry.priority, entry.pinned, entry.seq) == (
-            "session",
-            "high",
-            True,
-            1,
-        )
+        assert (entry.key, entry.description, entry.value) == ("prefs", "what she likes", {"theme": "dark"})
+        assert (entry.scope, entry.priority, entry.pinned, entry.seq) == ("session", "high", True, 1)
         assert entry.size_bytes == len('{"theme":"dark"}')
         assert (entry.created_at, entry.updated_at) == (START, START + 1000)
         assert entry.last_accessed_at == START + 1000
@@ -183,10 +171,7 @@ class TestTodos:
 
     def test_arguments_given_as_text_are_read(self):
         """Some providers give a call's arguments as JSON text."""
-        call = (
-            "tool_call",
-            {"id": "c", "tool": "TodoWrite", "params": '{"todos":[{"content":"x"}]}'},
-        )
+        call = ("tool_call", {"id": "c", "tool": "TodoWrite", "params": '{"todos":[{"content":"x"}]}'})
         assert state_of(call).todos == [{"content": "x"}]
 
     @pytest.mark.req("S3-37")
@@ -223,11 +208,7 @@ class TestPermissions:
         """Scope, who, when, until when and for which arguments."""
         terms = {"scope": "always", "approved_by": "ann", "expires_at": 9, "args_hash": "h"}
         approval = self.approvals({"decision": "allow", **terms})["Write"]
-        assert (approval.scope, approval.approved_by, approval.approved_at) == (
-            "always",
-            "ann",
-            START,
-        )
+        assert (approval.scope, approval.approved_by, approval.approved_at) == ("always", "ann", START)
         assert (approval.expires_at, approval.args_hash) == (9, "h")
 
     @pytest.mark.parametrize(
@@ -254,9 +235,7 @@ class TestPermissions:
         blocked = [*listed, ("permission", {"tool": "Bash", "decision": "blocklist"})]
         permissions = state_of(*blocked).permissions
         assert (permissions.allowlist, permissions.blocklist) == (["Read"], ["Bash"])
-        free = state_of(
-            *blocked, ("permission", {"tool": "Bash", "decision": "unlist"})
-        ).permissions
+        free = state_of(*blocked, ("permission", {"tool": "Bash", "decision": "unlist"})).permissions
         assert (free.allowlist, free.blocklist) == (["Read"], [])
 
     def test_a_whole_state_can_be_recorded_at_once(self):
@@ -322,16 +301,8 @@ class TestUsage:
         usage = state.usage
         assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (111, 7, 118)
         assert (usage.requests, usage.cost) == (6, 0.5)
-        assert {name: part.total_tokens for name, part in usage.by_model.items()} == {
-            "": 15,
-            "a": 103,
-        }
-        assert state.metrics == {
-            "tokens_in": 111,
-            "tokens_out": 7,
-            "request_count": 6,
-            "last_activity": START + 3000,
-        }
+        assert {name: part.total_tokens for name, part in usage.by_model.items()} == {"": 15, "a": 103}
+        assert state.metrics == {"tokens_in": 111, "tokens_out": 7, "request_count": 6, "last_activity": START + 3000}
 
     def test_usage_counts_the_same_while_it_is_written(self):
         """The writer's own data gives the same figures as the recorded bytes."""

@@ -187,9 +187,7 @@ def test_words_of_delegated_agents_never_reach_the_parent(maker):
         assert found[0].agent == "master"
         top = maker.words_in(found[0].conversation.messages())
         assert set(top) == {word for word, who in owner.items() if who == "master"}, seed
-        everything = Counter(
-            word for run in found for word in maker.words_in(run.conversation.messages())
-        )
+        everything = Counter(word for run in found for word in maker.words_in(run.conversation.messages()))
         assert everything == Counter(list(owner)), seed
         assert all(not run.conversation.issues for run in found), seed
 

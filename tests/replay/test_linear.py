@@ -20,10 +20,7 @@ def broken_list(count):
     """Late results, incomplete calls and user turns in a row, again and again."""
     messages = []
     for number in range(count // 5):
-        calls = [
-            {"type": "tool_use", "id": f"{kind}{number}", "name": "Read", "input": {"n": number}}
-            for kind in "ab"
-        ]
+        calls = [{"type": "tool_use", "id": f"{kind}{number}", "name": "Read", "input": {"n": number}} for kind in "ab"]
         answer = {"type": "tool_result", "tool_use_id": f"a{number}", "content": "x"}
         messages += [
             {"role": "user", "content": "go"},
@@ -74,9 +71,7 @@ def is_within(times, large, small, tries=12):
     return False
 
 
-@pytest.mark.parametrize(
-    ("work", "make"), [(sanitize, broken_list), (validate, broken_list), (recover, events_of)]
-)
+@pytest.mark.parametrize(("work", "make"), [(sanitize, broken_list), (validate, broken_list), (recover, events_of)])
 def test_ten_times_the_input_takes_about_ten_times_as_long(work, make):
     """Repair, validation and recovery are linear; a loaded machine gets a little room."""
     small, large = make(4_000), make(40_000)
@@ -88,17 +83,11 @@ def test_results_far_from_their_calls_stay_linear():
 
     def late(count):
         calls = [
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": f"c{n}", "name": "R", "input": {}}],
-            }
+            {"role": "assistant", "content": [{"type": "tool_use", "id": f"c{n}", "name": "R", "input": {}}]}
             for n in range(count)
         ]
         answers = [
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "x"}],
-            }
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "x"}]}
             for n in range(count)
         ]
         return [{"role": "user", "content": "go"}, *calls, *answers]

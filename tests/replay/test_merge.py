@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.model import Event
-from holdfast.replay import (
-    PROVIDERS,
-    MergeBlobs,
-    MergeWishes,
-    SessionEvents,
-    fold,
-    plan_merge,
-    recover,
-    validate,
-)
+from holdfast.replay import PROVIDERS, MergeBlobs, MergeWishes, SessionEvents, fold, plan_merge, recover, validate
 from holdfast.testing import strategies
 
 pytestmark = [pytest.mark.req("S2-69"), pytest.mark.req("B-40")]
@@ -53,22 +44,15 @@ def branch(name, *own, common=None):
 
 def merged(a, b, *, blobs=None, name="m", **wishes):
     """The merged session: its events as the store would have them, and the report."""
-    forked = Event.make(
-        "forked", {"session": a.session_id, "log": name, "reason": "merge"}, run="R"
-    )
+    forked = Event.make("forked", {"session": a.session_id, "log": name, "reason": "merge"}, run="R")
     first = len(a.events) + 1
     plan = plan_merge(a, b, MergeWishes(**wishes), first_seq=first, run="R", blobs=blobs)
     last = Event.make("merged", msgspec.to_builtins(plan.report), run="R")
-    return SessionEvents(
-        name, [*a.events, *_numbered([forked, *plan.events, last], len(a.events))]
-    ), plan.report
+    return SessionEvents(name, [*a.events, *_numbered([forked, *plan.events, last], len(a.events))]), plan.report
 
 
 def _numbered(events, start):
-    return [
-        Event(one.type, seq, one.timestamp, one.raw, one.run, one.key)
-        for seq, one in enumerate(events, start)
-    ]
+    return [Event(one.type, seq, one.timestamp, one.raw, one.run, one.key) for seq, one in enumerate(events, start)]
 
 
 def said(question, answer):
@@ -189,11 +173,7 @@ def test_what_both_changed_is_decided_by_the_policy(policy, variables, memory, s
 
 def test_both_keeps_what_one_side_removed():
     """Where one side removed what the other changed, both means that it stays, as changed."""
-    gone = [
-        ("variable_delete", {"name": "x"}),
-        ("memory_delete", {"key": "m"}),
-        ("todo_update", {"todos": []}),
-    ]
+    gone = [("variable_delete", {"name": "x"}), ("memory_delete", {"key": "m"}), ("todo_update", {"todos": []})]
     found, _ = merged(branch("a", *CHANGED_B), branch("b", *gone), policy="both")
     state = fold(found.events)
     assert (state.variables, list(state.memory), len(state.todos)) == ({"x": "b"}, ["m"], 1)
@@ -227,8 +207,7 @@ def test_someone_may_be_asked():
 
 
 @pytest.mark.parametrize(
-    "wishes",
-    [{"policy": "mine"}, {"turns": "some"}, {"turns": None}, {"turns": ["1"]}, {"turns": 1}],
+    "wishes", [{"policy": "mine"}, {"turns": "some"}, {"turns": None}, {"turns": ["1"]}, {"turns": 1}]
 )
 def test_unknown_wishes_are_refused(wishes):
     """A policy or a choice of turns that there is not."""
@@ -242,15 +221,9 @@ def test_call_ids_that_are_taken_get_new_names():
         ("user", {"content": "q"}),
         ("tool_call", {"id": "c1", "tool": "Read", "params": {"n": 1}}),
         ("tool_result", {"toolCallId": "c1", "result": "one"}),
-        (
-            "assistant",
-            {"content": [{"type": "tool_use", "id": "c2", "name": "R", "input": {}}, "x"]},
-        ),
+        ("assistant", {"content": [{"type": "tool_use", "id": "c2", "name": "R", "input": {}}, "x"]}),
         ("user", {"content": [{"type": "tool_result", "tool_use_id": "c2", "content": "two"}]}),
-        (
-            "assistant",
-            {"content": [{"type": "text", "text": "done"}, {"type": "tool_use", "id": 5}]},
-        ),
+        ("assistant", {"content": [{"type": "text", "text": "done"}, {"type": "tool_use", "id": 5}]}),
         ("tool_result", {"toolCallId": 7, "result": "lost"}),
     ]
     found, _ = merged(branch("a", *calls), branch("b", *calls))
@@ -283,9 +256,7 @@ def test_numbers_of_events_follow_the_copies():
     assert own[2].data["covers_from"] == first + 1
     assert own[4].data["seqs"] == [first + 3]
     assert own[5].data["seqs"] == []
-    assert [event.data["covers"] for event in own if event.type == "compaction"] == [
-        [first, first + 2]
-    ]
+    assert [event.data["covers"] for event in own if event.type == "compaction"] == [[first, first + 2]]
     assert "is kept" in words(found)
 
 
@@ -338,10 +309,7 @@ def test_work_that_was_going_on_has_ended():
 
 def test_the_same_is_not_merged_twice():
     """Merging again, with oneself, with an ancestor or with a merge of it brings nothing new."""
-    a, b = (
-        branch("a", *said("one", "1")),
-        branch("b", *said("two", "2"), ("variable_set", {"name": "x", "value": 3})),
-    )
+    a, b = (branch("a", *said("one", "1")), branch("b", *said("two", "2"), ("variable_set", {"name": "x", "value": 3})))
     first, _ = merged(a, b)
     for left, right in ((first, b), (b, b), (a, SessionEvents("p", a.events[:8])), (first, a)):
         assert merged(left, right)[1].merged_turns == 0
@@ -356,12 +324,8 @@ def test_the_same_is_not_merged_twice():
 
 def test_a_log_copied_as_a_file_brings_what_it_did_since():
     """Two logs of one name, one of them copied by hand, are told apart by what they say."""
-    a = SessionEvents(
-        "p", log([*COMMON, *said("q1", "a1"), ("variable_set", {"name": "x", "value": 2})])
-    )
-    b = SessionEvents(
-        "copy", log([*COMMON, *said("q2", "a2"), ("variable_set", {"name": "y", "value": 3})])
-    )
+    a = SessionEvents("p", log([*COMMON, *said("q1", "a1"), ("variable_set", {"name": "x", "value": 2})]))
+    b = SessionEvents("copy", log([*COMMON, *said("q2", "a2"), ("variable_set", {"name": "y", "value": 3})]))
     m, report = merged(a, b)
     assert report.merged_turns == 1
     assert words(m)[-4:] == ["q1", "a1", "q2", "a2"]
@@ -369,9 +333,7 @@ def test_a_log_copied_as_a_file_brings_what_it_did_since():
     back, report = merged(a, m)  # what stands in a already is known, also by way of the merge
     assert report.merged_turns == 1
     assert words(back) == words(m)
-    third = SessionEvents(
-        "third", log([*COMMON, *said("q3", "a3"), ("variable_set", {"name": "y"})])
-    )
+    third = SessionEvents("third", log([*COMMON, *said("q3", "a3"), ("variable_set", {"name": "y"})]))
     m, report = merged(m, third)
     assert (report.merged_turns, [one.name for one in report.conflicts]) == (1, ["y"])
 
@@ -409,11 +371,7 @@ def test_keys_and_blobs_come_along():
     raw = Event.make("user", {"content": "x"}).raw.replace(
         b'"x"', b'{"$blob":"%b","bytes":3,"media":"text/plain"}' % (b"0" * 64)
     )
-    b = branch(
-        "b",
-        ("assistant", {"content": "k"}, None, "key"),
-        ("assistant", {"content": "l"}, None, "old"),
-    )
+    b = branch("b", ("assistant", {"content": "k"}, None, "key"), ("assistant", {"content": "l"}, None, "old"))
     events = [*b.events, Event("user", len(b.events), 0, raw)]
     a = branch("a", ("assistant", {"content": "k"}, None, "old"))
     found, _ = merged(a, SessionEvents("b", events), blobs=MergeBlobs(None, lambda ref: "BIG"))
@@ -443,16 +401,12 @@ def test_every_turn_of_both_is_kept(a, b, data):
     forked = Event.make("forked", {"session": "a", "log": "LB"})
     other = [*shared, *_numbered([forked, *b], cut)]
     left, right = SessionEvents("a", a), SessionEvents("b", other)
-    found, report = merged(
-        left, right, policy=data.draw(st.sampled_from(["ours", "theirs", "both"]))
-    )
+    found, report = merged(left, right, policy=data.draw(st.sampled_from(["ours", "theirs", "both"])))
     types = ("user", "assistant", "tool_call", "tool_result")
     both = [event for event in [*a, *other[cut:]] if event.type in types]
     kept = [event for event in found.events if event.type in types]
     for type in types:
-        assert sum(event.type == type for event in kept) == sum(
-            event.type == type for event in both
-        ), report
+        assert sum(event.type == type for event in kept) == sum(event.type == type for event in both), report
     assert fold(found.events).status == "idle"
     for provider in PROVIDERS:
         assert validate(recover(found.events, provider).messages, provider).valid

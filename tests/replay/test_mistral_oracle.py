@@ -58,11 +58,7 @@ messages_ = st.one_of(
     st.builds(lambda c: {"role": "system", "content": c}, texts),
     st.builds(lambda c: {"role": "user", "content": c}, texts),
     st.builds(lambda c: {"role": "assistant", "content": c}, texts),
-    st.builds(
-        lambda c, t: {"role": "assistant", "content": c, "tool_calls": t},
-        texts,
-        st.lists(calls, max_size=2),
-    ),
+    st.builds(lambda c, t: {"role": "assistant", "content": c, "tool_calls": t}, texts, st.lists(calls, max_size=2)),
     st.builds(
         lambda i, c, n: {"role": "tool", "tool_call_id": i, "content": c, **n},
         ids,
@@ -93,12 +89,7 @@ def test_the_judge_refuses_what_it_should(judge):
     call = {"id": "abcdef123", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     dangling = [PROMPT, {"role": "assistant", "content": None, "tool_calls": [call]}, PROMPT]
     orphan = [PROMPT, {"role": "tool", "tool_call_id": "abcdef123", "content": "x"}]
-    middle = [
-        PROMPT,
-        {"role": "assistant", "content": "x"},
-        {"role": "system", "content": "y"},
-        PROMPT,
-    ]
+    middle = [PROMPT, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"}, PROMPT]
     for messages in (dangling, orphan, middle):
         assert accepts(messages) is not None
         assert not validate(messages, "mistral").valid

@@ -37,11 +37,7 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "book", "input": {"to": None
 def test_anthropics_message_is_recorded_whole(hf):
     """Thinking, words, calls, model, usage and stop reason are taken; blocks come back exactly."""
     answer = anthropic_message(THOUGHT, {"type": "text", "text": "I book."}, USE)
-    result = {
-        "type": "tool_result",
-        "tool_use_id": "toolu_1",
-        "content": [{"type": "text", "text": "ok"}],
-    }
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "ok"}]}
     last = {"role": "user", "content": [result, {"type": "text", "text": "thanks"}]}
     with hf.session("a") as s:
         s.record({"role": "user", "content": "Book"})
@@ -78,21 +74,9 @@ EVERYTHING = [
                 "citations": {"enabled": True},
                 "source": {"type": "text", "media_type": "text/plain", "data": "d"},
             },
-            {
-                "type": "document",
-                "source": {"type": "content", "content": [{"type": "text", "text": "c"}]},
-            },
-            {
-                "type": "search_result",
-                "title": "t",
-                "source": "s",
-                "content": [{"type": "text", "text": "f"}],
-            },
-            {
-                "type": "image",
-                "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
-                **MARK,
-            },
+            {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "c"}]}},
+            {"type": "search_result", "title": "t", "source": "s", "content": [{"type": "text", "text": "f"}]},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}, **MARK},
             {"type": "container_upload", "file_id": "file_1"},
         ],
     },
@@ -108,18 +92,8 @@ EVERYTHING = [
                 "caller": {"type": "direct"},
             },
             {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-            {
-                "type": "text",
-                "text": "found",
-                "citations": [{"type": "char_location", "cited_text": "d"}],
-            },
-            {
-                "type": "tool_use",
-                "id": "toolu_1",
-                "name": "f",
-                "input": {},
-                "caller": {"type": "direct"},
-            },
+            {"type": "text", "text": "found", "citations": [{"type": "char_location", "cited_text": "d"}]},
+            {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}, "caller": {"type": "direct"}},
             {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
         ],
     },
@@ -152,11 +126,7 @@ def gemini_answer(*parts):
     types = gemini_types
     return types.GenerateContentResponse(
         candidates=[
-            types.Candidate(
-                content=types.Content(role="model", parts=list(parts)),
-                finish_reason="STOP",
-                index=0,
-            )
+            types.Candidate(content=types.Content(role="model", parts=list(parts)), finish_reason="STOP", index=0)
         ],
         model_version="gemini-3",
         usage_metadata=types.GenerateContentResponseUsageMetadata(
@@ -221,17 +191,12 @@ def test_parts_that_only_gemini_takes_come_back(hf):
             role="model",
             parts=[
                 types.Part(executable_code=types.ExecutableCode(code="1+1", language="PYTHON")),
-                types.Part(
-                    code_execution_result=types.CodeExecutionResult(
-                        outcome="OUTCOME_OK", output="2"
-                    )
-                ),
+                types.Part(code_execution_result=types.CodeExecutionResult(outcome="OUTCOME_OK", output="2")),
                 types.Part.from_bytes(data=b"png", mime_type="image/png"),
             ],
         ),
         types.Content(
-            role="user",
-            parts=[types.Part(file_data=types.FileData(file_uri="gs://a", mime_type="video/mp4"))],
+            role="user", parts=[types.Part(file_data=types.FileData(file_uri="gs://a", mime_type="video/mp4"))]
         ),
         types.Content(role="model", parts=[types.Part(text="", thought_signature=b"sig")]),
     ]
@@ -250,12 +215,7 @@ def test_a_candidate_and_a_dict_in_either_spelling_are_understood(hf):
         s.record({"parts": [{"text": "hi"}]})
         s.record({"content": told, "finish_reason": "STOP"})
         s.record(
-            {
-                "role": "user",
-                "parts": [
-                    {"function_response": {"id": "c1", "name": "f", "response": {"output": "x"}}}
-                ],
-            }
+            {"role": "user", "parts": [{"function_response": {"id": "c1", "name": "f", "response": {"output": "x"}}}]}
         )
         assert s.messages("gemini")[0] == {"role": "user", "parts": [{"text": "hi"}]}
         assert s.messages("gemini")[1] == told

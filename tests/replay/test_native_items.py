@@ -82,19 +82,8 @@ def test_long_words_are_recorded_once(hf):
 
 
 SERVED = [
-    {
-        "type": "web_search_call",
-        "id": "ws_1",
-        "status": "completed",
-        "action": {"type": "search", "query": "news"},
-    },
-    {
-        "type": "file_search_call",
-        "id": "fs_1",
-        "status": "completed",
-        "queries": ["a"],
-        "results": None,
-    },
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "news"}},
+    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"], "results": None},
     {
         "type": "code_interpreter_call",
         "id": "ci_1",
@@ -105,21 +94,8 @@ SERVED = [
     },
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"},
     {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "x", "tools": []},
-    {
-        "type": "mcp_call",
-        "id": "mcp_1",
-        "server_label": "x",
-        "name": "t",
-        "arguments": "{}",
-        "output": "o",
-    },
-    {
-        "type": "mcp_approval_request",
-        "id": "mcpr_1",
-        "server_label": "x",
-        "name": "t",
-        "arguments": "{}",
-    },
+    {"type": "mcp_call", "id": "mcp_1", "server_label": "x", "name": "t", "arguments": "{}", "output": "o"},
+    {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "x", "name": "t", "arguments": "{}"},
     {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
     {"type": "compaction", "encrypted_content": "secret"},
     {"type": "item_reference", "id": "msg_9"},
@@ -142,13 +118,7 @@ def test_what_the_provider_did_by_itself_comes_back_unchanged(hf, item):
 
 PAIRS = [
     (
-        {
-            "type": "custom_tool_call",
-            "id": "ctc_1",
-            "call_id": "call_1",
-            "name": "run",
-            "input": "ls",
-        },
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "run", "input": "ls"},
         {"type": "custom_tool_call_output", "call_id": "call_1", "output": "a.txt"},
     ),
     (
@@ -198,12 +168,7 @@ PAIRS = [
             "status": "completed",
             "operation": {"type": "delete_file", "path": "a"},
         },
-        {
-            "type": "apply_patch_call_output",
-            "call_id": "call_1",
-            "status": "failed",
-            "output": "no",
-        },
+        {"type": "apply_patch_call_output", "call_id": "call_1", "status": "failed", "output": "no"},
     ),
 ]
 

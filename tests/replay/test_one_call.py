@@ -49,17 +49,12 @@ def test_each_call_is_there_once_with_its_result(events):
     """However the halves were mixed, each id is one call, and its result is its own."""
     messages = recover(events, "neutral").messages
     known = {e.data["id"] for e in events if e.type == "tool_call"}
-    known |= {
-        block["id"]
-        for block in blocks([e.data for e in events if e.type == "assistant"], "tool_use")
-    }
+    known |= {block["id"] for block in blocks([e.data for e in events if e.type == "assistant"], "tool_use")}
     told = Counter(block["input"]["n"] for block in blocks(messages, "tool_use"))
     assert told == dict.fromkeys(known, 1)
     outcome = {block["tool_use_id"]: block["content"] for block in blocks(messages, "tool_result")}
     recorded = {e.data["toolCallId"] for e in events if e.type == "tool_result"}
-    assert {id: outcome[id] for id in recorded & known} == {
-        id: f"result-{id}" for id in recorded & known
-    }
+    assert {id: outcome[id] for id in recorded & known} == {id: f"result-{id}" for id in recorded & known}
     assert all("interrupted" in outcome[id] for id in known - recorded)
 
 

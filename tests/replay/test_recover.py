@@ -144,9 +144,7 @@ def test_a_window_that_is_too_small_keeps_the_first_turn_and_says_so():
     """If not even the first turn fits, it is shown all the same, with an issue."""
     recovery = recover(long_log(), window_tokens=5)
     assert len(recovery.messages) == 1
-    assert recovery.issues == [
-        Issue("window_too_small", "list", "the first turn alone takes 25 of 5 tokens")
-    ]
+    assert recovery.issues == [Issue("window_too_small", "list", "the first turn alone takes 25 of 5 tokens")]
 
 
 def test_a_window_prefers_the_latest_summary():
@@ -159,9 +157,7 @@ def test_a_window_prefers_the_latest_summary():
     assert "old" not in str(recovery.messages)
     assert "tool_result" not in str(recovery.messages)
     assert recovery.messages[-1]["content"] == "last"
-    assert recovery.left_out == LeftOut(
-        messages=4, calls=1, tokens=recovery.left_out.tokens, first_seq=0, last_seq=6
-    )
+    assert recovery.left_out == LeftOut(messages=4, calls=1, tokens=recovery.left_out.tokens, first_seq=0, last_seq=6)
 
 
 def test_a_lone_turn_leaves_nothing_out():
@@ -212,10 +208,7 @@ def test_everything_a_message_holds_is_counted():
 
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "R", "input": {}}]}
-TWO = {
-    "role": "assistant",
-    "content": [{"type": "tool_use", "id": i, "name": "R", "input": {"n": i}} for i in "ab"],
-}
+TWO = {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "R", "input": {"n": i}} for i in "ab"]}
 HI = {"role": "user", "content": "hi"}
 BYE = {"role": "assistant", "content": "bye"}
 
@@ -262,30 +255,17 @@ def test_the_last_call_is_told():
 def test_a_result_message_answers_a_call():
     """The message that answers a call completes the list, in every dialect."""
     made = tool_result_message("a", {"content": "fine"})
-    assert made == {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "a", "content": "fine"}],
-    }
+    assert made == {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "fine"}]}
     assert validate([HI, CALL, made]).valid
     assert tool_result_message("a", "no", is_error=True)["content"][0]["is_error"] is True
-    assert tool_result_message("a", "x", provider="openai") == {
-        "role": "tool",
-        "tool_call_id": "a",
-        "content": "x",
-    }
+    assert tool_result_message("a", "x", provider="openai") == {"role": "tool", "tool_call_id": "a", "content": "x"}
     with pytest.raises(UsageError):
         tool_result_message("a", "x", provider="antropic")
 
 
 @pytest.mark.parametrize(
     ("messages", "complete"),
-    [
-        ([], False),
-        ([HI], False),
-        ([HI, BYE], True),
-        ([HI, CALL], False),
-        ([HI, CALL, told("a")], False),
-    ],
+    [([], False), ([HI], False), ([HI, BYE], True), ([HI, CALL], False), ([HI, CALL, told("a")], False)],
 )
 @pytest.mark.req("S3-36")
 @pytest.mark.req("S3-73")
@@ -319,18 +299,9 @@ def test_the_last_todos_written_win():
     one, two = todos("a"), todos("b", "c")
     assert recover_todos([]) == []
     assert recover_todos(log(call("1", "TodoWrite", todos=one))) == one
-    assert (
-        recover_todos(log(call("1", "TodoWrite", todos=one), call("2", "todowrite", todos=two)))
-        == two
-    )
-    assert (
-        recover_todos(log(call("1", "TodoWrite", todos=one), ("todo_update", {"todos": two})))
-        == two
-    )
-    assert (
-        recover_todos(log(("todo_update", {"todos": two}), call("1", "TODOWRITE", todos=one)))
-        == one
-    )
+    assert recover_todos(log(call("1", "TodoWrite", todos=one), call("2", "todowrite", todos=two))) == two
+    assert recover_todos(log(call("1", "TodoWrite", todos=one), ("todo_update", {"todos": two}))) == two
+    assert recover_todos(log(("todo_update", {"todos": two}), call("1", "TODOWRITE", todos=one))) == one
     assert recover_todos(log(call("1", "Read", todos=one))) == []
 
 

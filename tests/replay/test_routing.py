@@ -11,8 +11,7 @@ from holdfast.replay import Conversation, runs
 def log(*steps):
     """Events of (type, data) or (type, data, run) steps."""
     return [
-        Event.make(step[0], step[1], seq=seq, run=step[2] if len(step) > 2 else None)
-        for seq, step in enumerate(steps)
+        Event.make(step[0], step[1], seq=seq, run=step[2] if len(step) > 2 else None) for seq, step in enumerate(steps)
     ]
 
 
@@ -109,9 +108,7 @@ def test_the_top_level_agent_goes_on_when_it_starts_again():
 
 def test_without_depth_an_agent_goes_on_after_it_ended():
     """If depths are not recorded, a start after the end is the same conversation."""
-    found = split(
-        start("boss"), user("a"), says("boss", "b"), ends("boss"), start("boss"), user("c")
-    )
+    found = split(start("boss"), user("a"), says("boss", "b"), ends("boss"), start("boss"), user("c"))
     assert found == {None: ["a", "b", "c"]}
 
 
@@ -143,9 +140,7 @@ def test_a_child_of_its_own_kind_may_start_before_the_call_is_recorded():
 
 def test_another_top_level_agent_is_another_run():
     """The first agent started is the top-level one; a different one beside it is kept apart."""
-    found = split(
-        start("a", 0), user("x"), says("a", "y"), ends("a"), start("b", 0), says("b", "z")
-    )
+    found = split(start("a", 0), user("x"), says("a", "y"), ends("a"), start("b", 0), says("b", "z"))
     assert found == {None: ["x", "y"], "b#1": ["z"]}
 
 
@@ -179,10 +174,7 @@ def test_a_users_own_words_in_between_stay():
     """Words that no delegation repeats stay with the agent they were said to."""
     steps = (start("boss", 0), user("go"), calls("boss", "c"), user("hurry"))
     assert split(*steps, delegates("boss", "kid", "sub"))[None] == ["go", "hurry"]
-    assert split(*steps, iterates("boss", 2), delegates("boss", "kid", "hurry"))[None] == [
-        "go",
-        "hurry",
-    ]
+    assert split(*steps, iterates("boss", 2), delegates("boss", "kid", "hurry"))[None] == ["go", "hurry"]
     assert split(*steps, ("delegation", {"child": 5}))[None] == ["go", "hurry"]
 
 
@@ -362,18 +354,13 @@ def test_runs_survive_what_cannot_be_read():
 
 def test_a_run_without_an_agent_has_no_name():
     """Runs tell their agent if any of their events does."""
-    found = runs(
-        log(user("a"), ("user", {"content": "b"}, "r1"), ("assistant", {"agent": 5}, "r2"))
-    )
+    found = runs(log(user("a"), ("user", {"content": "b"}, "r1"), ("assistant", {"agent": 5}, "r2")))
     assert [run.agent for run in found] == [None, None, None]
 
 
 def test_a_result_goes_to_the_newest_of_many_runs_that_used_its_id():
     """Each of three runs calls with the same id; their results come back from the innermost on."""
-    steps = [
-        ("tool_call", {"id": "1", "tool": "t", "params": {"n": n}}, run)
-        for n, run in enumerate("abbcb")
-    ]
+    steps = [("tool_call", {"id": "1", "tool": "t", "params": {"n": n}}, run) for n, run in enumerate("abbcb")]
     events = log(("user", {"content": "go"}, "a"), *steps, *(result("1", n) for n in "4321"))
     told = {one.id: one.conversation.messages() for one in runs(events, incomplete="drop")}
     given = {

@@ -43,11 +43,7 @@ ANTHROPIC_GOOD = [
     [],
     [user()],
     [user([text("hi")]), assistant([text("x")])],
-    [
-        user(),
-        assistant([text("x"), use("a"), use("b")]),
-        user([answer("b"), answer("a"), text("y")]),
-    ],
+    [user(), assistant([text("x"), use("a"), use("b")]), user([answer("b"), answer("a"), text("y")])],
     [user([{"type": "image", "source": PNG}, {"type": "document", "source": PDF}])],
     [user([{"type": "image", "source": {"type": "url", "url": "https://u"}}])],
     [user([{"type": "document", "source": PLAIN, "title": "t", "context": "c"}])],
@@ -59,11 +55,7 @@ ANTHROPIC_GOOD = [
     [user(), assistant([SEARCH, FOUND])],
     [user(), assistant([text("x"), SEARCH])],
     [user(), assistant([SEARCH, FOUND, {**SEARCH, "id": "s2"}, {**SEARCH, "id": "s3"}])],
-    [
-        user(),
-        assistant([use()]),
-        user([answer(content=[text("x"), {"type": "image", "source": PNG}])]),
-    ],
+    [user(), assistant([use()]), user([answer(content=[text("x"), {"type": "image", "source": PNG}])])],
     [user(), assistant([use()]), user([answer(is_error=True)])],
     [user(), assistant([use(given={"a": [1, 1.5, None, True, {"b": "c"}]})]), user([answer()])],
 ]
@@ -282,11 +274,7 @@ def output(identity="a", value="ok", **more):
 RESPONSES_GOOD = [
     [],
     [SYSTEM, user(), assistant()],
-    [
-        user(
-            [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "https://u"}]
-        )
-    ],
+    [user([{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "https://u"}])],
     [user([{"type": "input_file", "file_id": "f", "filename": "n"}])],
     [user(), {"type": "message", "id": "msg_1", "status": "completed", **assistant()}],
     [user(), assistant([{"type": "output_text", "text": "x", "annotations": []}])],
@@ -362,11 +350,7 @@ GEMINI_GOOD = [
     [ASK, TELL],
     [ASK, content("model", {"text": "I look"}, fcall()), content("user", fanswer(), {"text": "x"})],
     [ASK, content("model", fcall("a"), fcall("b")), content("user", fanswer("b"), fanswer("a"))],
-    [
-        content(
-            "user", {"inlineData": BLOB}, {"fileData": {"mimeType": "m", "fileUri": "https://u"}}
-        )
-    ],
+    [content("user", {"inlineData": BLOB}, {"fileData": {"mimeType": "m", "fileUri": "https://u"}})],
     [content("user", {"inline_data": {"mime_type": "image/png", "data": "aGk="}})],
     [ASK, content("model", {"text": "hm", "thought": True, "thoughtSignature": "c2ln"})],
     [ASK, content("model", {"text": "", "thought_signature": "c2ln"})],
@@ -375,11 +359,7 @@ GEMINI_GOOD = [
         content("model", {"functionCall": {"name": "x", "args": {}}}),
         content("user", {"functionResponse": {"name": "x", "response": {"o": 1}}}),
     ],
-    [
-        ASK,
-        content("model", {"functionCall": {"name": "x"}}),
-        content("user", fanswer(None, name="x")),
-    ],
+    [ASK, content("model", {"functionCall": {"name": "x"}}), content("user", fanswer(None, name="x"))],
 ]
 GEMINI_BAD = [
     [None],
@@ -446,19 +426,10 @@ PROMPT = request(part("user-prompt"))
 PYDANTIC_GOOD = [
     [],
     [PROMPT, response(part("text"))],
-    [
-        request(
-            part("system-prompt"),
-            part("user-prompt", ["x", {"kind": "image-url", "url": "https://u"}]),
-        )
-    ],
+    [request(part("system-prompt"), part("user-prompt", ["x", {"kind": "image-url", "url": "https://u"}]))],
     [request(part("user-prompt", [{"kind": "binary", "data": "x", "media_type": "m"}]))],
     [PROMPT, response(part("thinking"), pcall(), pcall("b")), request(preturn("b"), preturn("a"))],
-    [
-        PROMPT,
-        response(pcall(args='{"a": 1}')),
-        request(preturn("a", {"any": 1}), part("user-prompt")),
-    ],
+    [PROMPT, response(pcall(args='{"a": 1}')), request(preturn("a", {"any": 1}), part("user-prompt"))],
     [PROMPT, response(pcall()), request(preturn(value=["x"])), response(part("text"))],
     [PROMPT, response(pcall()), request(preturn(kind="retry-prompt"))],
     [PROMPT, response(part("text")), request(part("retry-prompt"))],

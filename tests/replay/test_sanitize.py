@@ -133,9 +133,7 @@ def test_issues_are_told_in_one_line():
     issues = [Issue("empty_message", "message 1", "gone"), Issue("invalid_id", "message 2", "new")]
     assert format_issues([]) == "No issues found"
     assert format_issues(issues) == "Sanitized 2 issue(s): [empty_message] gone; [invalid_id] new"
-    assert recovery_line("s-1", issues[:1]) == (
-        "Session s-1 recovery: Sanitized 1 issue(s): [empty_message] gone"
-    )
+    assert recovery_line("s-1", issues[:1]) == ("Session s-1 recovery: Sanitized 1 issue(s): [empty_message] gone")
 
 
 @pytest.mark.req("S3-62")
@@ -204,11 +202,7 @@ def test_system_messages_are_lifted_out_or_kept_in_front():
     assert inside.system is None
     assert sanitize(broken, "openai").messages[0] is messages[0]
     requests = sanitize(broken, "pydantic-ai").messages
-    assert [part["part_kind"] for part in requests[0]["parts"]] == [
-        "system-prompt",
-        "system-prompt",
-        "user-prompt",
-    ]
+    assert [part["part_kind"] for part in requests[0]["parts"]] == ["system-prompt", "system-prompt", "user-prompt"]
     assert sanitize([messages[0], None], "pydantic-ai").messages == []
 
 
@@ -226,11 +220,7 @@ def test_what_need_not_change_does_not():
     assert sanitize([marked, BYE, None]).messages == [marked, BYE]
     arguments = '{ "a" : 1 }'
     function = {"name": "Read", "arguments": arguments}
-    called = {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "c", "type": "function", "function": function}],
-    }
+    called = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     named = {"role": "user", "content": "x", "name": "Ann"}
     told = {"role": "tool", "tool_call_id": "c", "content": [text("ok")]}
     messages = [named, called, told]
@@ -548,9 +538,7 @@ def test_an_unknown_provider_is_refused():
 # --- the ladder
 
 
-@pytest.mark.parametrize(
-    ("valid_lengths", "kept"), [({9}, 9), ({5}, 5), ({4}, 0), ({0}, 0), ({5, 7}, 7)]
-)
+@pytest.mark.parametrize(("valid_lengths", "kept"), [({9}, 9), ({5}, 5), ({4}, 0), ({0}, 0), ({5, 7}, 7)])
 @pytest.mark.req("S3-56")
 @pytest.mark.req("S3-57")
 @pytest.mark.req("S3-58")

@@ -94,13 +94,8 @@ def test_a_call_of_code_that_was_retracted_is_the_models_own():
 
 BLOCKS = st.one_of(
     st.just(TEXT),
-    st.builds(
-        lambda one: {"type": "server_tool_use", "id": one, "name": "web_search", "input": {}},
-        SERVERS,
-    ),
-    st.builds(
-        lambda one: {"type": "web_search_tool_result", "tool_use_id": one, "content": []}, SERVERS
-    ),
+    st.builds(lambda one: {"type": "server_tool_use", "id": one, "name": "web_search", "input": {}}, SERVERS),
+    st.builds(lambda one: {"type": "web_search_tool_result", "tool_use_id": one, "content": []}, SERVERS),
     st.builds(use, CALLS, st.none() | SERVERS),
     st.just({"type": "thinking", "thinking": "hm", "signature": "c2ln"}),
 )
@@ -114,10 +109,7 @@ EVENTS = st.one_of(
     st.builds(lambda one: ("tool_call", {"id": one, "tool": "f", "params": {}}), CALLS),
     st.just(("user", {"role": "user", "content": "go"})),
     st.builds(lambda seq: ("retracted", {"seqs": [seq]}), st.integers(0, 8)),
-    st.builds(
-        lambda first: ("compaction", {"summary": "old", "covers": [first, first + 2]}),
-        st.integers(0, 6),
-    ),
+    st.builds(lambda first: ("compaction", {"summary": "old", "covers": [first, first + 2]}), st.integers(0, 6)),
 )
 PROVIDERS = ("neutral", "anthropic", "openai", "openai-responses", "gemini", "pydantic-ai")
 

@@ -47,9 +47,7 @@ def inputs(events):
     """The calls that a model is given."""
     messages = recover(events, "neutral", "mark").messages
     blocks = [block for message in messages for block in message["content"]]
-    return [
-        (b["id"], b["input"]) for b in blocks if isinstance(b, dict) and b["type"] == "tool_use"
-    ]
+    return [(b["id"], b["input"]) for b in blocks if isinstance(b, dict) and b["type"] == "tool_use"]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +87,7 @@ def test_the_report_says_what_did_not_run():
 
 def test_a_permission_about_no_call_changes_nothing():
     """Approvals of a tool, and words about unknown calls, are no part of a conversation."""
-    events = log(
-        USER, CALL, decided("ask", call=None), decided("ask", call="c9"), decided("ask", [])
-    )
+    events = log(USER, CALL, decided("ask", call=None), decided("ask", call="c9"), decided("ask", []))
     assert results(events) == [UNKNOWN]
     assert fold(events).pending_calls["c1"].stage == "begun"
 
@@ -173,9 +169,7 @@ def test_what_is_told_later_completes_the_call_in_its_place():
     assert not [one for one in recover(events, "neutral").issues if one.type == "invalid_id"]
 
 
-@pytest.mark.parametrize(
-    "before", [[USER], [USER, CALL, USER], [USER, CALL, ("tool_result", {"toolCallId": "c1"})]]
-)
+@pytest.mark.parametrize("before", [[USER], [USER, CALL, USER], [USER, CALL, ("tool_result", {"toolCallId": "c1"})]])
 def test_more_of_a_call_that_is_not_open_is_a_call(before):
     """Nothing is lost: what there is nothing to add to stands for itself."""
     found = inputs(log(*before, more(params={"a": 1})))
@@ -191,10 +185,7 @@ def test_more_of_a_call_that_was_retracted_is_a_call():
 def test_a_call_that_is_told_of_twice_is_counted_once():
     """A comparison of two sessions counts calls, not the events that tell of them."""
     a, b = log(USER, CALL, more(params={"command": "ls -l"})), log(USER, CALL)
-    found = compare(
-        SessionEvents("a", a),
-        SessionEvents("b", [Event.make("user", {"content": "No"}, seq=0), *b[1:]]),
-    )
+    found = compare(SessionEvents("a", a), SessionEvents("b", [Event.make("user", {"content": "No"}, seq=0), *b[1:]]))
     assert [(tool.a, tool.b) for tool in found.tools] == [(1, 1)]
     assert [turn.a.tools for turn in found.turns] == [["Run"]]
 

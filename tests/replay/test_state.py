@@ -44,26 +44,15 @@ EVENTS = [
 def log():
     """A log that touches every part of the state."""
     return [
-        Event.make(type, data, seq=seq, timestamp=1000 + seq, key=f"k{seq}")
-        for seq, (type, data) in enumerate(EVENTS)
+        Event.make(type, data, seq=seq, timestamp=1000 + seq, key=f"k{seq}") for seq, (type, data) in enumerate(EVENTS)
     ]
 
 
 def test_the_sample_touches_every_part():
     """The log used below leaves no field at its default, but those of a turn that ended badly."""
     state, empty = fold(log()), State()
-    same = {
-        name for name in state.__struct_fields__ if getattr(state, name) == getattr(empty, name)
-    }
-    assert same == {
-        "ignored",
-        "generation",
-        "agent_type",
-        "provider_type",
-        "interrupted_at",
-        "failed_at",
-        "alive",
-    }
+    same = {name for name in state.__struct_fields__ if getattr(state, name) == getattr(empty, name)}
+    assert same == {"ignored", "generation", "agent_type", "provider_type", "interrupted_at", "failed_at", "alive"}
 
 
 @pytest.mark.req("S4-48")

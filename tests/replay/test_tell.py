@@ -30,9 +30,7 @@ VALUES = st.sampled_from(
 )
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | VALUES | st.text(max_size=5)
 ANYTHING = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=5),
-    max_leaves=25,
+    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=5), max_leaves=25
 )
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 USE = {"type": "tool_use", "id": "call_1", "name": "f", "input": {}}
@@ -43,10 +41,7 @@ WELL = [
     {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
     {"role": "function", "name": "f", "content": "x"},
     {"role": "tool", "tool_call_id": "call_1", "content": "x"},
-    {
-        "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "h", "signature": "s"}, USE],
-    },
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "h", "signature": "s"}, USE]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "x"}]},
     {"type": "reasoning", "id": "rs_1", "summary": []},
     {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"},
@@ -243,10 +238,7 @@ def test_blank_parts_are_kept_for_their_provider_and_told_to_nobody():
     words = tell({"role": "user", "content": [result, blank, word]})
     assert [type for type, _ in words] == ["tool_result", "user"]
     told = told_by(
-        {"role": "user", "content": "go"},
-        asked,
-        {"role": "user", "content": [result, blank]},
-        provider="anthropic",
+        {"role": "user", "content": "go"}, asked, {"role": "user", "content": [result, blank]}, provider="anthropic"
     )
     assert told[2] == {"role": "user", "content": [result]}
 
@@ -309,8 +301,7 @@ def test_the_state_of_a_browser_stands_in_a_result():
     answered = {"role": "user", "content": [result]}
     assert told_by(*asked, answered, provider="anthropic")[2] == answered
     assert not validate(
-        [*asked, {"role": "user", "content": [result | {"content": [{"type": "browser_state"}]}]}],
-        "anthropic",
+        [*asked, {"role": "user", "content": [result | {"content": [{"type": "browser_state"}]}]}], "anthropic"
     ).valid
 
 
@@ -350,14 +341,9 @@ def test_thoughts_by_hand_before_a_recorded_message_do_not_stand_alone():
     events = [
         Event.make("user", {"content": "go"}, seq=0),
         Event.make("thinking", {"content": "hm"}, seq=1),
-        *(
-            Event.make(type, data, seq=2)
-            for type, data in tell({"role": "assistant", "name": "b", "content": "x"})
-        ),
+        *(Event.make(type, data, seq=2) for type, data in tell({"role": "assistant", "name": "b", "content": "x"})),
     ]
-    assert recover(events, "openai").messages[1:] == [
-        {"role": "assistant", "name": "b", "content": "x"}
-    ]
+    assert recover(events, "openai").messages[1:] == [{"role": "assistant", "name": "b", "content": "x"}]
     assert validate(recover(events, "mistral").messages, "mistral").valid
 
 
@@ -386,14 +372,8 @@ NOT_UNDERSTOOD = {
     "two choices": {"choices": [{"message": {}}, {"message": {}}]},
     "no candidate": {"candidates": []},
     "a response without output": {"object": "response", "output": None},
-    "a call of the user": {
-        "role": "user",
-        "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}],
-    },
-    "thinking of the user": {
-        "role": "user",
-        "content": [{"type": "thinking", "thinking": "x", "signature": "y"}],
-    },
+    "a call of the user": {"role": "user", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+    "thinking of the user": {"role": "user", "content": [{"type": "thinking", "thinking": "x", "signature": "y"}]},
     "an image without a source": {"role": "user", "content": [{"type": "image", "source": {}}]},
     "a part of gemini that is none": {"role": "user", "parts": [{"dream": {}}]},
     "no name": {"role": "user", "content": [{1: 2}]},
@@ -426,10 +406,7 @@ def test_a_system_prompt_inside_of_a_request_is_one():
     """Pydantic AI has it among the user's parts; the request comes back whole."""
     request = {
         "kind": "request",
-        "parts": [
-            {"part_kind": "system-prompt", "content": "be brief"},
-            {"part_kind": "user-prompt", "content": "go"},
-        ],
+        "parts": [{"part_kind": "system-prompt", "content": "be brief"}, {"part_kind": "user-prompt", "content": "go"}],
     }
     assert [type for type, _ in tell(request)] == ["system", "user"]
     assert told_by(request, provider="pydantic-ai") == [request]
@@ -447,9 +424,7 @@ def test_calls_that_were_recorded_one_by_one_find_their_own_outputs():
     """Items of Responses stay the items that they were, also when asked for again and again."""
     items = [{"type": "computer_call", "call_id": id, "actions": []} for id in ("c1", "c2")]
     shot = {"type": "computer_screenshot", "image_url": "https://x/a.png"}
-    items += [
-        {"type": "computer_call_output", "call_id": id, "output": shot} for id in ("c2", "c1")
-    ]
+    items += [{"type": "computer_call_output", "call_id": id, "output": shot} for id in ("c2", "c1")]
     conversation = Conversation()
     for event in feed_all([{"role": "user", "content": "go"}, *items]):
         conversation.feed(event)
@@ -537,10 +512,7 @@ def test_what_steers_one_provider_is_nothing_to_another():
 
 def test_a_kept_call_without_an_id_is_kept_as_it_was():
     """Who runs a call again gets the provider's own message; so do words after its result."""
-    told = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
-    ]
+    told = [{"role": "user", "content": "go"}, {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}]
     assert recover(feed_all(told), "openai", "keep").messages == told
     told.append({"role": "function", "name": "f", "content": "x"})
     told.append({"role": "user", "name": "ann", "content": "and?"})

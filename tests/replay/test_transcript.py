@@ -139,13 +139,7 @@ def test_a_call_in_another_run_or_after_its_result_is_another():
     result = ("tool_result", {"toolCallId": "c", "result": "x"})
     late = ("tool_result", {"toolCallId": "c", "result": "y"}, "r2")
     names = [(kind, name) for kind, name, _ in told(call, other, result, call, late)]
-    assert names == [
-        ("call", "Read"),
-        ("call", "Write"),
-        ("result", "Read"),
-        ("call", "Read"),
-        ("result", "Write"),
-    ]
+    assert names == [("call", "Read"), ("call", "Write"), ("result", "Read"), ("call", "Read"), ("result", "Write")]
 
 
 def test_arguments_that_come_later_are_shown():
@@ -182,10 +176,7 @@ def test_streamed_text_is_shown_once():
     assert texts(*covered) == ["hello"]
     cut = [("delta", {"content": "he"}), ("delta", {"content": "l"}), ("interrupted", {})]
     entries = list(read_transcript(log(*cut)))
-    assert [(one.text, one.name, one.state) for one in entries] == [
-        ("hel", "", "cut"),
-        ("", "interrupted", "whole"),
-    ]
+    assert [(one.text, one.name, one.state) for one in entries] == [("hel", "", "cut"), ("", "interrupted", "whole")]
     (still,) = read_transcript(log(*cut[:2]))
     assert (still.text, still.state) == ("hel", "open")
 
@@ -201,10 +192,7 @@ def test_what_a_final_message_does_not_cover_stays():
             )
         )
     )
-    assert [(one.seq, one.text, one.state) for one in entries] == [
-        (0, "alpha", "cut"),
-        (2, "omega ends", "whole"),
-    ]
+    assert [(one.seq, one.text, one.state) for one in entries] == [(0, "alpha", "cut"), (2, "omega ends", "whole")]
 
 
 def test_a_final_message_that_covers_nothing_hides_nothing():
@@ -282,11 +270,7 @@ def test_words_stand_where_they_were_said():
             )
         )
     )
-    assert [(one.seq, one.text or one.name) for one in entries] == [
-        (0, "let me look"),
-        (2, "Read"),
-        (3, "found"),
-    ]
+    assert [(one.seq, one.text or one.name) for one in entries] == [(0, "let me look"), (2, "Read"), (3, "found")]
 
 
 def test_a_stream_without_words_is_nothing():
@@ -319,11 +303,7 @@ def test_a_follower_sees_what_is_being_said():
 
 def test_a_call_is_open_until_its_result_or_the_end_of_its_turn():
     """What may still change begins with the first call that has no result."""
-    for end in (
-        ("tool_result", {"toolCallId": "c"}),
-        ("turn_end", {}),
-        ("interrupted", {}),
-    ):
+    for end in (("tool_result", {"toolCallId": "c"}), ("turn_end", {}), ("interrupted", {})):
         reader = Transcript()
         call, user, last = log(("tool_call", {"id": "c", "tool": "Read"}), ("user", {}), end)
         reader.feed(call)
@@ -379,9 +359,7 @@ def test_a_turn_that_ended_as_it_should_needs_no_note(reason):
 def test_a_failed_turn_is_told_once():
     """Its error says it; a turn that failed without one is told by its end."""
     error = ("agent_error", {"agent": "a", "error": "boom"}, "r")
-    assert [name for _, name, _ in told(error, ("turn_end", {"reason": "failed"}, "r"))] == [
-        "error"
-    ]
+    assert [name for _, name, _ in told(error, ("turn_end", {"reason": "failed"}, "r"))] == ["error"]
     other = told(error, ("turn_end", {"reason": "failed"}, "r2"))
     assert [name for _, name, _ in other] == ["error", "the turn ended: failed"]
 
@@ -493,10 +471,7 @@ KEPT = "[2,000,000 bytes of text/plain, kept beside the log: holdfast show --ful
         ("a\r\nb", "a\nb"),
         ([{"type": "text", "text": "x"}, "y"], "x\ny"),
         ([{"type": "refusal", "refusal": "no"}], "no"),
-        (
-            [{"type": "redacted_thinking", "data": "x"}],
-            "[thinking that only its provider can read]",
-        ),
+        ([{"type": "redacted_thinking", "data": "x"}], "[thinking that only its provider can read]"),
         ([{"type": "image", "source": {"media_type": "image/png"}}], "[image image/png]"),
         ([{"type": "document"}], "[document]"),
         ([{"type": "document", "title": "T", "source": {"type": "text", "data": "d"}}], "T\nd"),
@@ -504,10 +479,7 @@ KEPT = "[2,000,000 bytes of text/plain, kept beside the log: holdfast show --ful
         ([{"type": "image_url", "image_url": {"url": "https://a.b/c"}}], "[image https://a.b/c]"),
         ([{"type": "input_image", "image_url": "https://a.b/c"}], "[image https://a.b/c]"),
         ([{"type": "input_image", "file_id": "f-1"}], "[image f-1]"),
-        (
-            [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:a/b;base64,eA=="}}],
-            "[file a/b a.pdf]",
-        ),
+        ([{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:a/b;base64,eA=="}}], "[file a/b a.pdf]"),
         ([{"type": "other", "a": 1}], '{"type":"other","a":1}'),
         ({"type": "text", "text": "x"}, "x"),
         ({"content": "x"}, "x"),
@@ -516,10 +488,7 @@ KEPT = "[2,000,000 bytes of text/plain, kept beside the log: holdfast show --ful
         ([], "[]"),
         (None, "null"),
         (REFERENCE, KEPT),
-        (
-            {"$blob": "0" * 64, "bytes": "?"},
-            "[0 bytes of data, kept beside the log: holdfast show --full has them]",
-        ),
+        ({"$blob": "0" * 64, "bytes": "?"}, "[0 bytes of data, kept beside the log: holdfast show --full has them]"),
         ({"a": [REFERENCE, 1]}, f'{{"a":["{KEPT}",1]}}'),
     ],
 )
@@ -552,9 +521,7 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            TEXT | st.sampled_from(["type", "text", "source", "content", "id", "input"]),
-            inner,
-            max_size=3,
+            TEXT | st.sampled_from(["type", "text", "source", "content", "id", "input"]), inner, max_size=3
         )
     ),
     max_leaves=8,

@@ -34,9 +34,7 @@ def set_variable(member, value, seq):
 
 @pytest.mark.req("S0-62")
 @pytest.mark.req("S4-60")
-@pytest.mark.parametrize(
-    ("version", "member"), [(0, "var"), (1, "label"), (2, "label"), (3, "name")]
-)
+@pytest.mark.parametrize(("version", "member"), [(0, "var"), (1, "label"), (2, "label"), (3, "name")])
 def test_each_version_is_brought_up_step_by_step(version, member):
     """From any older version an event passes every step in turn."""
     event = upcast_event(set_variable(member, 1, 0), version, CHAIN)

@@ -48,9 +48,7 @@ def test_check_is_content_or_names_the_mistake(run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOLDFAST_MODLE", "local")
     wrong = run("check")
     assert wrong.exit_code == 2
-    assert (
-        "holdfast.toml: unknown setting 'autosav_ms'; did you mean 'autosave_ms'?" in wrong.stdout
-    )
+    assert "holdfast.toml: unknown setting 'autosav_ms'; did you mean 'autosave_ms'?" in wrong.stdout
     assert "HOLDFAST_MODLE is no setting; did you mean 'model'?" in wrong.stdout
     assert json.loads(run("check", "--json").stdout)["ok"] is False
 

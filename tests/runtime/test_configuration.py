@@ -292,10 +292,7 @@ def test_every_setting_has_its_variable(project, monkeypatch, name):
     assert configuration().get(name) == expected
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["[[retention.policies]]\nkeep = 0\naction = 'delete'", "[retention]\ntrash_days = 1"],
-)
+@pytest.mark.parametrize("line", ["[[retention.policies]]\nkeep = 0\naction = 'delete'", "[retention]\ntrash_days = 1"])
 def test_a_project_cannot_make_sessions_go(project, line):
     """A stranger's project says neither what is deleted nor when the trash is emptied."""
     (project / "holdfast.toml").write_text(line)

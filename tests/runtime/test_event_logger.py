@@ -56,12 +56,7 @@ def test_a_call_and_its_result_make_a_pair(hf, log):
     log.log_tool_result("orchestrator", "Read", id, {"content": "text"})
     log.log_assistant_message("orchestrator", "done")
     _, call, result, _ = logged(hf)
-    assert call.data == {
-        "id": id,
-        "tool": "Read",
-        "params": {"path": "a.txt"},
-        "agent": "orchestrator",
-    }
+    assert call.data == {"id": id, "tool": "Read", "params": {"path": "a.txt"}, "agent": "orchestrator"}
     assert result.data == {"toolCallId": id, "result": {"content": "text"}}
     blocks = hf.recover("session-123").messages[1]["content"]
     assert [block["type"] for block in blocks] == ["tool_use"]
@@ -118,10 +113,7 @@ def test_the_life_of_agents_and_todos_are_recorded(hf, log):
         ("delegation_complete", {"parent": "main", "child": "helper", "result": "nothing"}),
         ("thinking", {"content": "hm", "signature": "s", "agent": "main"}),
         ("system", {"role": "system", "content": "be brief"}),
-        (
-            "todo_update",
-            {"todos": [{"content": "book", "status": "pending", "activeForm": "Booking"}]},
-        ),
+        ("todo_update", {"todos": [{"content": "book", "status": "pending", "activeForm": "Booking"}]}),
         ("agent_complete", {"agent": "main", "duration": 12.5}),
     ]
     assert hf.state("session-123").todos[0]["content"] == "book"
@@ -188,10 +180,7 @@ def test_a_failing_sync_is_counted_and_the_session_opened_anew(store_root):
         assert log.last_error.code == "sync_failed"
         disk.nth = 0
         log.log_user_message("two")
-        assert [event.data["content"] for event in logged(library) if event.type == "user"] == [
-            "one",
-            "two",
-        ]
+        assert [event.data["content"] for event in logged(library) if event.type == "user"] == ["one", "two"]
         assert log.close()
 
 

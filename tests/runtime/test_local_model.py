@@ -14,18 +14,7 @@ import pytest
 from holdfast.agent import _embedded_model
 from holdfast.errors import ModelFailed, UsageError
 
-NAMES = [
-    "Adam",
-    "Bella",
-    "Carlos",
-    "Dmitri",
-    "Elena",
-    "Farid",
-    "Greta",
-    "Hiroshi",
-    "Ingrid",
-    "Priya",
-]
+NAMES = ["Adam", "Bella", "Carlos", "Dmitri", "Elena", "Farid", "Greta", "Hiroshi", "Ingrid", "Priya"]
 TOLD = ["Dmitri", "Greta", "Priya"]
 
 

@@ -18,12 +18,7 @@ from holdfast.model import Event, Notice
 
 def spoken(messages):
     """What users said, in the order in which the model was given it."""
-    return [
-        str(part.content)
-        for message in messages
-        for part in message.parts
-        if part.part_kind == "user-prompt"
-    ]
+    return [str(part.content) for message in messages for part in message.parts if part.part_kind == "user-prompt"]
 
 
 def echo(messages, _info):
@@ -51,12 +46,10 @@ async def test_sessions_do_not_mix(runtime):
     """What is said in one session is unknown in another, also at the same time."""
     one, two = runtime.session("one"), runtime.session("two")
     await asyncio.gather(
-        runtime.process_user_input("I am Alice", "cli", one),
-        runtime.process_user_input("I am Bob", "cli", two),
+        runtime.process_user_input("I am Alice", "cli", one), runtime.process_user_input("I am Bob", "cli", two)
     )
     answers = await asyncio.gather(
-        runtime.process_user_input("who?", "cli", one),
-        runtime.process_user_input("who?", "cli", two),
+        runtime.process_user_input("who?", "cli", one), runtime.process_user_input("who?", "cli", two)
     )
     assert answers == ["I am Alice | who?", "I am Bob | who?"]
 

@@ -43,9 +43,7 @@ def _token(*parts: str | tuple[str, int]) -> Make:
     """A token of fixed texts and of random pieces, each an alphabet and a length."""
 
     def make(rng: random.Random) -> str:
-        return "".join(
-            part if isinstance(part, str) else _some(rng, part[0], part[1]) for part in parts
-        )
+        return "".join(part if isinstance(part, str) else _some(rng, part[0], part[1]) for part in parts)
 
     return make
 
@@ -86,11 +84,7 @@ _TELLING: list[tuple[str, str, Make]] = [
     ("aws-id", "AWS_ACCESS_KEY_ID", _token("AK", "IA", (string.ascii_uppercase + "234567", 16))),
     ("anthropic", "ANTHROPIC_API_KEY", _token("sk-", "ant-", "api03-", (_URLSAFE, 93), "AA")),
     ("openai-old", "OPENAI_API_KEY", _token("sk", "-", (_ALNUM, 20), "T3Blbk", "FJ", (_ALNUM, 20))),
-    (
-        "openai-project",
-        "OPENAI_API_KEY",
-        _token("sk-", "proj-", (_URLSAFE, 74), "T3Blbk", "FJ", (_URLSAFE, 74)),
-    ),
+    ("openai-project", "OPENAI_API_KEY", _token("sk-", "proj-", (_URLSAFE, 74), "T3Blbk", "FJ", (_URLSAFE, 74))),
     ("google", "GOOGLE_API_KEY", _token("AI", "za", (_URLSAFE, 35))),
     (
         "slack-bot",
@@ -162,9 +156,7 @@ _NAMED_PLACES: list[Place] = [
     lambda name, secret: f'$ export {name}="{secret}"\n$ make deploy\n',
     lambda name, secret: json.dumps({"region": "eu-west-1", name.lower(): secret, "retries": 3}),
     lambda name, secret: f"services:\n  web:\n    environment:\n      {name}: {secret}\n",
-    lambda name, secret: (
-        f"import os\n\n{name} = '{secret}'  # TODO move\n\ndef main():\n    pass\n"
-    ),
+    lambda name, secret: f"import os\n\n{name} = '{secret}'  # TODO move\n\ndef main():\n    pass\n",
     _nested,
     lambda name, secret: f'[default]\nuser = "ci"\n{name.lower()} = "{secret}"\n',
     lambda name, secret: f'resource "x" "y" {{\n  {name.lower()} = "{secret}"\n}}\n',

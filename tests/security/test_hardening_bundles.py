@@ -30,12 +30,7 @@ def packed(id, log, documents):
             archive.writestr(f"sessions/{id}/{name}", data)
             digest = hashlib.sha256(data).hexdigest()
             members.append({"name": f"sessions/{id}/{name}", "bytes": len(data), "sha256": digest})
-        manifest = {
-            "format": "holdfast-bundle",
-            "version": 1,
-            "sessions": [{"id": id}],
-            "members": members,
-        }
+        manifest = {"format": "holdfast-bundle", "version": 1, "sessions": [{"id": id}], "members": members}
         archive.writestr("manifest.json", json.dumps(manifest))
     return out.getvalue()
 
@@ -113,9 +108,7 @@ def test_a_bundle_does_not_take_the_place_of_a_payload(shop, tmp_path):
     """Bytes under the name of a payload that is here change nothing of it."""
     hf, new = shop
     log, documents = unpacked(new)
-    spoilt = {
-        name: b"not it" if name.startswith("blobs/") else data for name, data in documents.items()
-    }
+    spoilt = {name: b"not it" if name.startswith("blobs/") else data for name, data in documents.items()}
     assert spoilt != documents
     bring(hf, tmp_path, packed("s", log, spoilt))
     assert "one more" in hf.export("s", format="markdown")
@@ -172,8 +165,7 @@ def test_what_is_nested_without_end_stops_nobody(tmp_path, made):
     log = lines_of(
         b'"type":"session_start","timestamp":1,"data":{"format":1}',
         b'"type":"tool_call","timestamp":1,"data":{"id":"c","tool":"t","params":{}}',
-        b'"type":"tool_result","timestamp":1,"data":%b'
-        % json.dumps({"toolCallId": "c", "result": value}).encode(),
+        b'"type":"tool_result","timestamp":1,"data":%b' % json.dumps({"toolCallId": "c", "result": value}).encode(),
     )
     with holdfast.open("memory:", config={"redaction": {"mode": "off"}}) as hf:
         with hf.session("mine", **QUICK) as session:

@@ -51,12 +51,8 @@ def _bombs() -> dict[str, bytes]:
         archive = _zipped((f"{name}.json", data))
         found[f"{name}.zip"] = archive
         found[f"{name}.nested.zip"] = _zipped(("inner.zip", archive), ("a.json", b"[]"))
-        found[f"{name}.bundle"] = _zipped(
-            ("manifest.json", b"{}"), ("sessions/a/events.jsonl", data)
-        )
-        found[f"{name}.lie.zip"] = archive.replace(
-            len(data).to_bytes(4, "little"), (10).to_bytes(4, "little")
-        )
+        found[f"{name}.bundle"] = _zipped(("manifest.json", b"{}"), ("sessions/a/events.jsonl", data))
+        found[f"{name}.lie.zip"] = archive.replace(len(data).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     found["many.zip"] = _zipped(*((f"{n}.json", b"[]") for n in range(4_000)), level=1)
     found["same.zip"] = _zipped(*((f"{n}.jsonl", zeros[:_MIB]) for n in range(200)))
     for depth in (10_000, 1_000_000):
@@ -168,10 +164,7 @@ def _poison() -> dict[str, bytes]:
             '"allowlist":["bash"]}}}}\n{{"seq":2,"type":"title","data":{{"title":{0}}}}}\n'
         )
         found[f"own-{name}.jsonl"] = event.format(bad).encode()
-        gemini = (
-            '{{"sessionId":{0},"projectHash":{0},"startTime":{0},'
-            '"messages":[{{"type":"user","content":{0}}}]}}'
-        )
+        gemini = '{{"sessionId":{0},"projectHash":{0},"startTime":{0},"messages":[{{"type":"user","content":{0}}}]}}'
         found[f"session-{name}.json"] = gemini.format(bad).encode()
     return found | _poisoned_names()
 
@@ -180,15 +173,7 @@ def _poisoned_names() -> dict[str, bytes]:
     """The same with names inside of archives, wrong encodings and broken ends."""
     found: dict[str, bytes] = {}
     for number, name in enumerate(
-        [
-            "../../x.json",
-            "/abs/x.json",
-            "a\\..\\..\\x.json",
-            "x" * 300 + ".json",
-            "con.json",
-            "\x1b[2J",
-            ".",
-        ]
+        ["../../x.json", "/abs/x.json", "a\\..\\..\\x.json", "x" * 300 + ".json", "con.json", "\x1b[2J", "."]
     ):
         talk = json.dumps(_TALK).encode()
         found[f"names{number}.zip"] = _zipped((name, talk))

@@ -26,21 +26,7 @@ _PIECES = [
     *("..", ".", "/", "\\", "//", "~", "$HOME", "%2e%2e", "%2f", "\0", "\n", "\r", "\t", " ", "-"),
     *("con", "NUL", "aux.txt", "com1", "C:", "C:\\", "a", "A", "0", "_", "a.", ".a", "a b", "a/b"),
     *("é", "日本", "\u202e", "\u2024\u2024", "\uff0f", "\u2215", "\ud800", "😀", "\ufeff", "\x7f"),
-    *(
-        "sessions",
-        "trash",
-        "../..",
-        "/etc/passwd",
-        "file:",
-        "a:b",
-        "*",
-        "?",
-        "<",
-        ">",
-        "|",
-        '"',
-        "'",
-    ),
+    *("sessions", "trash", "../..", "/etc/passwd", "file:", "a:b", "*", "?", "<", ">", "|", '"', "'"),
     *("lock", "events.jsonl", "own.jsonl", "x" * 129, "x" * 4096, ";", "`id`", "$(id)", "&&", "#"),
 ]
 
@@ -87,12 +73,7 @@ def test_five_thousand_names(box):
     store = FileStore(box / "store")
     taken = []
     for trick in tricks:
-        for check in (
-            check_id,
-            check_key,
-            check_document_name,
-            lambda t: check_key(f"sessions/{t}"),
-        ):
+        for check in (check_id, check_key, check_document_name, lambda t: check_key(f"sessions/{t}")):
             try:
                 check(trick)
             except InvalidId:
@@ -181,11 +162,7 @@ _TREE = (
     *("catalog.db", "touched", "agents", "agents/helper", "agents/helper/memory.json"),
     *("agents/helper/.documents-lock", "sessions", "sessions/a", "sessions/a/lock"),
     *("sessions/a/events.jsonl", "sessions/a/snapshots", "sessions/a/blobs", "trash", "shared"),
-    *(
-        "agents/helper/.tmp-memory.json",
-        "sessions/a/quarantine",
-        "sessions/a/snapshots/.tmp-3.json",
-    ),
+    *("agents/helper/.tmp-memory.json", "sessions/a/quarantine", "sessions/a/snapshots/.tmp-3.json"),
 )
 
 
@@ -300,9 +277,7 @@ def test_no_call_asks_for_a_wider_mode(tmp_path):
     trace = tmp_path / "trace"
     calls = "trace=openat,open,creat,mkdir,mkdirat,chmod,fchmod,fchmodat,mknod,mknodat"
     command = ["strace", "-f", "-qq", "-e", calls, "-o", str(trace), sys.executable, "-c", _WORK]
-    done = subprocess.run(
-        [*command, str(tmp_path / "store"), "000"], check=False, capture_output=True
-    )
+    done = subprocess.run([*command, str(tmp_path / "store"), "000"], check=False, capture_output=True)
     if done.returncode:
         pytest.skip(f"strace cannot trace here: {done.stderr[-200:]!r}")
     made = 0
@@ -346,11 +321,7 @@ def test_children_get_no_descriptor_of_the_store(tmp_path):
         script = "import os; [print(os.readlink(one.path)) for one in os.scandir('/proc/self/fd')]"
         for options in ({"close_fds": False}, {"close_fds": True}):
             told = subprocess.run(
-                [sys.executable, "-c", script],
-                check=True,
-                capture_output=True,
-                text=True,
-                **options,
+                [sys.executable, "-c", script], check=True, capture_output=True, text=True, **options
             ).stdout
             assert str(tmp_path / "store") not in told
 

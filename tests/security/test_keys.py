@@ -103,12 +103,9 @@ def test_no_key_is_in_the_document(ring):
 def test_a_wrap_that_was_changed_is_noticed(ring, field):
     """Whatever stands in it is authenticated."""
     document = KeyDocument.wrapped(ring, [KEY])
-    value = {
-        "wrapped": document.wraps[0].wrapped[:-1] + b"\0",
-        "nonce": bytes(16),
-        "source": "keyring",
-        "kdf": CHEAP,
-    }[field]
+    value = {"wrapped": document.wraps[0].wrapped[:-1] + b"\0", "nonce": bytes(16), "source": "keyring", "kdf": CHEAP}[
+        field
+    ]
     wrap = msgspec.structs.replace(document.wraps[0], **{field: value})
     with pytest.raises(Tampered):
         KeyDocument(wraps=[wrap]).unwrap(KEY)
@@ -226,8 +223,7 @@ def test_what_names_no_key_is_refused(source):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [SECRET, SECRET.hex().encode() + b"\n", b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="],
+    "text", [SECRET, SECRET.hex().encode() + b"\n", b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="]
 )
 def test_a_key_may_be_raw_hex_or_base64(text):
     """Each form of the same 32 bytes."""
@@ -276,12 +272,7 @@ def test_a_key_from_a_command(tmp_path):
     assert find_secret(program, read_key_file) == SECRET
     assert chain(program).current()[0].source == "command"
     marker = tmp_path / "made"
-    for command in (
-        f"command:true; touch {marker}",
-        "command:false",
-        "command:/no/such",
-        'command:"',
-    ):
+    for command in (f"command:true; touch {marker}", "command:false", "command:/no/such", 'command:"'):
         with pytest.raises((KeyMissing, UsageError)):
             find_secret(command, read_key_file)
     assert not marker.exists()
@@ -440,18 +431,14 @@ def test_a_document_without_end_costs_little(ring, monkeypatch):
     """More wraps than anybody has are refused; of those of passphrases some are tried."""
     [wrap] = KeyDocument.wrapped(ring, [WrappingKey(b"k" * 32, "x", CHEAP)]).wraps
     many = [
-        msgspec.structs.replace(
-            wrap, kdf=Kdf(name="scrypt", salt=bytes([n]) * 16, cost=16), key=str(n)
-        )
+        msgspec.structs.replace(wrap, kdf=Kdf(name="scrypt", salt=bytes([n]) * 16, cost=16), key=str(n))
         for n in range(65)
     ]
     with pytest.raises(Tampered):
         read_key_document(KeyDocument(wraps=many).encode())
     monkeypatch.setenv("HOLDFAST_PASSPHRASE", "x")
     done = []
-    monkeypatch.setattr(
-        "holdfast.library._keychain.stretch", lambda *how: done.append(how) or b"n" * 32
-    )
+    monkeypatch.setattr("holdfast.library._keychain.stretch", lambda *how: done.append(how) or b"n" * 32)
     document = read_key_document(KeyDocument(wraps=many[:64]).encode())
     with pytest.raises(KeyMissing):
         chain("passphrase").unwrap(document)

@@ -79,9 +79,7 @@ def test_what_could_not_be_reached_is_told(run, leaked, monkeypatch):
     from holdfast.library import RedactionReport
 
     def redact(self, id, **_):
-        return RedactionReport(
-            session_id=id, sessions={}, found={"jwt": 1}, unscanned=7, unreached=("x: no",)
-        )
+        return RedactionReport(session_id=id, sessions={}, found={"jwt": 1}, unscanned=7, unreached=("x: no",))
 
     monkeypatch.setattr(Holdfast, "redact", redact)
     result = run("redact", "trip")

@@ -170,16 +170,12 @@ def test_pictures_are_left_alone(redactor):
 def test_known_values():
     """A value that is known to be secret is replaced wherever it stands."""
     scanner = Scanner(values={"plain words here": "environment"})
-    text = Redactor(b"k" * 32, scanner=scanner).text(
-        "so plain words here, twice: plain words here!"
-    )
+    text = Redactor(b"k" * 32, scanner=scanner).text("so plain words here, twice: plain words here!")
     assert "plain words" not in text
     assert text.count("[secret:environment:") == 2
 
 
-@pytest.mark.parametrize(
-    "value", ['quo"ted wörd', "back\\slash it", "two\nlines of it", "it\\'s/so"]
-)
+@pytest.mark.parametrize("value", ['quo"ted wörd', "back\\slash it", "two\nlines of it", "it\\'s/so"])
 def test_known_values_within_json(value):
     """A known value is found in JSON too, and in JSON within JSON, whatever it is made of."""
     redactor = Redactor(b"k" * 32, scanner=Scanner(values={value: "environment"}))
@@ -241,9 +237,7 @@ def test_time_is_bounded():
 def test_words_as_one_pattern():
     """Words become one pattern that finds the longest of them."""
     pattern = re.compile(as_trie(["api", "api-key", "app", "x.y"]))
-    assert [pattern.match(word).group() for word in ("api-key", "apis", "app")] == [
-        *("api-key", "api", "app")
-    ]
+    assert [pattern.match(word).group() for word in ("api-key", "apis", "app")] == [*("api-key", "api", "app")]
     assert pattern.match("xzy") is None
     assert re.compile(as_trie([])).search("anything") is None
 

@@ -197,13 +197,9 @@ def test_what_was_held_back_is_recorded_at_the_end(hf):
         session.user("go on")
         session.delta("the answer is v1.2", run="r")
         session.delta("hm x9", kind="thinking", run="r")
-        assert [one.data["content"] for one in session.events() if one.type == "delta"] == [
-            *("the answer is ", "hm ")
-        ]
+        assert [one.data["content"] for one in session.events() if one.type == "delta"] == [*("the answer is ", "hm ")]
     said = [event for event in hf.events("a") if event.type == "delta"]
-    assert "".join(one.data["content"] for one in said if "kind" not in one.data) == (
-        "the answer is v1.2"
-    )
+    assert "".join(one.data["content"] for one in said if "kind" not in one.data) == ("the answer is v1.2")
     assert "".join(one.data["content"] for one in said if "kind" in one.data) == "hm x9"
     assert {one.run for one in said} == {"r"}
 
@@ -237,9 +233,7 @@ def test_subscribers_are_told(hf):
         session.user(f"use {TOKEN}")
     assert not any(TOKEN in str(item.data) for item in heard if isinstance(item, Event))
     notices = [item for item in heard if isinstance(item, Notice)]
-    assert [one.detail["rules"] for one in notices if one.kind == "secrets_redacted"] == [
-        ["github_pat"]
-    ]
+    assert [one.detail["rules"] for one in notices if one.kind == "secrets_redacted"] == [["github_pat"]]
 
 
 def test_what_there_was_no_time_for_is_marked(store_root, monkeypatch):
@@ -250,11 +244,7 @@ def test_what_there_was_no_time_for_is_marked(store_root, monkeypatch):
     with holdfast.open(store_root, config=MARK) as hf, hf.session("a") as session:
         assert session.user(f"use {TOKEN}").data["unscanned"] > 0
     config = {"redaction": {"mode": "block"}}
-    with (
-        holdfast.open(store_root, config=config) as hf,
-        hf.session("a") as session,
-        pytest.raises(SecretFound),
-    ):
+    with holdfast.open(store_root, config=config) as hf, hf.session("a") as session, pytest.raises(SecretFound):
         session.user(f"use {TOKEN}")
 
 
@@ -268,10 +258,7 @@ def test_a_refused_end_of_a_stream_does_not_stop_the_session_for_ever(store_root
             session.user("next")
             session.delta(f"and {TOKEN}")
         assert [event.type for event in hf.events("a")][-2:] == ["delta", "closed"]
-        assert (
-            "[secret:github_pat"
-            in next(hf.events("a", types=("delta",), reverse=True)).data["content"]
-        )
+        assert "[secret:github_pat" in next(hf.events("a", types=("delta",), reverse=True)).data["content"]
     _assert_gone(store_root, TOKEN)
 
 

@@ -11,15 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from holdfast.errors import KeyMissing, Tampered, TooNew
-from holdfast.security import (
-    DataKey,
-    Opener,
-    Sealer,
-    is_sealed_document,
-    new_data_key,
-    open_document,
-    seal_document,
-)
+from holdfast.security import DataKey, Opener, Sealer, is_sealed_document, new_data_key, open_document, seal_document
 from holdfast.security._seal import BEFORE_ALL, derive, document_key
 
 KEY = DataKey(3, bytes(range(16)), bytes(range(32)), generation=2)

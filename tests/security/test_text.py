@@ -104,8 +104,7 @@ def test_an_escape_above_the_basic_plane_is_a_pair():
 
 @pytest.mark.req("S2-98")
 @pytest.mark.parametrize(
-    "text",
-    ['say "hi"\\', "two\nlines\r\n", "\x07\x1b[31m\x7f", "\u2028\u2029\x85", "</script>\t{}[]"],
+    "text", ['say "hi"\\', "two\nlines\r\n", "\x07\x1b[31m\x7f", "\u2028\u2029\x85", "</script>\t{}[]"]
 )
 def test_special_characters_are_escaped_in_the_log(tmp_path, text):
     """One line for each event, whatever is in it; nothing raw that ends a line or starts a code."""

@@ -6,18 +6,11 @@ import json
 
 from hypothesis import strategies as st
 
-__all__ = [
-    "block_history",
-    "chat_history",
-    "item_history",
-    "mistral_history",
-    "part_history",
-    "pydantic_history",
-]
+__all__ = ["block_history", "chat_history", "item_history", "mistral_history", "part_history", "pydantic_history"]
 
-TEXTS = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60
-).filter(lambda text: not text.isspace())
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60).filter(
+    lambda text: not text.isspace()
+)
 NAMES = st.sampled_from(["look", "book", "read_file", "a-b"])
 LEAVES = st.none() | st.booleans() | st.integers(-1000, 1000) | TEXTS
 ARGUMENTS = st.dictionaries(
@@ -111,9 +104,7 @@ def chat_history(draw):
     """A conversation with OpenAI's chat completions."""
     ids = Ids()
     system = st.builds(
-        lambda role, text: {"role": role, "content": text},
-        st.sampled_from(["system", "developer"]),
-        TEXTS,
+        lambda role, text: {"role": role, "content": text}, st.sampled_from(["system", "developer"]), TEXTS
     )
     told = draw(st.lists(system, max_size=1))
     told.append(draw(chat_words()))
@@ -172,9 +163,7 @@ def item_calls(draw, ids):
     calls, outputs = [], []
     for _ in range(draw(st.integers(1, 3))):
         identity = ids()
-        kind = draw(
-            st.sampled_from(["function_call", "custom_tool_call", "shell_call", "computer"])
-        )
+        kind = draw(st.sampled_from(["function_call", "custom_tool_call", "shell_call", "computer"]))
         call = {"type": kind, "call_id": identity}
         output = {"type": f"{kind}_output", "call_id": identity}
         if kind == "function_call":
@@ -225,14 +214,7 @@ def item_history(draw):
             {"type": "compaction", "encrypted_content": "abc"},
             {"type": "file_search_call", "id": "fs_1", "queries": ["q"], "status": "completed"},
             {"type": "mcp_list_tools", "id": "m_1", "server_label": "s", "tools": []},
-            {
-                "type": "mcp_call",
-                "id": "m_2",
-                "name": "f",
-                "server_label": "s",
-                "arguments": "{}",
-                "output": "x",
-            },
+            {"type": "mcp_call", "id": "m_2", "name": "f", "server_label": "s", "arguments": "{}", "output": "x"},
             {"type": "item_reference", "id": "msg_0"},
             {"role": "developer", "content": "be brief"},
             {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "x"}]},
@@ -252,19 +234,10 @@ def item_history(draw):
 
 SERVED = {
     "web_search": ("web_search_tool_result", []),
-    "web_fetch": (
-        "web_fetch_tool_result",
-        {"type": "web_fetch_tool_result_error", "error_code": "unavailable"},
-    ),
+    "web_fetch": ("web_fetch_tool_result", {"type": "web_fetch_tool_result_error", "error_code": "unavailable"}),
     "bash_code_execution": (
         "bash_code_execution_tool_result",
-        {
-            "type": "bash_code_execution_result",
-            "stdout": "1",
-            "stderr": "",
-            "return_code": 0,
-            "content": [],
-        },
+        {"type": "bash_code_execution_result", "stdout": "1", "stderr": "", "return_code": 0, "content": []},
     ),
     "text_editor_code_execution": (
         "text_editor_code_execution_tool_result",
@@ -299,10 +272,7 @@ def blocks_said(draw):
     block = st.one_of(
         st.builds(lambda text, mark: {"type": "text", "text": text, **mark}, TEXTS, st.just({})),
         st.builds(
-            lambda data: {
-                "type": "image",
-                "source": {"type": "base64", "media_type": "image/png", "data": data},
-            },
+            lambda data: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
             BASE64,
         ),
         st.just({"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}),
@@ -391,10 +361,7 @@ def blocks_deferred(draw, ids, thought):
     name, entry = ("code_execution", "code") if coded else ("web_search", "query")
     blocks = draw(st.lists(thought, max_size=1))
     blocks += [{"type": "text", "text": text} for text in draw(st.lists(TEXTS, max_size=1))]
-    blocks += [
-        {"type": "server_tool_use", "id": one, "name": name, "input": {entry: draw(TEXTS)}}
-        for one in waiting
-    ]
+    blocks += [{"type": "server_tool_use", "id": one, "name": name, "input": {entry: draw(TEXTS)}} for one in waiting]
     caller = {"type": "code_execution_20260120", "tool_id": waiting[0]} if coded else None
     told = []
     for _ in range(draw(st.integers(1, 3)) if coded else 1):
@@ -410,11 +377,7 @@ def blocks_deferred(draw, ids, thought):
         blocks = []
     ran = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0}
     came = [
-        {
-            "type": f"{name}_tool_result",
-            "tool_use_id": one,
-            "content": {**ran, "content": []} if coded else [],
-        }
+        {"type": f"{name}_tool_result", "tool_use_id": one, "content": {**ran, "content": []} if coded else []}
         for one in waiting
     ]
     words = [{"type": "text", "text": text} for text in draw(st.lists(TEXTS, max_size=2))]

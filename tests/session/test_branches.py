@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from holdfast.errors import Conflict, Damaged, InvalidId, Locked, NotFound, TooNew, UsageError
 from holdfast.library import Holdfast
 from holdfast.replay import PROVIDERS, recover, validate
-from holdfast.session import (
-    Branches,
-    Draft,
-    check_new_id,
-    detach_children,
-    load,
-    read_range,
-)
+from holdfast.session import Branches, Draft, check_new_id, detach_children, load, read_range
 from holdfast.session import _branches as branches_module
 from holdfast.session import _branches as places
 from holdfast.storage import MemoryStore
@@ -182,9 +175,7 @@ def test_a_newer_format_is_refused():
     from holdfast.model import Event
 
     first = strategies.encode_log([Event.make("session_start", {"format": 99})])
-    later = strategies.encode_log(
-        [Event.make("user", {"content": "x"}), Event.make("opened", {"format": 99})]
-    )
+    later = strategies.encode_log([Event.make("user", {"content": "x"}), Event.make("opened", {"format": 99})])
     for data in (first, later):
         with pytest.raises(TooNew):
             fork(store_with(data))

@@ -57,10 +57,7 @@ def in_store(hf):
 def lines(count, size=1, batch=()):
     """The lines of a log, some of which wait for the next one."""
     events = [Event.make("session_start", {"format": 1, "log": "0" * 32}, seq=0, timestamp=1)]
-    events += [
-        Event("user", n, 1, b'{"content":"%s"}' % (b"w" * size), more=n in batch)
-        for n in range(1, count)
-    ]
+    events += [Event("user", n, 1, b'{"content":"%s"}' % (b"w" * size), more=n in batch) for n in range(1, count)]
     return encode_log(events).splitlines(keepends=True)
 
 

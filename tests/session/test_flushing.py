@@ -349,18 +349,9 @@ def test_the_snapshot_timer_takes_one_when_something_changed(store_root):
 
 def test_timers_never_keep_a_process_alive(store_root):
     """A process that forgets to close ends all the same."""
-    source = (
-        "import sys, holdfast\n"
-        "s = holdfast.open(sys.argv[1]).session('a')\n"
-        "s.user('x')\n"
-        "print('end')\n"
-    )
+    source = "import sys, holdfast\ns = holdfast.open(sys.argv[1]).session('a')\ns.user('x')\nprint('end')\n"
     done = subprocess.run(
-        [sys.executable, "-c", source, str(store_root)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+        [sys.executable, "-c", source, str(store_root)], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.strip() == "end"
 

@@ -78,9 +78,7 @@ def test_who_sees_a_session_closed_can_have_it(hf, monkeypatch):
     session = hf.session("a")
     session.user("x")
     real = session._journal.opening._lease.release
-    monkeypatch.setattr(
-        session._journal.opening._lease, "release", lambda: (seen.append(session.closed), real())
-    )
+    monkeypatch.setattr(session._journal.opening._lease, "release", lambda: (seen.append(session.closed), real()))
     session.close()
     assert seen[0] is False
     assert session.closed

@@ -13,8 +13,7 @@ from holdfast.errors import Damaged
 def lines(count, **more):
     """Lines that another program wrote."""
     return [
-        {**dict.fromkeys(more, n), "type": "user", "timestamp": n, "data": {"content": f"m{n}"}}
-        for n in range(count)
+        {**dict.fromkeys(more, n), "type": "user", "timestamp": n, "data": {"content": f"m{n}"}} for n in range(count)
     ]
 
 
@@ -51,12 +50,7 @@ def test_it_is_refused_and_stays_as_it_is(put, tmp_path):
         path.write_text("\n".join(json.dumps(line) for line in lines(3)) + "\n")
         with hf.session("theirs") as s:
             s.user("more")
-        assert [event.data["content"] for event in hf.events("theirs", types="user")] == [
-            "m0",
-            "m1",
-            "m2",
-            "more",
-        ]
+        assert [event.data["content"] for event in hf.events("theirs", types="user")] == ["m0", "m1", "m2", "more"]
 
 
 def test_who_wants_it_mended_goes_on_without_it(put, tmp_path):

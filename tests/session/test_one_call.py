@@ -159,10 +159,7 @@ def test_a_message_that_is_recorded_after_its_call_has_it(hf):
         expected = [
             {"role": "user", "content": "q"},
             {"role": "assistant", "content": said},
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "OK"}],
-            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "OK"}]},
         ]
         assert s.messages() == expected
         assert s.messages(incomplete="drop") == expected
@@ -217,9 +214,7 @@ def test_a_killed_call_is_told_by_default(hf, store_root):
         assert validate(messages, provider).valid
         assert INTERRUPTED in json.dumps(messages)
     with hf.session("a", read_only=True) as s:
-        assert results(s.messages()) == {
-            "c1": "(interrupted: whether this call took effect is unknown)"
-        }
+        assert results(s.messages()) == {"c1": "(interrupted: whether this call took effect is unknown)"}
 
 
 def kill_in_tool(root):
@@ -232,9 +227,7 @@ def kill_in_tool(root):
             with s.tool("bash", {"n": 1}, id="c1"):
                 os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), os.fspath(root)], check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), os.fspath(root)], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
 
 

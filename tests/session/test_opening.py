@@ -15,13 +15,7 @@ import tracemalloc
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Damaged,
-    InvalidId,
-    NotFound,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import Damaged, InvalidId, NotFound, TooNew, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import START, Position, encode_line, line_body
 
@@ -95,9 +89,7 @@ def test_misspelt_options_are_named(hf, option):
 
 @pytest.mark.req("S2-99")
 @pytest.mark.req("S2-100")
-@pytest.mark.parametrize(
-    "bad", ["../x", "a/b", "", "a\0b", "x" * 10_000, "CON", "a..b", ".hidden", "tail.", "ü", None]
-)
+@pytest.mark.parametrize("bad", ["../x", "a/b", "", "a\0b", "x" * 10_000, "CON", "a..b", ".hidden", "tail.", "ü", None])
 def test_a_bad_id_is_refused_before_anything_is_written(hf, store_root, bad):
     """Ids that could leave the store or clash with a device never reach the disk."""
     for use in (hf.exists, hf.location, hf.delete, hf.verify):
@@ -207,9 +199,7 @@ def test_a_lock_ends_with_its_holder_however_it_dies(store_root):
             s.user(str(n))
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source), str(store_root)], check=False, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source), str(store_root)], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
     with Holdfast(store_root, timers=False) as hf, hf.session("a") as s:
         assert len(s.history) == 50
@@ -304,8 +294,7 @@ def test_a_plain_log_opens_as_it_is_and_goes_on(hf, store_root):
     folder = store_root / "sessions" / "old"
     folder.mkdir(parents=True)
     plain = b"".join(
-        b'{"type":"user","timestamp":%d,"data":{"role":"user","content":"m%d"}}\n' % (n, n)
-        for n in range(3)
+        b'{"type":"user","timestamp":%d,"data":{"role":"user","content":"m%d"}}\n' % (n, n) for n in range(3)
     )
     (folder / "events.jsonl").write_bytes(plain.rstrip(b"\n"))
     with hf.session("old") as s:

@@ -44,11 +44,7 @@ def completion(**message):
     )
 
 
-CALL = {
-    "id": "call_1",
-    "type": "function",
-    "function": {"name": "book", "arguments": '{"to":"Rome"}'},
-}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "book", "arguments": '{"to":"Rome"}'}}
 
 
 def test_a_chat_completion_is_recorded_whole(hf):
@@ -99,9 +95,7 @@ def test_calls_beside_the_content_are_not_swallowed(hf):
         s.record({"role": "assistant", "tool_calls": [CALL | {"id": "call_2"}]})
         s.record({"role": "tool", "tool_call_id": "call_2", "content": "again"})
         assert s.messages("openai") == first
-    assert [event.type for event in events_of(hf, "a")] == [
-        event.type for event in events_of(hf, "b")
-    ]
+    assert [event.type for event in events_of(hf, "a")] == [event.type for event in events_of(hf, "b")]
     assert hf.state("a").usage.input_tokens == 3
 
 
@@ -228,13 +222,7 @@ def test_a_reused_id_is_told_apart(hf):
         for _ in range(2):
             s.record({"role": "user", "content": "go"})
             s.record({"role": "assistant", "name": "bot", "tool_calls": [CALL]})
-            s.record(
-                {
-                    "role": "tool",
-                    "tool_call_id": "call_1",
-                    "content": [{"type": "text", "text": "ok"}],
-                }
-            )
+            s.record({"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "ok"}]})
         told = s.messages("openai")
     assert validate(told, "openai").valid
     assert told[1]["tool_calls"][0]["id"] != told[4]["tool_calls"][0]["id"]
@@ -298,9 +286,7 @@ def test_a_text_over_the_limit_is_too_large_and_nothing_is_written(hf):
     with hf.session("a") as s:
         s.user("first")
         with pytest.raises(TooLarge):
-            s.record(
-                [{"role": "user", "content": "x"}, {"role": "user", "content": "y" * 2_000_000}]
-            )
+            s.record([{"role": "user", "content": "x"}, {"role": "user", "content": "y" * 2_000_000}])
         assert [event.type for event in s.events()][-1] == "user"
         assert len(s.messages()) == 1
 
@@ -319,9 +305,7 @@ def test_secrets_in_a_recorded_message_are_replaced(store_root):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     hf = Holdfast(store_root, timers=False, redaction="mark")
     with hf.session("a") as s:
-        s.record(
-            {"role": "user", "name": "ann", "content": f"my key is {secret}, use it well please"}
-        )
+        s.record({"role": "user", "name": "ann", "content": f"my key is {secret}, use it well please"})
     assert secret not in b"".join(event.raw for event in hf.events("a")).decode()
     with hf.session("a") as s:
         (message,) = s.messages("openai")
@@ -508,11 +492,7 @@ def test_a_result_of_no_search_is_left_out(hf):
 CODE = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
 CODED = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
 RAN = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0}
-CAME = {
-    "type": "code_execution_tool_result",
-    "tool_use_id": "srvtoolu_1",
-    "content": RAN | {"content": []},
-}
+CAME = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": RAN | {"content": []}}
 
 
 def asks(identity):

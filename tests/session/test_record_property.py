@@ -62,11 +62,7 @@ def canonical(value):
     if not isinstance(value, dict):
         return value
     free = {"args", "input", "response"}
-    return {
-        name: one if name in free else canonical(one)
-        for name, one in value.items()
-        if one is not None
-    }
+    return {name: one if name in free else canonical(one) for name, one in value.items() if one is not None}
 
 
 def without_end(told):
@@ -167,9 +163,7 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("provider", "count"), [(name, n) for name in KILLED for n in range(1, len(KILLED[name]) + 1)]
-)
+@pytest.mark.parametrize(("provider", "count"), [(name, n) for name in KILLED for n in range(1, len(KILLED[name]) + 1)])
 def test_a_history_comes_back_after_kill_9_between_any_two_messages(store_root, provider, count):
     """What was recorded when the process died is what comes back, message by message."""
     told = KILLED[provider]

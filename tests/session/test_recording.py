@@ -249,8 +249,7 @@ def test_any_thread_may_append(hf):
     each = range(200)
     with hf.session("a") as s:
         threads = [
-            threading.Thread(target=lambda n=n: [s.append("t", {"n": n, "i": i}) for i in each])
-            for n in range(8)
+            threading.Thread(target=lambda n=n: [s.append("t", {"n": n, "i": i}) for i in each]) for n in range(8)
         ]
         for thread in threads:
             thread.start()
@@ -335,10 +334,7 @@ def test_history_lists_turns_with_times_in_seconds(hf):
     with hf.session("a") as s:
         s.add_turn("user", "hi")
         s.add_turn("assistant", "hello")
-        assert [(h["role"], h["content"]) for h in s.history] == [
-            ("user", "hi"),
-            ("assistant", "hello"),
-        ]
+        assert [(h["role"], h["content"]) for h in s.history] == [("user", "hi"), ("assistant", "hello")]
         assert s.created_at <= s.history[0]["timestamp"] <= s.last_activity
 
 

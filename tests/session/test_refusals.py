@@ -8,21 +8,11 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Fenced,
-    InvalidData,
-    InvalidId,
-    StoreFull,
-    TooLarge,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import Fenced, InvalidData, InvalidId, StoreFull, TooLarge, TooNew, UsageError
 from holdfast.model import Event, Limits
 
 
-@pytest.mark.parametrize(
-    ("content", "error"), [("x" * (2 << 20), TooLarge), (float("nan"), InvalidData)]
-)
+@pytest.mark.parametrize(("content", "error"), [("x" * (2 << 20), TooLarge), (float("nan"), InvalidData)])
 @pytest.mark.req("S2-106")
 def test_a_first_event_that_is_refused_leaves_nothing_on_disk(tmp_path, content, error):
     """Not even a directory is made for a session whose first event cannot be recorded."""

@@ -16,13 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import RERUN, Retry
-from holdfast.errors import (
-    Locked,
-    OutcomeUnknown,
-    ResultNotStored,
-    StepFailed,
-    UsageError,
-)
+from holdfast.errors import Locked, OutcomeUnknown, ResultNotStored, StepFailed, UsageError
 from holdfast.library import Holdfast
 
 
@@ -102,8 +96,7 @@ def test_arguments_that_are_no_data_are_refused_before_anything_happens(hf, effe
 
 
 @pytest.mark.parametrize(
-    ("key", "options"),
-    [("", {}), (5, {}), ("a" * 2000, {}), ("k", {"unknown": "perhaps"}), ("k", {"retry": 3})],
+    ("key", "options"), [("", {}), (5, {}), ("a" * 2000, {}), ("k", {"unknown": "perhaps"}), ("k", {"retry": 3})]
 )
 def test_a_wrong_call_is_refused_before_anything_happens(hf, effects, key, options):
     """A bad key, policy or retry is a UsageError, and nothing is recorded."""
@@ -217,9 +210,7 @@ def test_the_wait_before_a_retry_is_on_record(hf):
     assert begun[1] >= waits[0]
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt, SystemExit, TimeoutError, asyncio.CancelledError]
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError, asyncio.CancelledError])
 def test_what_was_given_up_is_unknown_not_failed(hf, error):
     """A cancelled or timed out step may have taken effect, and says so."""
 
@@ -352,9 +343,7 @@ def test_two_threads_run_one_step_once(hf, effects):
 
     with hf.session("a") as s:
         found = []
-        workers = [
-            threading.Thread(target=lambda: found.append(s.once("slow", slow))) for _ in range(4)
-        ]
+        workers = [threading.Thread(target=lambda: found.append(s.once("slow", slow))) for _ in range(4)]
         for worker in workers:
             worker.start()
         started.wait(30)

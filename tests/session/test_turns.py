@@ -59,9 +59,7 @@ def test_threads_and_loops_wait_for_each_other(hf):
             if number % 2:
                 in_thread(100 * number + turn)
             else:
-                asyncio.run(
-                    loop_of(range(1000 * number + 10 * turn, 1000 * number + 10 * turn + 3))
-                )
+                asyncio.run(loop_of(range(1000 * number + 10 * turn, 1000 * number + 10 * turn + 3)))
 
     with hf.session("same"), ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))

@@ -110,12 +110,7 @@ def test_memory_entries_carry_all_their_fields(hf):
     with hf.session("a") as s:
         s.memory.set("prefs", {"theme": "dark"}, description="d", priority="high", pinned=True)
         entry = s.memory.entry("prefs")
-        assert (entry.description, entry.scope, entry.priority, entry.pinned) == (
-            "d",
-            "session",
-            "high",
-            True,
-        )
+        assert (entry.description, entry.scope, entry.priority, entry.pinned) == ("d", "session", "high", True)
         assert entry.size_bytes == len('{"theme":"dark"}')
         assert entry.created_at > 0
         assert s.memory.stats() == {"total_entries": 1, "total_size_bytes": 16}
@@ -206,9 +201,7 @@ def test_sessions_without_an_agent_share_one_persistent_memory(hf, store_root):
         assert s.memory.get("name") is None
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"key": ""}, {"key": 5}, {"scope": "galaxy"}, {"priority": "urgent"}]
-)
+@pytest.mark.parametrize("wrong", [{"key": ""}, {"key": 5}, {"scope": "galaxy"}, {"priority": "urgent"}])
 def test_wrong_memory_entries_are_refused(hf, wrong):
     """A key, scope or priority that does not exist is a UsageError."""
     with hf.session("a") as s, pytest.raises(UsageError):
@@ -265,8 +258,7 @@ def test_a_document_that_keeps_changing_ends_in_a_conflict(monkeypatch):
     monkeypatch.setattr(documents, "put", refuse)
     memory = AgentMemory(documents)
     memory.set(
-        dict.fromkeys(("key", "description", "scope", "priority"), "x")
-        | {"value": 1, "sizeBytes": 1, "pinned": False}
+        dict.fromkeys(("key", "description", "scope", "priority"), "x") | {"value": 1, "sizeBytes": 1, "pinned": False}
     )
     with pytest.raises(Conflict):
         memory.flush()
@@ -329,9 +321,7 @@ def test_persistent_memory_is_written_with_the_flush_not_with_each_change(hf, mo
     documents = hf.store.documents("agents/helper")
     puts = []
     real = type(documents).put
-    monkeypatch.setattr(
-        type(documents), "put", lambda self, *a, **k: (puts.append(a[0]), real(self, *a, **k))[1]
-    )
+    monkeypatch.setattr(type(documents), "put", lambda self, *a, **k: (puts.append(a[0]), real(self, *a, **k))[1])
     with hf.session("a", agent_id="helper") as s:
         for n in range(20):
             s.memory.set("count", n, scope="persistent")

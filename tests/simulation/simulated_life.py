@@ -114,9 +114,7 @@ class Life:
             session = self.open(hf, id)
             stack.push(partial(self.close, session))
             for _ in range(self.chance.randrange(1, 5)):
-                self.chance.choice((self.say, self.say, self.say_more, self.use, self.flush))(
-                    session
-                )
+                self.chance.choice((self.say, self.say, self.say_more, self.use, self.flush))(session)
             if self.chance.random() < 0.2:
                 session.snapshot()
             if self.chance.random() < 0.2:

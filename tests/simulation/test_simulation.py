@@ -77,15 +77,12 @@ def test_a_seed_is_a_whole_report(kind):
     command += ["leases"] if kind is LeaseLife else []
     for salt in ("1", "2"):  # the order of sets differs between them
         environment = {**os.environ, "PYTHONHASHSEED": salt}
-        told = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True, timeout=120
-        )
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
         assert told.stdout.split()[-1] == digests[0]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
-    [*((Life, name) for name in BUGS), *((LeaseLife, name) for name in LEASE_BUGS)],
+    ("kind", "name"), [*((Life, name) for name in BUGS), *((LeaseLife, name) for name in LEASE_BUGS)]
 )
 def test_a_mistake_is_found_and_its_seed_repeats_it(kind, name):
     """A version with a mistake breaks a promise within a few seeds, each time in the same way."""

@@ -52,9 +52,7 @@ def test_frames_stand_alone():
     """Frames of 1 MiB, each of which says its size and is unpacked by itself."""
     archive = opened(PACKED)
     assert (archive.size, archive.modified, archive.has_table) == (len(LOG), 123, True)
-    assert [frame.size for frame in archive.frames[:-1]] == [FRAME_BYTES] * (
-        len(LOG) // FRAME_BYTES
-    )
+    assert [frame.size for frame in archive.frames[:-1]] == [FRAME_BYTES] * (len(LOG) // FRAME_BYTES)
     for frame in archive.frames:
         alone = PACKED[frame.offset : frame.offset + frame.packed]
         assert zstd.get_frame_info(alone).decompressed_size == frame.size
@@ -67,9 +65,7 @@ def test_any_tool_unpacks_it(tmp_path):
     if shutil.which("zstd") is None:
         pytest.skip("there is no zstd command here")
     (tmp_path / "log.zst").write_bytes(PACKED)
-    done = subprocess.run(
-        ["zstd", "-dc", tmp_path / "log.zst"], capture_output=True, check=True, timeout=120
-    )
+    done = subprocess.run(["zstd", "-dc", tmp_path / "log.zst"], capture_output=True, check=True, timeout=120)
     assert done.stdout == LOG
 
 
@@ -150,12 +146,7 @@ def test_archives_of_other_tools():
     unsized = stream.compress(LOG) + stream.flush()
     halves = zstd.compress(LOG[:1000]) + zstd.compress(LOG[1000:])
     big = LOG * 3  # longer than what is believed only as a whole
-    for data, whole in (
-        (zstd.compress(LOG), LOG),
-        (unsized, LOG),
-        (halves, LOG),
-        (zstd.compress(big), big),
-    ):
+    for data, whole in ((zstd.compress(LOG), LOG), (unsized, LOG), (halves, LOG), (zstd.compress(big), big)):
         assert read(data) == whole
         assert read(data, 1234) == whole[1234:]
         assert opened(data).modified is None

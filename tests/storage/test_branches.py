@@ -297,11 +297,7 @@ def test_log_is_unarchived_while_it_is_looked_at(meddling):
     """The same for an archive that is taken out."""
     rival = FileStore("/store", disk=meddling._disk)
     for call in ("open_read", "node_at events.jsonl.zst"):
-        for look in (
-            lambda: content(meddling, A),
-            lambda: meddling.log(A).size(),
-            lambda: meddling.entry(A).size,
-        ):
+        for look in (lambda: content(meddling, A), lambda: meddling.log(A).size(), lambda: meddling.entry(A).size):
             rival.archive(A)
             meddling._disk.plans[call] = lambda: rival.unarchive(A)
             assert look() in (b"1\n2\n", 4)

@@ -27,9 +27,7 @@ class Writers:
         self.errors = []
         self._hf = hf
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._write, args=(id,)) for id in self.acknowledged
-        ]
+        self._threads = [threading.Thread(target=self._write, args=(id,)) for id in self.acknowledged]
 
     def __enter__(self):
         for thread in self._threads:

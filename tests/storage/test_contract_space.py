@@ -74,10 +74,7 @@ class SpaceContract(StoreContract):
         self.write(store, "sessions/a", b"1\n")
         self.write(store, "sessions/b", b"22\n", b"3\n")
         self.write(store, "trash/c", b"4\n")
-        assert {entry.key: entry.size for entry in store.entries()} == {
-            "sessions/a": 2,
-            "sessions/b": 5,
-        }
+        assert {entry.key: entry.size for entry in store.entries()} == {"sessions/a": 2, "sessions/b": 5}
         assert set(store.folders()) == {"sessions/a", "sessions/b"}
         assert [entry.key for entry in store.entries("trash/")] == ["trash/c"]
         with pytest.raises(InvalidId):

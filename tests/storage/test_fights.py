@@ -69,10 +69,7 @@ except holdfast.HoldfastError as error:
 def test_a_paused_writer_that_wakes_up_is_fenced_and_nothing_of_it_is_read(leasing_url):
     """Its lease ran out, another one went on: what it says then is neither taken nor read."""
     with subprocess.Popen(
-        [sys.executable, "-c", SLEEPER, leasing_url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", SLEEPER, leasing_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as sleeper:
         assert sleeper.stdout.readline() == "ready\n"
         sleeper.send_signal(signal.SIGSTOP)
@@ -124,10 +121,7 @@ def test_of_many_writers_one_at_a_time_is_acknowledged(url, tmp_path):
     """16 processes, some paused past their lease: no gap, nothing lost, nothing twice."""
     outs = [tmp_path / f"out-{n}" for n in range(PROCESSES)]
     stop = tmp_path / "stop"
-    fighters = [
-        subprocess.Popen([sys.executable, FIGHTER, url, f"f{n}", stop, out])
-        for n, out in enumerate(outs)
-    ]
+    fighters = [subprocess.Popen([sys.executable, FIGHTER, url, f"f{n}", stop, out]) for n, out in enumerate(outs)]
     try:
         _pause_some(fighters, outs)
         stop.touch()

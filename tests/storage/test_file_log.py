@@ -331,9 +331,7 @@ def test_real_short_writes(store_root):
         log.append(b"x" * 2000 + b"\\n", 2, 1, epoch)
         log.sync()
     """
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(store_root)], check=True, timeout=120
-    )
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(store_root)], check=True, timeout=120)
     assert content(FileStore(store_root)) == b"first\nsmall\n" + b"x" * 2000 + b"\n"
 
 

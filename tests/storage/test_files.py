@@ -71,9 +71,7 @@ def test_drop_after_a_crash_goes_on():
     """A drop that crashed half-way is finished by dropping again, to the last byte."""
     disk = SimDisk()
     made(disk, KEY).drop(KEY)
-    halves = [
-        state for state in disk.crash_states("kill") if "/store/sessions/.dropped-a" in state.paths
-    ]
+    halves = [state for state in disk.crash_states("kill") if "/store/sessions/.dropped-a" in state.paths]
     assert len(halves) > 3
     for state in halves:
         again = state.disk()
@@ -156,9 +154,7 @@ def test_parent_that_was_made_must_be_synced():
     inner.sync_directory(root)
     nth = 1
     while True:
-        disk = FaultyDisk(
-            SimDisk(inner.image()), call="sync_directory", nth=nth, errno=errno.EACCES
-        )
+        disk = FaultyDisk(SimDisk(inner.image()), call="sync_directory", nth=nth, errno=errno.EACCES)
         log = FileStore("/home/made/store", disk=disk).log(KEY)
         log.append(b"line\n", 0, 1, 1)
         try:

@@ -39,9 +39,7 @@ def store(store_root):
 @pytest.fixture
 def holder(store_root):
     """Another process that has the lease."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(HOLDER), str(store_root)], stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HOLDER), str(store_root)], stdout=subprocess.PIPE)
     assert process.stdout.readline().strip().isdigit()
     yield process
     process.kill()

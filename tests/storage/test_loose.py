@@ -122,9 +122,7 @@ def forms(tmp_path):
     return tmp_path / "store" / "sessions"
 
 
-@pytest.mark.parametrize(
-    ("name", "whole"), [("a", b"1\n2\n"), ("b", b"1\n2\n"), ("c", b"1\n2\n3\n")]
-)
+@pytest.mark.parametrize(("name", "whole"), [("a", b"1\n2\n"), ("b", b"1\n2\n"), ("c", b"1\n2\n3\n")])
 def test_other_forms_of_a_log(forms, name, whole):
     """A copied folder is read whatever form its log has."""
     shutil.copytree(forms / name, forms / "copy")

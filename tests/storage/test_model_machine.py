@@ -409,14 +409,10 @@ def test_postgres_behaves_as_the_model(postgres_server):
         def make(self):
             return open_store(f"{postgres_server.url}?schema=m{uuid4().hex}")
 
-    run_state_machine_as_test(
-        PostgresMachine, settings=settings(max_examples=8, stateful_step_count=30)
-    )
+    run_state_machine_as_test(PostgresMachine, settings=settings(max_examples=8, stateful_step_count=30))
 
 
-@pytest.mark.parametrize(
-    ("kind", "examples"), [("moto", 4), pytest.param("seaweed", 2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("kind", "examples"), [("moto", 4), pytest.param("seaweed", 2, marks=pytest.mark.slow)])
 def test_a_bucket_behaves_as_the_model(request, kind, examples):
     """The store in a bucket behaves as the model, whatever is done to it, on either server."""
     server = request.getfixturevalue(f"{kind}_server")
@@ -425,6 +421,4 @@ def test_a_bucket_behaves_as_the_model(request, kind, examples):
         def make(self):
             return open_store(server.url(uuid4().hex))
 
-    run_state_machine_as_test(
-        BucketMachine, settings=settings(max_examples=examples, stateful_step_count=20)
-    )
+    run_state_machine_as_test(BucketMachine, settings=settings(max_examples=examples, stateful_step_count=20))

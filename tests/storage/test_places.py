@@ -232,9 +232,7 @@ def test_a_symlink_of_somebody_else_in_an_open_directory(tmp_path, elsewhere, mo
 
 
 @pytest.mark.req("S2-100")
-@pytest.mark.parametrize(
-    "name", ["events.jsonl", "lock", "blobs/x", "blobs/.tmp-x", ".documents-lock"]
-)
+@pytest.mark.parametrize("name", ["events.jsonl", "lock", "blobs/x", "blobs/.tmp-x", ".documents-lock"])
 def test_symlinked_file_is_refused(tmp_path, elsewhere, name):
     """A symlink in the place of a file is neither read nor written through."""
     store = FileStore(tmp_path / "store")
@@ -393,11 +391,7 @@ def test_way_that_may_only_be_passed(request):
         print(log.size())
     """
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from holdfast.storage import FileStore\n" + textwrap.dedent(script),
-        ],
+        [sys.executable, "-c", "from holdfast.storage import FileStore\n" + textwrap.dedent(script)],
         capture_output=True,
         text=True,
         check=False,

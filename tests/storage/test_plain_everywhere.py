@@ -95,8 +95,6 @@ def test_a_plain_log_is_followed_forked_and_copied(url, tmp_path):
             assert heard.data["content"] == "more"
         followed.close()
         fork = hf.fork("old", at=3)
-        assert [event.data for event in hf.events(fork)][:4] == [
-            event.data for event in hf.events("old")
-        ][:4]
+        assert [event.data for event in hf.events(fork)][:4] == [event.data for event in hf.events("old")][:4]
         hf.copy_to(other)
         assert list(other.events("old")) == list(hf.events("old"))

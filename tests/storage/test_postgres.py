@@ -16,14 +16,7 @@ from uuid import uuid4
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Forbidden,
-    HoldfastError,
-    StoreError,
-    StoreFull,
-    Unavailable,
-    UsageError,
-)
+from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable, UsageError
 from holdfast.storage.postgres.store import PostgresStore
 
 _HERE = Path(__file__).parent
@@ -152,9 +145,7 @@ def test_the_disk_of_the_database_is_full(postgres_server):
         pytest.skip("a small disk can be mounted by root only")
     with tempfile.TemporaryDirectory(prefix="holdfast-small-") as place:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=90m,mode=0777", "tmpfs", place],
-            capture_output=True,
-            check=False,
+            ["mount", "-t", "tmpfs", "-o", "size=90m,mode=0777", "tmpfs", place], capture_output=True, check=False
         )
         if done.returncode:
             pytest.skip("nothing can be mounted here: " + done.stderr.decode().strip())
@@ -188,9 +179,7 @@ def _fill_and_go_on(server, place):
         assert again.verify("s").ok
     assert texts[0] == "first"
     assert texts[-1] == "goes on"
-    assert [int(text.partition(" ")[0]) for text in texts[1:-1]][
-        : len(acknowledged)
-    ] == acknowledged
+    assert [int(text.partition(" ")[0]) for text in texts[1:-1]][: len(acknowledged)] == acknowledged
 
 
 def _once_it_is_back(server, hf):
@@ -312,10 +301,7 @@ s.close(); hf.close()
 
 def test_a_session_moves_from_a_host_that_died_to_another(postgres_server):
     """Two hosts (network namespaces): one dies in the middle of a call, the other one resumes."""
-    if (
-        os.geteuid() != 0
-        or subprocess.run(["ip", "-V"], capture_output=True, check=False).returncode
-    ):
+    if os.geteuid() != 0 or subprocess.run(["ip", "-V"], capture_output=True, check=False).returncode:
         pytest.skip("network namespaces need root and ip")
     with TwoHosts(postgres_server) as (url, first, second):
         begun = _on_host(first, url, "begin")
@@ -328,10 +314,7 @@ def test_a_session_moves_from_a_host_that_died_to_another(postgres_server):
             time.sleep(0.3)
         assert resumed.stdout.startswith("True ['user'"), resumed.stderr
         with holdfast.open(url) as hf:
-            assert [e.data["content"] for e in hf.events("trip", types=["user"])] == [
-                "plan a trip",
-                "go on",
-            ]
+            assert [e.data["content"] for e in hf.events("trip", types=["user"])] == ["plan a trip", "go on"]
 
 
 def _on_host(name, url, what):
@@ -367,18 +350,7 @@ class TwoHosts:
         _ip("link", "set", f"br{tag}", "up")
         for number, name in enumerate(self._names, 2):
             _ip("netns", "add", name)
-            _ip(
-                "link",
-                "add",
-                f"v{number}{tag}",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                name,
-            )
+            _ip("link", "add", f"v{number}{tag}", "type", "veth", "peer", "name", "eth0", "netns", name)
             _ip("link", "set", f"v{number}{tag}", "master", f"br{tag}", "up")
             _ip("-n", name, "addr", "add", f"{net}.{number}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")

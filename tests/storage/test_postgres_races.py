@@ -239,9 +239,7 @@ def test_a_wrong_address_is_told_soon_and_without_its_password(url, error):
 def test_a_wrong_password_is_told_at_once(postgres_server):
     """Forbidden, not tried again, and without the password."""
     store = PostgresStore(postgres_server.url)
-    store.link.run(
-        lambda connection: connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'right'")
-    )
+    store.link.run(lambda connection: connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'right'"))
     config = postgres_server.data / "pg_hba.conf"
     before = config.read_text()
     config.write_text("host all stranger 127.0.0.1/32 scram-sha-256\n" + before)
@@ -279,11 +277,7 @@ def _rows_asked_for(log, lines, monkeypatch):
     """How many rows each question of a whole reading asked for; what was read is right."""
     counts = []
     real = type(log)._rows
-    monkeypatch.setattr(
-        type(log),
-        "_rows",
-        lambda self, head, start, n: counts.append(n) or real(self, head, start, n),
-    )
+    monkeypatch.setattr(type(log), "_rows", lambda self, head, start, n: counts.append(n) or real(self, head, start, n))
     assert b"".join(log.read()) == b"".join(lines)
     return counts
 
@@ -343,9 +337,7 @@ def test_a_log_replaced_by_the_same_bytes_is_another_generation(store):
     assert len(store.documents(KEY).names("quarantine/")) == 2
 
 
-def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(
-    store, postgres_url, monkeypatch
-):
+def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(store, postgres_url, monkeypatch):
     """What a close kept from being said does not silence what is written after it."""
     from holdfast.storage.postgres import link
 

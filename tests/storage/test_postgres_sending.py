@@ -128,8 +128,7 @@ def test_tables_of_an_older_version_keep_what_is_in_them(store, postgres_url, mo
     assert b"".join(log.read(40_000)) == expected[40_000:]
     assert store.documents(KEY).get("note")[0] == b"note " * 20_000
     (built,) = store.link.fetch(
-        "SELECT 'lz4' = ANY (enumvals) AS has FROM pg_settings"
-        " WHERE name = 'default_toast_compression'"
+        "SELECT 'lz4' = ANY (enumvals) AS has FROM pg_settings WHERE name = 'default_toast_compression'"
     )
     assert _compressions(store) == ({"l"} if built["has"] else {""})
 

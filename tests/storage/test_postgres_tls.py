@@ -38,9 +38,7 @@ class Authority:
         secret = self._folder / f"{name}.key"
         secret.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
         secret.chmod(0o600)
@@ -64,9 +62,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(now + dt.timedelta(hours=1))
-            .add_extension(
-                x509.BasicConstraints(ca=address is None, path_length=None), critical=True
-            )
+            .add_extension(x509.BasicConstraints(ca=address is None, path_length=None), critical=True)
         )
         if address is not None:
             addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
@@ -125,10 +121,7 @@ def test_a_session_over_a_connection_that_was_verified(url_of):
 def test_a_server_that_cannot_be_trusted_is_refused(url_of, certificate):
     """From a stranger, or for another address: refused at once, before anything is sent."""
     url = f"{url_of(certificate)}&retry_s=3000"
-    with (
-        contextlib.closing(PostgresStore(url)) as store,
-        pytest.raises(Unavailable, match="certificate") as caught,
-    ):
+    with contextlib.closing(PostgresStore(url)) as store, pytest.raises(Unavailable, match="certificate") as caught:
         store.check()
     assert "sslmode" in caught.value.remedy
     assert caught.value.outcome != "unknown"

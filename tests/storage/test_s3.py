@@ -385,9 +385,7 @@ def test_one_request_for_an_append_and_few_for_a_list(stores, monkeypatch):
     for call in ("get", "put", "create", "swap", "list", "delete"):
         for store in stores:
             real = getattr(store.objects, call)
-            monkeypatch.setattr(
-                store.objects, call, lambda *a, r=real, c=call: asked.append(c) or r(*a)
-            )
+            monkeypatch.setattr(store.objects, call, lambda *a, r=real, c=call: asked.append(c) or r(*a))
     log.append(b"2\n", 1, 1, epoch)
     log.sync()
     assert asked == ["create"]
@@ -482,9 +480,7 @@ def test_wrong_keys_are_told_at_once(status):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = "region=x&access_key_id=a&secret_access_key=s3cr3t&retry_s=3000"
     try:
-        with closing(
-            ObjectStore(f"s3://b/p?endpoint=http://127.0.0.1:{server.server_port}&{options}")
-        ) as store:
+        with closing(ObjectStore(f"s3://b/p?endpoint=http://127.0.0.1:{server.server_port}&{options}")) as store:
             with pytest.raises(Forbidden) as caught:
                 store.check()
             assert "s3cr3t" not in repr(caught.value) + str(caught.value.fields)
@@ -548,11 +544,7 @@ assert not store.exists("sessions/a")
 store.close()
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
 

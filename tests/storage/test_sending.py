@@ -260,10 +260,6 @@ assert backend.stored == {{"sessions/a": b"1\\n"}}
 backend.sender.close()
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr

@@ -26,9 +26,7 @@ class OvertakenDisk(Disk):
 
 def made(path, overtake):
     """The rows of a database whose file appears while it is made."""
-    database = SharedDatabase(
-        str(path), ("CREATE TABLE t (x INTEGER)",), disk=OvertakenDisk(overtake)
-    )
+    database = SharedDatabase(str(path), ("CREATE TABLE t (x INTEGER)",), disk=OvertakenDisk(overtake))
     try:
         return database.write(lambda rows: rows.execute("INSERT INTO t VALUES (1)").rowcount)
     finally:

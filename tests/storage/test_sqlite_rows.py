@@ -20,9 +20,7 @@ def test_a_log_ends_where_the_next_key_begins(tmp_path):
             logs[key] = store.log(key), store.lease(key).acquire("me", 60_000)
             logs[key][0].append(b"first\n", 0, 1, logs[key][1])
         with contextlib.closing(sqlite3.connect(path)) as other, other:
-            other.execute(
-                "UPDATE keys SET size = ? WHERE key = 'sessions/a'", ((1 << 36) - len("first\n"),)
-            )
+            other.execute("UPDATE keys SET size = ? WHERE key = 'sessions/a'", ((1 << 36) - len("first\n"),))
         log, epoch = logs["sessions/a"]
         with pytest.raises(StoreFull, match="64 GiB"):
             log.append(b"second\n", 1, 1, epoch)

@@ -14,15 +14,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast.errors import (
-    Damaged,
-    Fenced,
-    Forbidden,
-    StoreFull,
-    SyncFailed,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import Damaged, Fenced, Forbidden, StoreFull, SyncFailed, TooNew, UsageError
 from holdfast.storage import Disk, open_store
 from holdfast.storage.sqlite import database as _sqlite_shared
 from holdfast.storage.sqlite.database import SharedDatabase
@@ -164,9 +156,7 @@ def test_damage_in_the_file_is_found_by_verify(path):
         assert hf.verify("s").ok
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        root = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'keys_by_fold'"
-        ).fetchone()[0]
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'keys_by_fold'").fetchone()[0]
         page = connection.execute("PRAGMA page_size").fetchone()[0]
     connection.close()
     with open(path, "r+b") as file:
@@ -232,9 +222,7 @@ assert [e.data["content"] for e in hf.events("parent", types=["user"])] == ["one
 assert hf.exists("child")
 hf.close()
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -432,11 +420,7 @@ assert b"".join(log.read()) == b"1\\n2\\n3\\n"
 store.close()
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
 

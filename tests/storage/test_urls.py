@@ -42,9 +42,7 @@ def test_one_slash_too_many_is_the_same_place(tmp_path, scheme):
         assert hf.search("Alice")
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://x", "File:///x", "MEMORY:", "file://host/x", "file:x", "", "a\0b"]
-)
+@pytest.mark.parametrize("url", ["ftp://x", "File:///x", "MEMORY:", "file://host/x", "file:x", "", "a\0b"])
 def test_wrong_addresses(url):
     """An address that no backend serves is a usage error that names the ones there are."""
     with pytest.raises(UsageError):

@@ -25,10 +25,7 @@ HELLO = {
 CUT_SHORT = {
     "anthropic": [
         *HELLO["anthropic"],
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "c", "name": "t", "input": {}}],
-        },
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "t", "input": {}}]},
         {"role": "user", "content": "and?"},
     ],
     "openai": [
@@ -36,9 +33,7 @@ CUT_SHORT = {
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [
-                {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
-            ],
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
         },
         {"role": "user", "content": "and?"},
     ],
@@ -57,9 +52,7 @@ CUT_SHORT = {
 
 def ask(model, path, body):
     """Send a request; the status and the body of the answer."""
-    request = urllib.request.Request(
-        model.url + path, json.dumps(body).encode(), {"content-type": "application/json"}
-    )
+    request = urllib.request.Request(model.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode()

@@ -125,9 +125,7 @@ def test_kill_loses_nothing_done():
     disk = SimDisk()
     descriptor = made(disk, "a", b"one")
     disk.write(descriptor, b"two")
-    assert contents(disk, mode="kill") == {
-        *(None, b"", b"o", b"on", b"one", b"onet", b"onetw", b"onetwo")
-    }
+    assert contents(disk, mode="kill") == {*(None, b"", b"o", b"on", b"one", b"onet", b"onetw", b"onetwo")}
 
 
 def test_acknowledged_is_told_with_the_state():

@@ -34,9 +34,7 @@ def test_the_layers_are_those_that_are_enforced():
 def test_every_room_has_its_row_and_its_place_in_the_drawing():
     """No room is forgotten, and none that is gone is still shown."""
     table = MAP[MAP.index("## Rooms") : MAP.index("## Which way")]
-    named = set(
-        re.findall(r"`(\w+)(?:/|\.py)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))
-    )
+    named = set(re.findall(r"`(\w+)(?:/|\.py)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))))
     assert named == ROOMS
     drawn = set(re.findall(r"\b[a-z]+\b", block_after("How data flows")))
     assert drawn >= ROOMS - {"testing", "errors"}

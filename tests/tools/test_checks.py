@@ -79,10 +79,7 @@ def test_rooms_check_finds(tmp_path, where, source, rule):
         ("session/x.py", "import os, time\nos.getpid()\ntime.time()"),
         ("session/x.py", "def f(disk):\n    disk.open('a')\n    disk.mkdir('b')"),
         ("library.py", "def open(path):\n    return path\nfirst = open('a')"),
-        (
-            "model/x.py",
-            "from datetime import datetime\ndef f(x: datetime):\n    return x.isoformat()",
-        ),
+        ("model/x.py", "from datetime import datetime\ndef f(x: datetime):\n    return x.isoformat()"),
         ("model/_values.py", "from pathlib import PurePath\nPurePath('a')"),
         ("testing/x.py", "import hypothesis\nfrom holdfast.testing import other"),
         ("apps/tui/x.py", "import textual, rich, click, msgspec"),
@@ -96,9 +93,7 @@ def test_rooms_check_allows(tmp_path, where, source):
     assert rules_broken(tmp_path, where, source) == []
 
 
-@pytest.mark.parametrize(
-    ("beginning", "is_found"), [("", True), ("# Loaded late: few need it.\n", False)]
-)
+@pytest.mark.parametrize(("beginning", "is_found"), [("", True), ("# Loaded late: few need it.\n", False)])
 def test_rooms_check_finds_lone_modules(tmp_path, beginning, is_found):
     """A short private module with one importer is named, unless it says why it is loaded late."""
     room = tmp_path / "session"
@@ -150,20 +145,9 @@ def test_site_check_allows_links_and_own_files(tmp_path):
 def test_a_test_without_docstring_is_refused(tmp_path):
     """Collection fails and names the tests that do not say what they promise."""
     shutil.copy(TOOLS.parent / "tests" / "conftest.py", tmp_path)
-    (tmp_path / "test_a.py").write_text(
-        "def test_silent():\n    pass\n\ndef test_told():\n    'A promise.'\n"
-    )
+    (tmp_path / "test_a.py").write_text("def test_silent():\n    pass\n\ndef test_told():\n    'A promise.'\n")
     outcome = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:asyncio",
-            "-p",
-            "no:cacheprovider",
-            str(tmp_path),
-        ],
+        [sys.executable, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,

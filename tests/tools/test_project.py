@@ -152,20 +152,13 @@ def test_less_than_nine_tenths_covered_fails(tmp_path, missed, status):
 @pytest.mark.req("S2-105")
 def test_nothing_lands_without_the_report_of_coverage(tmp_path):
     """`make test` measures its tests and ends with the report, which fails below its floor."""
-    for name in (
-        "bin/python",
-        "bin/pytest",
-        "bin/uv",
-        ".ready",
-    ):  # make runs a line that has $(MAKE)
+    for name in ("bin/python", "bin/pytest", "bin/uv", ".ready"):  # make runs a line that has $(MAKE)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--no-print-directory", "--dry-run", "test", f"VENV={tmp_path}"]
-    told = subprocess.run(
-        command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    told = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True).stdout.splitlines()
     place = f"{tmp_path}/bin/pytest --numprocesses="
     [tested] = [number for number, line in enumerate(told) if place in line]
     assert " --cov " in told[tested]
@@ -177,14 +170,10 @@ def inside_other_rooms():
     for path in sorted((ROOT / "tests").rglob("*.py")):
         room = path.relative_to(ROOT / "tests").parts[0]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(
-                "holdfast."
-            ):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("holdfast."):
                 continue
             for name in node.names:
-                inner = re.match(
-                    r"holdfast\.(?:apps\.)?(\w+)\.(?:\w+\.)*?_\w+", f"{node.module}.{name.name}"
-                )
+                inner = re.match(r"holdfast\.(?:apps\.)?(\w+)\.(?:\w+\.)*?_\w+", f"{node.module}.{name.name}")
                 if inner and inner[1] != room:
                     yield path.relative_to(ROOT).as_posix()
 
@@ -198,9 +187,5 @@ def test_tests_come_in_by_the_door():
 def test_tests_share_one_library():
     """No more files than today make an hf of their own: the mark `stores` has kinds and options."""
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
-    made = [
-        path.name
-        for path in tests
-        if re.search(r"^def hf\((?!hf)", path.read_text("utf-8"), re.MULTILINE)
-    ]
+    made = [path.name for path in tests if re.search(r"^def hf\((?!hf)", path.read_text("utf-8"), re.MULTILINE)]
     assert len(made) <= OWN_LIBRARIES, made

@@ -52,18 +52,14 @@ def test_every_requirement_with_its_tests_is_on_the_page(tool):
 @pytest.mark.parametrize("beside", [(), (("tests/b.py::two[y]", "passed", "S0-2"),)])
 def test_what_no_test_shows_fails(tool, capsys, outcome, beside):
     """A test that did not pass with every variant shows nothing."""
-    tool.run.write_text(
-        ran(("tests/a.py::one", "passed", "S0-1"), ("tests/b.py::two[x]", outcome, "S0-2"), *beside)
-    )
+    tool.run.write_text(ran(("tests/a.py::one", "passed", "S0-1"), ("tests/b.py::two[x]", outcome, "S0-2"), *beside))
     assert tool.main(tool.run) == 1
     assert "S0-2 (another): no test shows it" in capsys.readouterr().err
 
 
 def test_why_the_tests_of_a_requirement_were_skipped_is_told(tool, capsys):
     """A requirement whose tests were all skipped fails with their reasons; the page lists skips."""
-    tool.run.write_text(
-        ran(("tests/a.py::one", "passed", "S0-1"), ("tests/b.py::two[x]", "skipped", "S0-2"))
-    )
+    tool.run.write_text(ran(("tests/a.py::one", "passed", "S0-1"), ("tests/b.py::two[x]", "skipped", "S0-2")))
     assert tool.main(tool.run) == 1
     assert "tests/b.py::two was skipped: x: no server" in capsys.readouterr().err
     assert "| `tests/b.py::two` | x: no server |" in tool.PAGE.read_text()
@@ -71,12 +67,7 @@ def test_why_the_tests_of_a_requirement_were_skipped_is_told(tool, capsys):
 
 def test_one_test_that_passed_whole_is_enough(tool):
     """Another one with a variant that this machine cannot run does not take it away."""
-    tool.run.write_text(
-        ran(
-            ("tests/a.py::one", "passed", "S0-1", "S0-2"),
-            ("tests/b.py::two[x]", "skipped", "S0-2"),
-        )
-    )
+    tool.run.write_text(ran(("tests/a.py::one", "passed", "S0-1", "S0-2"), ("tests/b.py::two[x]", "skipped", "S0-2")))
     assert tool.main(tool.run) == 0
 
 

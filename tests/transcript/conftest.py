@@ -135,10 +135,7 @@ class Shelf:
         reader = PageReader(self.hf, id)
         chunk, drawn = reader.last(), []
         while chunk is not None:
-            blocks = [
-                block_of(entry, chunk.who(entry), EntryLook(100), is_open=True)
-                for entry in chunk.entries
-            ]
+            blocks = [block_of(entry, chunk.who(entry), EntryLook(100), is_open=True) for entry in chunk.entries]
             drawn.insert(0, "\n".join(line.text for block in blocks for line in block.lines))
             chunk = reader.before(chunk.first) if chunk.first else None
         return "\n".join(drawn)
@@ -178,9 +175,7 @@ def shelf(tmp_path_factory):
 @pytest.fixture(scope="module")
 def discreet(tmp_path_factory):
     """A store that records marks in the place of secrets."""
-    found = Shelf(
-        tmp_path_factory.mktemp("discreet") / "store", config={"redaction": {"mode": "mark"}}
-    )
+    found = Shelf(tmp_path_factory.mktemp("discreet") / "store", config={"redaction": {"mode": "mark"}})
     yield found
     found.close()
 

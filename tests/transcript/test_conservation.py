@@ -198,9 +198,7 @@ def streams(draw, log):
 @st.composite
 def finals(draw, log, kinds, pieces):
     """A whole message of what was streamed in words, thoughts, both or neither; its type."""
-    whole = {
-        kind: "".join(piece for of, piece in pieces if of == kind) for kind in ("text", "thinking")
-    }
+    whole = {kind: "".join(piece for of, piece in pieces if of == kind) for kind in ("text", "thinking")}
     if kinds == "none":
         use = {"type": "tool_use", "id": f"call-{len(log.events)}", "name": "Look", "input": {}}
         return "assistant", draw(st.sampled_from(["", [], [use]]))
@@ -472,9 +470,7 @@ def test_the_reason_of_a_pause_is_redacted(discreet, type):
     later = discreet.put(log.events)
     discreet.hf.redact(later, find=["gone away"], relatives=False)
     assert "gone away" not in discreet.read("text", later)
-    assert all(
-        secret not in discreet.read("text", id) for id in (later, discreet.record(log.events))
-    )
+    assert all(secret not in discreet.read("text", id) for id in (later, discreet.record(log.events)))
 
 
 BETWEEN = [
@@ -487,9 +483,7 @@ BETWEEN = [
 
 @pytest.mark.parametrize("way", ["recorded", "later"])
 @pytest.mark.parametrize("between", BETWEEN, ids=lambda one: f"{one[0]}-{one[2]}")
-def test_a_secret_is_found_across_whatever_comes_between_its_pieces(
-    discreet, surfaces, way, between
-):
+def test_a_secret_is_found_across_whatever_comes_between_its_pieces(discreet, surfaces, way, between):
     """Surfaces join the pieces of a stream, and so does what looks for secrets in them."""
     log = Draft()
     secret = log.secret("before")
@@ -563,9 +557,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("surface", "place", "fault"),
-    CASES,
-    ids=[f"{surface}-{place.rsplit('.', 1)[1]}" for surface, place, _ in CASES],
+    ("surface", "place", "fault"), CASES, ids=[f"{surface}-{place.rsplit('.', 1)[1]}" for surface, place, _ in CASES]
 )
 def test_a_surface_that_drops_something_is_found_out(shelf, monkeypatch, surface, place, fault):
     """The check fails for each surface, and for each way in which the fold can lose words."""

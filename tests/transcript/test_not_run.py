@@ -24,8 +24,7 @@ def log(decisions, *more, run=None):
         *((type, data, run) for type, data in more),
     ]
     return [
-        Event.make(type, data, seq=seq, timestamp=seq + 1000, run=of)
-        for seq, (type, data, of) in enumerate(events)
+        Event.make(type, data, seq=seq, timestamp=seq + 1000, run=of) for seq, (type, data, of) in enumerate(events)
     ]
 
 

@@ -14,10 +14,7 @@ from holdfast.apps.tui import SessionsApp
 from holdfast.testing.model_server import Say, ScriptedModel
 
 WAIT_S = 120  # a loaded machine takes its time
-_KEYS = (
-    "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY"
-    " OLLAMA_BASE_URL OLLAMA_HOST"
-)
+_KEYS = "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY OLLAMA_BASE_URL OLLAMA_HOST"
 
 
 @pytest.fixture(autouse=True)

@@ -108,9 +108,7 @@ async def test_later_parts_come_too(sit, long):
 
 
 @pytest.mark.unmeasured
-@pytest.mark.parametrize(
-    ("text", "expected"), [("500", "question 2"), ("t10", "question 9"), ("t-1", "question 599")]
-)
+@pytest.mark.parametrize(("text", "expected"), [("500", "question 2"), ("t10", "question 9"), ("t-1", "question 599")])
 async def test_jumping(sit, long, text, expected):
     """To an event by its number, and to a turn from either end."""
     async with sit() as seat:

@@ -15,16 +15,7 @@ import holdfast
 from holdfast.agent import PermissionRequest, Question
 from holdfast.apps.tui import _page_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
-from holdfast.catalog import (
-    Hit,
-    Page,
-    SessionFigures,
-    Share,
-    Snippet,
-    Stats,
-    ToolFigures,
-    TopicCount,
-)
+from holdfast.catalog import Hit, Page, SessionFigures, Share, Snippet, Stats, ToolFigures, TopicCount
 from holdfast.model import SessionMetadata
 from holdfast.testing.model_server import AskForTool, Fail, Say
 

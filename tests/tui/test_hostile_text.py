@@ -20,9 +20,7 @@ from holdfast.replay import Entry
 
 pytestmark = pytest.mark.unmeasured
 
-_HARMFUL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
-)
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 TRICKS = [
     "\x1b]0;owned\x07",
     "\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\",
@@ -43,10 +41,7 @@ texts = st.one_of(
     st.sampled_from(TRICKS),
     st.text(max_size=60),
     st.lists(
-        st.sampled_from(
-            [*"\x1b\x9b\x9d\x07\r\b\u202e\u2066\u200d[];m0", "&#27;", "`", "*", "|", "\n"]
-        ),
-        max_size=30,
+        st.sampled_from([*"\x1b\x9b\x9d\x07\r\b\u202e\u2066\u200d[];m0", "&#27;", "`", "*", "|", "\n"]), max_size=30
     ).map("".join),
 )
 
@@ -59,9 +54,7 @@ def is_harmless(text):
 
 
 @settings(max_examples=400)
-@given(
-    text=texts, kind=st.sampled_from(["user", "assistant", "thinking", "call", "failure", "note"])
-)
+@given(text=texts, kind=st.sampled_from(["user", "assistant", "thinking", "call", "failure", "note"]))
 def test_lines_of_an_entry(text, kind):
     """Every line of a conversation is harmless, folded or not, and no wider than it may be."""
     entry = Entry(1, 0, 0, kind, (text,), value={text[:5]: text} if kind == "call" else None)

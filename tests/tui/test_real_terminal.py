@@ -37,9 +37,7 @@ class Terminal:
         self._tmux("new-session", "-d", "-x", width, "-y", height, *shell)
 
     def _tmux(self, *words):
-        done = subprocess.run(
-            [*self._base, *words], capture_output=True, check=True, timeout=WAIT_S
-        )
+        done = subprocess.run([*self._base, *words], capture_output=True, check=True, timeout=WAIT_S)
         return done.stdout.decode()
 
     def run(self, *arguments):
@@ -259,11 +257,7 @@ def _answers(port, running):
 def test_over_ssh(terminal, ssh, hf, trip, model):
     """Read, talk and resize from another machine; where the line is cut, nothing is lost."""
     at = terminal((100, 30))
-    there = {
-        "HOLDFAST_STORE": hf.store.path,
-        "HOLDFAST_MODEL": "openai:scripted",
-        "OPENAI_BASE_URL": model.openai_url,
-    }
+    there = {"HOLDFAST_STORE": hf.store.path, "HOLDFAST_MODEL": "openai:scripted", "OPENAI_BASE_URL": model.openai_url}
     asked = ["env", "-C", os.getcwd(), *(f"{name}={value}" for name, value in there.items())]
     far = shlex.join([*ssh, shlex.join([*asked, COMMAND])])
     at.type(f"clear; {far}; echo en''ded-$?")

@@ -137,11 +137,7 @@ def test_words_and_fields_of_a_filter():
     """Known fields are for the store, all else is words."""
     asked = parse("Lisbon tag:travel tag:work agent:planner note:x tag:")
     assert asked.words == ("lisbon", "note:x", "tag:")
-    assert asked.filters() == {
-        "tags": ["travel", "work"],
-        "agent_id": "planner",
-        "text": "lisbon note:x tag:",
-    }
+    assert asked.filters() == {"tags": ["travel", "work"], "agent_id": "planner", "text": "lisbon note:x tag:"}
     assert not asked.is_newest_first
     assert parse("tag:travel").is_newest_first
     assert parse("", order=2).filters() == {"sort": "title"}

@@ -115,9 +115,7 @@ def _contrast(one, other):
 
 def _light(colour):
     parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    red, green, blue = (
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 

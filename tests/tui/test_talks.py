@@ -32,9 +32,7 @@ class Stream:
 )
 def test_an_answer_is_over_when_its_end_is_told(error, told):
     """Whoever hears of it asks at once whether it still runs, and begins the next."""
-    agent = SimpleNamespace(
-        run_stream=lambda _: nullcontext(Stream(error)), closed=False, close=lambda: None
-    )
+    agent = SimpleNamespace(run_stream=lambda _: nullcontext(Stream(error)), closed=False, close=lambda: None)
     maker = SimpleNamespace(
         choice=SimpleNamespace(name="scripted"),
         model=nullcontext(),

@@ -139,9 +139,7 @@ def test_the_pictures_of_the_documentation(tmp_path, shooting, chromium, monkeyp
     made = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert set(made) == {f"web-app-{name}.png" for name in ("list", "activity-dark", "phone")}
     assert min(made.values()) > 10_000
-    shown = re.findall(
-        r"pictures/(web-app-[\w-]+)\.png", (ROOT / "docs/howto/web-app.md").read_text()
-    )
+    shown = re.findall(r"pictures/(web-app-[\w-]+)\.png", (ROOT / "docs/howto/web-app.md").read_text())
     assert shown
     assert set(shown) <= {f"web-app-{shot.name}" for shot in shooting.SHOTS}
     assert all((ROOT / f"docs/howto/pictures/{name}.png").exists() for name in shown)

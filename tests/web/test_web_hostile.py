@@ -42,12 +42,7 @@ def hostile():
         yield f"<iframe srcdoc='<script>{RUN}</script>' src='{url}'>"
     yield from (f"{{{{ {code} }}}}" for code in ("7*7", "config", "''.__class__", "x|safe"))
     yield from (f"{{% {code} %}}" for code in ("include 'base.html'", "import os", "raw"))
-    yield from (
-        "\u202e<b>gnp.exe",
-        "\x1b]8;;https://evil.example\x07x",
-        "\x7f<b>",
-        "\ud83d\ude00"[:0],
-    )
+    yield from ("\u202e<b>gnp.exe", "\x1b]8;;https://evil.example\x07x", "\x7f<b>", "\ud83d\ude00"[:0])
     yield from (f'" {event}="{RUN}" x="' for event in _EVENTS)
     yield from (f"' {event}='{RUN}' x='" for event in _EVENTS)
     yield from (f"data-{name}" for name in ("get", "part", "typed", "revealed"))

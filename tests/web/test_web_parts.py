@@ -59,11 +59,7 @@ def test_differences_between_two_moments(hf, trip):
         s.variables["when"] = "May"
     before = next(event.seq for event in hf.events(trip, types=("todo_update",)))
     found = {one.name: one for one in differences(hf.state(trip, at=before), hf.state(trip))}
-    assert (found["budget"].before, found["budget"].after, found["budget"].kind) == (
-        "900",
-        "800",
-        "changed",
-    )
+    assert (found["budget"].before, found["budget"].after, found["budget"].kind) == ("900", "800", "changed")
     assert found["name"].kind == "removed"
     assert found["when"].kind == "added"
     assert differences(hf.state(trip), hf.state(trip)) == []
@@ -206,12 +202,7 @@ def test_results_without_their_call(hf):
 
 def test_words_and_addresses():
     """Prices, addresses and filters as people and browsers read them."""
-    assert [price(cost) for cost in (None, 0, 0.0042, 1234.5)] == [
-        "",
-        "$0.00",
-        "$0.004",
-        "$1,234.50",
-    ]
+    assert [price(cost) for cost in (None, 0, 0.0042, 1234.5)] == ["", "$0.00", "$0.004", "$1,234.50"]
     assert session_url("a.b", "state", at=3, since=None) == "/s/a.b/state?at=3"
     assert PageRequest(q="a b", sort="title").url(tag="x&y") == "/?q=a+b&tag=x%26y&sort=title"
     assert PageRequest().url() == "/"

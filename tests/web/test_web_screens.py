@@ -133,10 +133,7 @@ def test_filters_and_order(page):
     """The list is narrowed by tag, agent and age, and sorted, each with an address of its own."""
     page.get_by_label("Agent").fill("cook")
     page.keyboard.press("Enter")
-    until(
-        page,
-        "[...document.querySelectorAll('.row-facts a')].every((one) => one.innerText === 'cook')",
-    )
+    until(page, "[...document.querySelectorAll('.row-facts a')].every((one) => one.innerText === 'cook')")
     page.get_by_label("Sort").select_option("title")
     page.wait_for_url("**sort=title**")
     until(page, "document.querySelector('.row-title').innerText.startsWith('A menu')")

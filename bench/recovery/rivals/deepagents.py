@@ -25,8 +25,7 @@ def _message(item: Item) -> Any:
     if item["role"] == "tool":
         return ToolMessage(item["text"], tool_call_id=item["id"])
     calls = [
-        {"id": call["id"], "name": call["name"], "args": call["input"], "type": "tool_call"}
-        for call in item["calls"]
+        {"id": call["id"], "name": call["name"], "args": call["input"], "type": "tool_call"} for call in item["calls"]
     ]
     return AIMessage(item["text"], tool_calls=calls)
 
@@ -36,10 +35,7 @@ def _item(message: Any) -> Item:
         return {"role": "user", "text": message.content}
     if isinstance(message, ToolMessage):
         return {"role": "tool", "id": message.tool_call_id, "text": message.content}
-    calls = [
-        {"id": call["id"], "name": call["name"], "input": call["args"]}
-        for call in message.tool_calls
-    ]
+    calls = [{"id": call["id"], "name": call["name"], "input": call["args"]} for call in message.tool_calls]
     return {"role": "assistant", "text": message.content, "calls": calls}
 
 

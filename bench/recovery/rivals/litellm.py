@@ -43,11 +43,7 @@ def _item(message: Any) -> Item:
     if message["role"] == "user":
         return {"role": "user", "text": message["content"]}
     calls = [
-        {
-            "id": call["id"],
-            "name": call["function"]["name"],
-            "input": json.loads(call["function"]["arguments"]),
-        }
+        {"id": call["id"], "name": call["function"]["name"], "input": json.loads(call["function"]["arguments"])}
         for call in message.get("tool_calls") or ()
     ]
     return {"role": "assistant", "text": message["content"], "calls": calls}

@@ -21,12 +21,7 @@ def _parts(item: Item) -> list[Any]:
         return [{"type": "function_call_output", "call_id": item["id"], "output": item["text"]}]
     said = {"type": "message", "role": item["role"], "content": item["text"]}
     calls = [
-        {
-            "type": "function_call",
-            "call_id": call["id"],
-            "name": call["name"],
-            "arguments": json.dumps(call["input"]),
-        }
+        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": json.dumps(call["input"])}
         for call in item.get("calls", ())
     ]
     return [said, *calls]

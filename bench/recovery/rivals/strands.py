@@ -46,15 +46,12 @@ def _flat(messages: list[Any]) -> list[Item]:
         texts = [block["text"] for block in message["content"] if "text" in block]
         if message["role"] == "assistant":
             used = [block["toolUse"] for block in message["content"] if "toolUse" in block]
-            calls = [
-                {"id": use["toolUseId"], "name": use["name"], "input": use["input"]} for use in used
-            ]
+            calls = [{"id": use["toolUseId"], "name": use["name"], "input": use["input"]} for use in used]
             history.append({"role": "assistant", "text": " ".join(texts), "calls": calls})
             continue
         results = [block["toolResult"] for block in message["content"] if "toolResult" in block]
         history += [
-            {"role": "tool", "id": result["toolUseId"], "text": result["content"][0]["text"]}
-            for result in results
+            {"role": "tool", "id": result["toolUseId"], "text": result["content"][0]["text"]} for result in results
         ]
         history += [{"role": "user", "text": text} for text in texts]
     return history

@@ -7,12 +7,7 @@ from holdfast._lazy import lazy
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
     from holdfast._config._keys import KEYS, variable
-    from holdfast._config._places import (
-        ENVIRONMENT,
-        PROJECT_FOLDER,
-        prices_file,
-        store_without_settings,
-    )
+    from holdfast._config._places import ENVIRONMENT, PROJECT_FOLDER, prices_file, store_without_settings
     from holdfast._config._settings import (
         Configuration,
         Given,
@@ -32,8 +27,7 @@ __getattr__ = lazy(
         "_keys": "KEYS variable",
         "_places": "ENVIRONMENT PROJECT_FOLDER prices_file store_without_settings",
         "_settings": (
-            "Configuration Given Settings configuration default_location load_prices places "
-            "settle strange_variables"
+            "Configuration Given Settings configuration default_location load_prices places settle strange_variables"
         ),
     },
 )

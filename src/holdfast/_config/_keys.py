@@ -48,22 +48,14 @@ KEYS: dict[str, Key] = {
         own="it may run a command, or take your key away",
     ),
     "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-4-5"),
-    "base_url": Key(
-        str, "an OpenAI-compatible server for the model", own="your keys are sent there"
-    ),
+    "base_url": Key(str, "an OpenAI-compatible server for the model", own="your keys are sent there"),
     "agent": Key(str, "the agent that chat and run go on with"),
     "instructions": Key(str, "what the agent of chat and run is told"),
-    "retention.trash_days": Key(
-        int, "days until deleted sessions go for good; 0: never", own=_LOSS
-    ),
+    "retention.trash_days": Key(int, "days until deleted sessions go for good; 0: never", own=_LOSS),
     "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
     "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),
-    "redaction.mode": Key(
-        str, "what happens to secrets", choices=("off", "mark", "block"), own=_SECRETS
-    ),
-    "redaction.environment": Key(
-        bool, "whether values of the environment with secret names count", own=_SECRETS
-    ),
+    "redaction.mode": Key(str, "what happens to secrets", choices=("off", "mark", "block"), own=_SECRETS),
+    "redaction.environment": Key(bool, "whether values of the environment with secret names count", own=_SECRETS),
     "redaction.model": Key(bool, "whether the running model gets the marks as well"),
     "redaction.rules": Key(list, "rules of your own: id, regex, keywords, …", own=_SECRETS),
     "catalog.auto_tags": Key(bool, "tag sessions by their content; true unless you say false"),
@@ -73,9 +65,7 @@ KEYS: dict[str, Key] = {
         choices=("off", "error", "warning", "info", "debug"),
     ),
     "log.format": Key(str, "how it is told; json unless you say", choices=("json", "text")),
-    "log.file": Key(
-        str, "the file that it is told in; standard error unless you say", own=_STRANGE_FILE
-    ),
+    "log.file": Key(str, "the file that it is told in; standard error unless you say", own=_STRANGE_FILE),
     "otel": Key(bool, "whether traces and metrics are given to OpenTelemetry"),
     "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
@@ -124,10 +114,7 @@ def check(name: str, value: Any, origin: str) -> Any:
     if not isinstance(value, str) or not value.strip():
         raise _wrong(origin, f"{name} must be a text that is not empty, not {value!r}")
     if key.choices and value not in key.choices:
-        raise _wrong(
-            origin,
-            f"{name} {value!r} is none of {', '.join(key.choices)}{suggestion(value, key.choices)}",
-        )
+        raise _wrong(origin, f"{name} {value!r} is none of {', '.join(key.choices)}{suggestion(value, key.choices)}")
     return value
 
 
@@ -222,9 +209,7 @@ def _storage_place(storage: Any, origin: str) -> str:
     kind = storage.get("type", "none")
     if kind not in STORAGE_TYPES:
         raise _wrong(
-            origin,
-            f"storage type {kind!r} is none of {', '.join(STORAGE_TYPES)}"
-            f"{suggestion(str(kind), STORAGE_TYPES)}",
+            origin, f"storage type {kind!r} is none of {', '.join(STORAGE_TYPES)}{suggestion(str(kind), STORAGE_TYPES)}"
         )
     options = storage.get("options") or {}
     if not isinstance(options, Mapping):
@@ -238,9 +223,7 @@ def _storage_place(storage: Any, origin: str) -> str:
     return path
 
 
-def _check_names(
-    given: Mapping[str, Any], known: tuple[str, ...], prefix: str, origin: str
-) -> None:
+def _check_names(given: Mapping[str, Any], known: tuple[str, ...], prefix: str, origin: str) -> None:
     for name in given:
         if name not in known:
             raise _wrong(origin, f"unknown setting {prefix}{name}{suggestion(str(name), known)}")
@@ -260,7 +243,5 @@ def _wrong(origin: str, message: str) -> UsageError:
     if origin == CODE:
         return UsageError(message)
     return UsageError(
-        f"{origin}: {message}",
-        remedy="Correct it; `holdfast config show` tells what counts.",
-        origin=origin,
+        f"{origin}: {message}", remedy="Correct it; `holdfast config show` tells what counts.", origin=origin
     )

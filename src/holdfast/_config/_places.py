@@ -16,13 +16,7 @@ PROJECT_FILE = "holdfast.toml"
 USER_FILE = "config.toml"
 _PRICES_FILE = "prices.toml"
 # Variables that say nothing about what sessions there are, or how they are listed.
-_HARMLESS = (
-    ENVIRONMENT,
-    "HOLDFAST_PAGER",
-    "HOLDFAST_PASSPHRASE",
-    "HOLDFAST_PURE",
-    "HOLDFAST_TRACEBACK",
-)
+_HARMLESS = (ENVIRONMENT, "HOLDFAST_PAGER", "HOLDFAST_PASSPHRASE", "HOLDFAST_PURE", "HOLDFAST_TRACEBACK")
 
 
 def store_without_settings() -> str | None:

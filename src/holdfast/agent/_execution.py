@@ -41,9 +41,7 @@ class ResultCache:
     It is read from the log once for as long as the session is open, then kept up to date.
     """
 
-    def __init__(
-        self, session: Session, names: Collection[str], clock: Callable[[], int] = now_ms
-    ) -> None:
+    def __init__(self, session: Session, names: Collection[str], clock: Callable[[], int] = now_ms) -> None:
         self._session = session
         self._names = frozenset(names)
         self._clock = clock
@@ -86,9 +84,7 @@ class ResultCache:
                     _put(known, key, (result, event.timestamp))
 
 
-def _put(
-    known: dict[tuple[str, str], tuple[Any, int]], key: tuple[str, str], value: tuple[Any, int]
-) -> None:
+def _put(known: dict[tuple[str, str], tuple[Any, int]], key: tuple[str, str], value: tuple[Any, int]) -> None:
     known.pop(key, None)  # the newest stand last
     known[key] = value
     if len(known) > _RESULTS_MAX:
@@ -265,9 +261,7 @@ class Executor:
         try:
             return await asyncio.wait_for(work, timeout_ms / 1000)
         except TimeoutError as error:
-            raise TimeoutError(
-                f"{tool.name} did not return within {timeout_ms} ms and was given up"
-            ) from error
+            raise TimeoutError(f"{tool.name} did not return within {timeout_ms} ms and was given up") from error
 
 
 def _is_its_own(error: BaseException) -> bool:

@@ -17,14 +17,7 @@ from holdfast._config import Configuration
 from holdfast.errors import AgentTypeMismatch, Damaged, ModelFailed, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fit_id
-from holdfast.session import (
-    AGENT,
-    AgentDocument,
-    Session,
-    point_agent,
-    read_agent,
-    read_or_begin,
-)
+from holdfast.session import AGENT, AgentDocument, Session, point_agent, read_agent, read_or_begin
 from holdfast.storage import Documents
 
 if TYPE_CHECKING:
@@ -65,13 +58,7 @@ class AgentHome:
 
     def point_to(self, session_id: str) -> None:
         """Make a session the agent's current one."""
-        point_agent(
-            self.documents,
-            self.agent_id,
-            session_id,
-            agent_type=self.agent_type,
-            read=self._read,
-        )
+        point_agent(self.documents, self.agent_id, session_id, agent_type=self.agent_type, read=self._read)
 
     def open_session(self, session_id: str | None, **options: Any) -> Session:
         """Open a session of this agent, repaired if need be; a new one without an id.
@@ -79,11 +66,7 @@ class AgentHome:
         Raises AgentTypeMismatch if the session was made by an agent of another type.
         """
         session = self.hf.session(
-            session_id,
-            repair="auto",
-            agent_id=self.agent_id,
-            agent_type=self.agent_type,
-            **options,
+            session_id, repair="auto", agent_id=self.agent_id, agent_type=self.agent_type, **options
         )
         self._check_session(session)
         for notice in session.repairs:
@@ -101,8 +84,7 @@ class AgentHome:
 
     def _mismatch(self, stored: str, session_id: str | None) -> AgentTypeMismatch:
         return AgentTypeMismatch(
-            f"what is stored for {self.agent_id} belongs to an agent of type {stored!r},"
-            f" not {self.agent_type!r}",
+            f"what is stored for {self.agent_id} belongs to an agent of type {stored!r}, not {self.agent_type!r}",
             stored=stored,
             session_id=session_id,
         )
@@ -111,9 +93,7 @@ class AgentHome:
         try:
             document, etag = read_agent(self.documents, self.agent_id)
         except Damaged:
-            document, etag = read_or_begin(
-                self.documents, AGENT, AgentDocument, self._tell, fresh=self._newest
-            )
+            document, etag = read_or_begin(self.documents, AGENT, AgentDocument, self._tell, fresh=self._newest)
         if document.agent_type is not None and document.agent_type != self.agent_type:
             raise self._mismatch(document.agent_type, document.current_session)
         return document, etag
@@ -194,9 +174,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_model(
-    given: str | None,
-    settings: Configuration,
-    environment: Mapping[str, str] | None = None,
+    given: str | None, settings: Configuration, environment: Mapping[str, str] | None = None
 ) -> ModelChoice:
     """What was given, else the configuration, else a key in the environment, else the local one."""
     environment = os.environ if environment is None else environment
@@ -209,14 +187,10 @@ def choose_model(
     if settings.get("base_url"):
         reason = f"base_url from {settings.origin('base_url')}"
         return _at(settings.get("base_url"), "", reason, environment)
-    return _from_environment(environment) or ModelChoice(
-        name="local:smollm2", reason="no API key is set"
-    )
+    return _from_environment(environment) or ModelChoice(name="local:smollm2", reason="no API key is set")
 
 
-def _asked_for(
-    name: str, reason: str, settings: Configuration, environment: Mapping[str, str]
-) -> ModelChoice:
+def _asked_for(name: str, reason: str, settings: Configuration, environment: Mapping[str, str]) -> ModelChoice:
     prefix, colon, rest = name.partition(":")
     base_url = settings.get("base_url") or environment.get("OPENAI_BASE_URL")
     if prefix == "local":
@@ -246,10 +220,7 @@ def _from_environment(environment: Mapping[str, str]) -> ModelChoice | None:
 
 def _at(base_url: str, name: str, reason: str, environment: Mapping[str, str]) -> ModelChoice:
     if not base_url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"{base_url!r} is not the address of a server",
-            remedy="Begin it with http:// or https://.",
-        )
+        raise UsageError(f"{base_url!r} is not the address of a server", remedy="Begin it with http:// or https://.")
     key = environment.get("OPENAI_API_KEY") or None
     return ModelChoice(name=name, reason=reason, base_url=base_url.rstrip("/"), api_key=key)
 
@@ -297,8 +268,7 @@ def _first_model(base_url: str, api_key: str | None) -> str:
         ) from error
     except (msgspec.MsgspecError, LookupError, TypeError) as error:
         raise UsageError(
-            f"the server at {base_url} does not tell which models it has",
-            remedy="Name one with --model.",
+            f"the server at {base_url} does not tell which models it has", remedy="Name one with --model."
         ) from error
 
 
@@ -329,9 +299,7 @@ class Kit:
     _making: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def configured(
-        cls, place: str | None, *, model: str | None, agent: str | None, **more: Any
-    ) -> Self:
+    def configured(cls, place: str | None, *, model: str | None, agent: str | None, **more: Any) -> Self:
         """The kit that the options, the environment and the settings ask for. Raises UsageError.
 
         ``place`` is the store that was asked for, since a project's settings may name others.
@@ -342,9 +310,7 @@ class Kit:
         return cls.of(choose_model(model, settings), settings, agent=agent, **more)
 
     @classmethod
-    def of(
-        cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any
-    ) -> Self:
+    def of(cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any) -> Self:
         """The kit for a model that was chosen."""
         from holdfast.agent._embedded_model import CONTEXT_TOKENS
 
@@ -381,11 +347,7 @@ class Kit:
         return AgentHome(hf, owner, AGENT_TYPE).open_session(session_id, resume=resume, **options)
 
     def agent(
-        self,
-        hf: Holdfast,
-        session: Session,
-        tools: Callable[[], Iterable[Tool]],
-        permission: Callable[[Any], Any],
+        self, hf: Holdfast, session: Session, tools: Callable[[], Iterable[Tool]], permission: Callable[[Any], Any]
     ) -> Agent:
         """An agent for one session. Raises UsageError if there is no such model."""
         from holdfast.agent import Agent
@@ -483,9 +445,7 @@ class AgentMaker:
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
             permission=self._permission,
-            **self._kit.habits(
-                lambda: builtin_tools(os.getcwd()), instructed=self._has_instructions(session_id)
-            ),
+            **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=self._has_instructions(session_id)),
         )
 
     def _has_instructions(self, session_id: str | None) -> bool:

@@ -52,9 +52,7 @@ def _measure_block(block: dict[str, Any]) -> int:
     return estimate_tokens(str(block.get("input", "")) + str(block.get("name", "")))
 
 
-def shorten_results(
-    messages: list[dict[str, Any]], tokens_max: int = RESULT_TOKENS_MAX
-) -> list[dict[str, Any]]:
+def shorten_results(messages: list[dict[str, Any]], tokens_max: int = RESULT_TOKENS_MAX) -> list[dict[str, Any]]:
     """The messages with overlong tool results cut, each with a note of how much is missing."""
     return [_shorten_message(message, tokens_max) for message in messages]
 
@@ -214,9 +212,7 @@ def _block(block: dict[str, Any]) -> str:
     return str(block.get("text", ""))
 
 
-async def _summarise(
-    transcript: str, engine: Engine, tokens_max: int, usage: Usage, session: Session
-) -> str:
+async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Usage, session: Session) -> str:
     """Piece by piece if the transcript itself has no room in the window."""
     size = max(4 * tokens_max // _CHUNK_SHARE, 256)
     summary = ""

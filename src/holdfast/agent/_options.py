@@ -108,9 +108,7 @@ def check_library(given: Any) -> None:
     from holdfast.library import Holdfast
 
     if not isinstance(given, (Holdfast, type(None))):
-        raise UsageError(
-            f"hf is a Holdfast, not {type(given).__name__}", remedy="Open one: holdfast.open(…)."
-        )
+        raise UsageError(f"hf is a Holdfast, not {type(given).__name__}", remedy="Open one: holdfast.open(…).")
 
 
 def check_texts(**given: Any) -> None:

@@ -127,16 +127,10 @@ class Gate:
     def _has_expired(self, approval: Approval) -> bool:
         return approval.expires_at is not None and approval.expires_at <= self._clock()
 
-    async def _ask(
-        self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool
-    ) -> Verdict:
+    async def _ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
         if self._prompt is None:
-            return Verdict(
-                False, f"the tool {tool.name} needs a permission, and nobody is here to give it"
-            )
-        request = PermissionRequest(
-            tool.name, args, tool.description, self._session.id, self._agent, expired, call_id
-        )
+            return Verdict(False, f"the tool {tool.name} needs a permission, and nobody is here to give it")
+        request = PermissionRequest(tool.name, args, tool.description, self._session.id, self._agent, expired, call_id)
         answer = self._prompt(request)
         if inspect.isawaitable(answer):
             answer = await answer

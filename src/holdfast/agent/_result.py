@@ -67,10 +67,7 @@ class Usage(msgspec.Struct, kw_only=True):
 
     def figures(self) -> dict[str, Any]:
         """What is recorded of it, without what is zero or false."""
-        found: dict[str, Any] = {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-        }
+        found: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         for name in ("cache_read_tokens", "cache_write_tokens", "estimated"):
             if getattr(self, name):
                 found[name] = getattr(self, name)
@@ -224,9 +221,7 @@ class RunStream:
     then stays on record. The run begins with the first of the two.
     """
 
-    def __init__(
-        self, start: Callable[[Callable[[str], None]], Coroutine[Any, Any, RunResult]]
-    ) -> None:
+    def __init__(self, start: Callable[[Callable[[str], None]], Coroutine[Any, Any, RunResult]]) -> None:
         self._start = start
         self._pieces: asyncio.Queue[str | None] | None = None
         self._task: asyncio.Task[RunResult] | None = None

@@ -46,12 +46,7 @@ class RunLog:
         return self._own is not None
 
     def append(
-        self,
-        event: Event | str,
-        data: dict[str, Any] | None = None,
-        *,
-        run: str | None = None,
-        key: str | None = None,
+        self, event: Event | str, data: dict[str, Any] | None = None, *, run: str | None = None, key: str | None = None
     ) -> Event:
         """Record one event of this run."""
         recorded = self.session.append(event, data, run=run or self.run, key=key)
@@ -70,9 +65,7 @@ class RunLog:
     def _feed(self, recorded: Event, data: dict[str, Any] | None) -> None:
         if self._own is not None:
             # What was given, not what was recorded: big parts of that are elsewhere.
-            self._own.feed(
-                Event.make(recorded.type, data or {}, seq=recorded.seq, run=recorded.run)
-            )
+            self._own.feed(Event.make(recorded.type, data or {}, seq=recorded.seq, run=recorded.run))
 
     def replay(self, events: Iterable[Event]) -> None:
         """Take in what this run said before, in another process."""
@@ -96,9 +89,7 @@ class RunLog:
 
     def user(self, content: Any, **extra: Any) -> Event:
         """What the user said, with an estimate of its length."""
-        return self.append(
-            "user", {"role": "user", "content": content, **counted(content), **extra}
-        )
+        return self.append("user", {"role": "user", "content": content, **counted(content), **extra})
 
     def delta(self, content: str, **extra: Any) -> Event:
         """A piece of an answer as it was streamed to the user."""
@@ -108,15 +99,11 @@ class RunLog:
         """Use a tool inside a block, as ``Session.tool`` does."""
         return ToolRun(self, tool, params, id=id, **extra)
 
-    def tool_call(
-        self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any
-    ) -> Event:
+    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event:
         """The agent's intent to use a tool."""
         return self.append("tool_call", {"id": id, "tool": tool, "params": params, **extra})
 
-    def tool_result(
-        self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any
-    ) -> Event:
+    def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any) -> Event:
         """What a tool gave, with an estimate of its length."""
         call_id = call.id if isinstance(call, Event) else call
         data = {"toolCallId": call_id, "result": result, **counted(result), **extra}

@@ -74,10 +74,7 @@ def _installed(name: str) -> Any:
             made = point.load()
             return made() if isinstance(made, type) else made
     known = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
-    raise UsageError(
-        f"no plugin {name!r} is installed",
-        remedy=f"Installed ones: {', '.join(known) or 'none'}.",
-    )
+    raise UsageError(f"no plugin {name!r} is installed", remedy=f"Installed ones: {', '.join(known) or 'none'}.")
 
 
 def _place(plugin: Plugin) -> str:
@@ -87,9 +84,7 @@ def _place(plugin: Plugin) -> str:
 class PluginHost:
     """The plugins of one agent on one session. A plugin that fails never disturbs the agent."""
 
-    def __init__(
-        self, plugins: list[Plugin], session: Session, documents: Documents | None = None
-    ) -> None:
+    def __init__(self, plugins: list[Plugin], session: Session, documents: Documents | None = None) -> None:
         self._plugins = plugins
         self._session = session
         self._documents = documents
@@ -227,9 +222,7 @@ class Activity:
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         self.host = PluginHost(self.plugins, self.place.home, self.place.documents)
-        self.tools = enabled_tools(
-            (*self.spec.tools, *self.extra_tools), self.place.home.live_state.tools
-        )
+        self.tools = enabled_tools((*self.spec.tools, *self.extra_tools), self.place.home.live_state.tools)
         self.gate = self._make_gate()
         self.executor = self._make_executor()
 

@@ -69,9 +69,7 @@ class Tool:
             description = description or made.tool_def.description
         self.schema = schema
         self.description = description or ""
-        self.definition = ToolDefinition(
-            name=self.name, parameters_json_schema=schema, description=self.description
-        )
+        self.definition = ToolDefinition(name=self.name, parameters_json_schema=schema, description=self.description)
 
     @property
     def repeatable(self) -> bool:
@@ -112,9 +110,7 @@ def tool(function: Callable[..., Any], /) -> Tool: ...
 def tool(function: None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
-def tool(
-    function: Callable[..., Any] | None = None, /, **options: Any
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function: ``@tool`` or ``@tool(read_only=True, …)``."""
     if function is None:
         return lambda found: Tool(found, **options)
@@ -140,9 +136,7 @@ def as_tools(given: Iterable[Any]) -> list[Tool]:
 
 def _checked_name(name: str) -> str:
     if not _NAME.match(name):
-        raise UsageError(
-            f"{name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _."
-        )
+        raise UsageError(f"{name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _.")
     return name
 
 
@@ -170,9 +164,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return bool(parameters) and hints.get(parameters[0].name) is ToolContext
 
 
-def _engine_tool(
-    function: Callable[..., Any], name: str, *, takes_context: bool
-) -> EngineTool[None]:
+def _engine_tool(function: Callable[..., Any], name: str, *, takes_context: bool) -> EngineTool[None]:
     """The engine reads hints and docstring; our context is not its business."""
 
     def stand_in() -> None: ...

@@ -10,15 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.agent._execution import Executor
-from holdfast.agent._result import (
-    CallRequest,
-    RunResult,
-    Suspension,
-    Waiting,
-    find_waiting,
-    revoke,
-    suspend,
-)
+from holdfast.agent._result import CallRequest, RunResult, Suspension, Waiting, find_waiting, revoke, suspend
 from holdfast.agent._run_log import RunLog, counted, is_child, new_run
 from holdfast.agent._spec import Activity, Plugin, RunPlace, Spec
 from holdfast.agent._tools import Tool
@@ -101,11 +93,7 @@ async def resume_child(parent: Activity, child: Spec, run: str) -> str:
 
 
 def _start(parent: Activity, child: Spec, task: str | None) -> dict[str, object]:
-    start: dict[str, object] = {
-        "agent": child.name,
-        "parent": parent.spec.name,
-        "depth": parent.depth + 1,
-    }
+    start: dict[str, object] = {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
     return start if task is None else {**start, "task": task}
 
 
@@ -132,10 +120,7 @@ async def _finish(activity: Activity) -> str:
         if outcome.halts:
             raise AgentError(f"{name} wants to wait for someone; only the first agent can")
     except HoldfastError as error:
-        talk.append(
-            "agent_error",
-            {"agent": name, "error": {"code": error.code, "message": str(error)}},
-        )
+        talk.append("agent_error", {"agent": name, "error": {"code": error.code, "message": str(error)}})
         raise
     talk.append("agent_complete", {"agent": name, "duration": activity.elapsed_ms()})
     return outcome.output
@@ -381,9 +366,7 @@ def find_leftovers(session: Session) -> list[CallRequest]:
     return found
 
 
-async def repeat_leftovers(
-    leftovers: list[CallRequest], tools: dict[str, Tool], executor: Executor
-) -> None:
+async def repeat_leftovers(leftovers: list[CallRequest], tools: dict[str, Tool], executor: Executor) -> None:
     """Run again those that do no harm. The others stay without a result, and the model is told."""
     for call in leftovers:
         tool = tools.get(call.name)

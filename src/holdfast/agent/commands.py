@@ -37,11 +37,7 @@ def offered_commands(own: Iterable[str]) -> dict[str, Command]:
     """Return the commands of a place: its own, and those for which a session is enough."""
     names = set(own)
     assert names <= COMMANDS.keys(), f"not in the table: {names - COMMANDS.keys()}"
-    return {
-        name: command
-        for name, command in COMMANDS.items()
-        if name in names or command.act is not None
-    }
+    return {name: command for name, command in COMMANDS.items() if name in names or command.act is not None}
 
 
 def fork_seq(rest: str) -> int | None:
@@ -69,18 +65,14 @@ def _tag(session: Session, rest: str) -> str:
 
 def _memory(session: Session, _: str) -> str:
     shown = [
-        f"{key}: {as_text(entry.value)}  ({entry.scope}, {entry.priority})"
-        f" {entry.description or ''}".rstrip()
+        f"{key}: {as_text(entry.value)}  ({entry.scope}, {entry.priority}) {entry.description or ''}".rstrip()
         for key, entry in session.memory.entries().items()
     ]
     return "\n".join(shown) or "Nothing is remembered yet."
 
 
 def _todos(session: Session, _: str) -> str:
-    shown = [
-        f"{_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
-        for todo in session.todos
-    ]
+    shown = [f"{_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}" for todo in session.todos]
     return "\n".join(shown) or "There are no todos."
 
 

@@ -146,9 +146,7 @@ class HostedTurn:
         finally:
             self._queues.remove(queue)
 
-    async def ask(
-        self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None
-    ) -> Decision:
+    async def ask(self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None) -> Decision:
         """Ask whether a tool may run; no when ``wait_s`` is over. ``id`` is else its call's."""
         from holdfast.agent._permissions import Decision
 
@@ -211,9 +209,7 @@ class HostedTurn:
             raise asyncio.CancelledError
         return self.result
 
-    async def stream(
-        self, stream: RunStream, session: Session | None = None, *, durable: bool = False
-    ) -> RunResult:
+    async def stream(self, stream: RunStream, session: Session | None = None, *, durable: bool = False) -> RunResult:
         """The usual work of a turn: tell an agent's answer piece by piece; how the run ended.
 
         Of a session that is given, everything is on the medium at the end; with ``durable`` each
@@ -353,9 +349,7 @@ class Host(Generic[K, T]):
             self._leave(key, kept)
 
     @asynccontextmanager
-    async def ause(
-        self, key: K, make: Callable[[], T], patience: Patience | None = None
-    ) -> AsyncIterator[T]:
+    async def ause(self, key: K, make: Callable[[], T], patience: Patience | None = None) -> AsyncIterator[T]:
         """Use it as :meth:`use` does, without blocking the event loop."""
         kept = self._enter(key)
         try:
@@ -558,11 +552,7 @@ class Host(Generic[K, T]):
         """Under the lock: see to it that somebody looks after what is idle."""
         if not self._idle_ms or self._is_watched or self._closed:
             return
-        rests = [
-            kept.used_at
-            for kept in self._kept.values()
-            if not kept.users and kept.thing is not None
-        ]
+        rests = [kept.used_at for kept in self._kept.values() if not kept.users and kept.thing is not None]
         if rests:
             self._is_watched = True
             # One timer for all, set for what has rested longest.

@@ -77,9 +77,7 @@ class Runtime(Host[str, Session]):
 
     # -- words -------------------------------------------------------------------------------
 
-    async def process_user_input(
-        self, text: str, source: str = "user", session: Session | str = CLI_SESSION
-    ) -> str:
+    async def process_user_input(self, text: str, source: str = "user", session: Session | str = CLI_SESSION) -> str:
         """Give the agent what a user said; its answer.
 
         The words are on record, with ``source``, before anything is done about them. A session that
@@ -123,9 +121,7 @@ class Runtime(Host[str, Session]):
 
     # -- listeners ---------------------------------------------------------------------------
 
-    def subscribe(
-        self, pattern: str, listener: Subscriber, *, session_id: str | None = None
-    ) -> Callable[[], None]:
+    def subscribe(self, pattern: str, listener: Subscriber, *, session_id: str | None = None) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for the types that fit a pattern.
 
         ``*`` stands for anything: ``"tool_*"``, ``"*"``. Returns a function that ends it.

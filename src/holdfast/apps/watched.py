@@ -42,7 +42,6 @@ def _trace(hf: Holdfast) -> None:
         from holdfast.observe import observe
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"`otel` is set, and needs the package {error.name}",
-            remedy="Install it with: pip install 'holdfast[otel]'",
+            f"`otel` is set, and needs the package {error.name}", remedy="Install it with: pip install 'holdfast[otel]'"
         ) from error
     observe(hf, store=False)

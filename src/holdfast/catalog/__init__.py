@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catch_up import Progress
     from holdfast.catalog._feeder import Feeder
-    from holdfast.catalog._figures import (
-        Period,
-        SessionFigures,
-        Share,
-        Stats,
-        ToolFigures,
-        TopicCount,
-    )
+    from holdfast.catalog._figures import Period, SessionFigures, Share, Stats, ToolFigures, TopicCount
     from holdfast.catalog._filter import (
         EVERYTHING,
         NEWEST,
@@ -77,9 +70,7 @@ __getattr__ = lazy(
         "_index": "Row make_page shown",
         "_look": "look",
         "_newest": "Listed Newest Number newest",
-        "_retention": (
-            "Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"
-        ),
+        "_retention": ("Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"),
         "_search": "Asked Hit Snippet scan_logs",
         "_search_texts": "ROLES",
         "_stats": "Timeline TurnFigures Wanted count_index timeline_of",

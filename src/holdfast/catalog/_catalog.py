@@ -101,13 +101,7 @@ class Catalog:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def page(
-        self,
-        wanted: Filter,
-        limit: int | None = None,
-        after: str | None = None,
-        order: Order = NEWEST,
-    ) -> Page:
+    def page(self, wanted: Filter, limit: int | None = None, after: str | None = None, order: Order = NEWEST) -> Page:
         """The sessions that fit, in order. Raises UsageError for a cursor that is none."""
         place = None if after is None else read_cursor(after, order)
         if self.auto_tags:
@@ -190,9 +184,7 @@ class Catalog:
 
             folder = "" if kept is None else kept.row.trace.folder
             while True:
-                update = look(
-                    self._store, entry, kept, folder, prices=self._prices and self._prices()
-                )
+                update = look(self._store, entry, kept, folder, prices=self._prices and self._prices())
                 kept = Kept(update.row, update.state, update.tally)
                 if kept.row.trace.etag != NEVER_READ:
                     break

@@ -71,9 +71,7 @@ class CatchUp:
             if not again:
                 break
             entries = [self._entry(PREFIX + id) for id in again]
-            self._read_all(
-                work._replace(entries=[entry for entry in entries if entry is not None], gone=[])
-            )
+            self._read_all(work._replace(entries=[entry for entry in entries if entry is not None], gone=[]))
         if work.gone:
             self._index.write([], work.gone)
             if self._index.is_worn():
@@ -168,14 +166,7 @@ class CatchUp:
             from holdfast.catalog._look import look  # late: it brings all that counts words
 
             folder = kept.row.trace.folder if folder is None and kept is not None else folder
-            update = look(
-                self._store,
-                entry,
-                kept,
-                folder or "",
-                rebooted=rebooted,
-                prices=self._index.prices,
-            )
+            update = look(self._store, entry, kept, folder or "", rebooted=rebooted, prices=self._index.prices)
             self._add(update)
             if update.row.trace.etag != NEVER_READ:
                 self.sessions += 1

@@ -51,6 +51,4 @@ def read_topics(name: str) -> dict[str, list[str]]:
 def price_mark(own: Mapping[str, Any] | None = None) -> str:
     """Return what tells these prices, after those of the user's own, from others."""
     # Over the bytes of the list: the quick list then need not take it apart.
-    return (
-        f"{crc32(read_data('prices.txt'), crc32(repr(sorted((own or {}).items())).encode())):08x}"
-    )
+    return f"{crc32(read_data('prices.txt'), crc32(repr(sorted((own or {}).items())).encode())):08x}"

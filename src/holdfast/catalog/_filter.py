@@ -103,9 +103,7 @@ def is_behind(order: Order, place: Place, other: Place) -> bool:
     return place < other if order.descending else place > other
 
 
-def arranged(
-    rows: Iterable[SessionMetadata], order: Order, after: Place | None = None
-) -> list[SessionMetadata]:
+def arranged(rows: Iterable[SessionMetadata], order: Order, after: Place | None = None) -> list[SessionMetadata]:
     """The rows in their order, only those behind a place if there is one."""
     placed = [(place_in(order, row), row) for row in rows]
     if after is not None:
@@ -259,8 +257,7 @@ def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
         pass
     raise UsageError(
         "this is no cursor of such a list of sessions",
-        remedy="Give what `next` of the page before said, with the same order, or nothing to begin"
-        " with the first.",
+        remedy="Give what `next` of the page before said, with the same order, or nothing to begin with the first.",
     )
 
 

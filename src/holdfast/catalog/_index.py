@@ -119,9 +119,7 @@ class Index(ABC):
         """The folder of every session, by id: cheaper than ``known``, and not verified as that."""
 
     @abstractmethod
-    def write(
-        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
-    ) -> list[str]:
+    def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
         """Put all of it into the index at once, or nothing.
 
         Gives the ids whose row was changed by others since the look: they are left as they are.
@@ -129,9 +127,7 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def page(
-        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
-    ) -> Page:
+    def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
         """Sessions, in order. Without a limit every row is verified."""
 
     @abstractmethod
@@ -236,9 +232,7 @@ class PlainIndex(Index):
         """Of every entry."""
         return {id: kept.row.trace.folder for id, kept in self._rows.items()}
 
-    def write(
-        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
-    ) -> list[str]:
+    def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
         """Nobody else writes here."""
         for update in updates:
             version = next(self._versions)
@@ -249,9 +243,7 @@ class PlainIndex(Index):
         self._mark = self._mark if mark is None else mark
         return []
 
-    def page(
-        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
-    ) -> Page:
+    def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
         """By looking at every entry."""
         found = [shown(kept.row) for kept in self._rows.values()]
         return make_page(arranged(filter(wanted.admits, found), order, after), limit, order)

@@ -13,15 +13,7 @@ from holdfast.catalog._topics import auto_tags
 from holdfast.catalog._usage import Prices, cost_of
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, SessionMetadata
-from holdfast.replay import (
-    Fold,
-    Permissions,
-    State,
-    ToolState,
-    check_format,
-    describe,
-    needs_interruption,
-)
+from holdfast.replay import Fold, Permissions, State, ToolState, check_format, describe, needs_interruption
 from holdfast.session import fits, read_step, resolve_blobs
 from holdfast.storage import Entry, Log, Store
 
@@ -78,9 +70,7 @@ class _Reading(msgspec.Struct):
         """The row of a log that cannot be read here."""
         meta = SessionMetadata(session_id=self.id, size_bytes=self.entry.size, state=state)
         trace = Trace(etag=self.entry.etag, folder=self.folder, lost=self.lost)
-        return IndexUpdate(
-            row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version()
-        )
+        return IndexUpdate(row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version())
 
     def update(self, step_bytes: int) -> IndexUpdate:
         """Read on, at most one step."""

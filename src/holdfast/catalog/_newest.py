@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.storage.sqlite import Connection
 
-_NEWEST = (
-    "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s"
-    " ORDER BY s.updated DESC, s.id DESC LIMIT ?"
-)
+_NEWEST = "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s ORDER BY s.updated DESC, s.id DESC LIMIT ?"
 _TRACE = "SELECT trace, trace_crc FROM sessions WHERE id = ?"
 
 
@@ -122,9 +119,7 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     return Newest(found, limit, decode(read_fact(connection, "sum").decode())[0])
 
 
-def _listed(
-    connection: Connection, decode: Callable[[str], Any], plain: dict[str, Any], found: Any
-) -> Listed:
+def _listed(connection: Connection, decode: Callable[[str], Any], plain: dict[str, Any], found: Any) -> Listed:
     updated, id, data, crc, settled = found
     row = Listed({**plain, **_verified(decode, data, crc)})
     if row.session_id != id or row.updated_at != updated:

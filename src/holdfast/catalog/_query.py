@@ -285,9 +285,7 @@ class Term(msgspec.Struct, frozen=True):
         rest = _rest_of_word(text, at) if self.prefix else None
         return None if rest is None else rest.end()
 
-    def index_match(
-        self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5
-    ) -> str | None:
+    def index_match(self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5) -> str | None:
         """An expression for the index; None if it cannot help. ``expand`` knows longer words."""
         if not self.words:
             return None
@@ -311,9 +309,7 @@ _compiled = lru_cache(maxsize=64)(lambda term: re.compile(term.pattern()))
 class Query:
     """What to look for: of each group one term, and none of ``excluded``."""
 
-    def __init__(
-        self, groups: Iterable[tuple[Term, ...]] = (), excluded: Iterable[Term] = ()
-    ) -> None:
+    def __init__(self, groups: Iterable[tuple[Term, ...]] = (), excluded: Iterable[Term] = ()) -> None:
         self.groups = tuple(groups)
         self.excluded = tuple(excluded)
 
@@ -325,9 +321,7 @@ class Query:
         groups = tuple(tuple(term.widened() for term in group) for group in self.groups)
         return None if groups == self.groups else Query(groups, self.excluded)
 
-    def index_match(
-        self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5
-    ) -> str | None:
+    def index_match(self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5) -> str | None:
         """An expression for the index that every fitting event fits; None if all must be read."""
         wanted = []
         for group in self.groups:
@@ -338,9 +332,7 @@ class Query:
             return None
         expression = syntax.all_of(wanted)
         unwanted = [
-            match
-            for term in self.excluded
-            if term.is_exact and (match := term.index_match(expand, syntax)) is not None
+            match for term in self.excluded if term.is_exact and (match := term.index_match(expand, syntax)) is not None
         ]
         return syntax.but_not(expression, syntax.any_of(unwanted)) if unwanted else expression
 

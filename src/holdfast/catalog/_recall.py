@@ -16,15 +16,7 @@ import msgspec
 from holdfast.catalog._query import fold
 from holdfast.catalog._search_texts import TEXT_CHARS_MAX, Said, said_in
 from holdfast.errors import HoldfastError
-from holdfast.model import (
-    LINE_END_BYTES,
-    Event,
-    begins_line,
-    cut_line,
-    has_blob,
-    verified_line,
-    verified_line_at,
-)
+from holdfast.model import LINE_END_BYTES, Event, begins_line, cut_line, has_blob, verified_line, verified_line_at
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
@@ -124,9 +116,7 @@ class Recaller:
         """What the event says; None if it is not in the log, or not as it was written."""
         return next(self.each([found]))
 
-    def each(
-        self, rows: Sequence[Candidate], together: int | None = None
-    ) -> Iterator[Recalled | None]:
+    def each(self, rows: Sequence[Candidate], together: int | None = None) -> Iterator[Recalled | None]:
         """What each event says; ``together`` of them are read at once, when they are needed."""
         size = _TOGETHER_MAX if together is None else min(together, _TOGETHER_MAX)
         for start in range(0, len(rows), size):
@@ -266,11 +256,7 @@ def _streamed(log: Log, found: Candidate) -> Recalled | None:
         first = first or event
         is_thought = event.data.get("kind") == "thinking"
         text = event.data.get("content")
-        if (
-            event.run == first.run
-            and is_thought == (found.role == "thinking")
-            and isinstance(text, str)
-        ):
+        if event.run == first.run and is_thought == (found.role == "thinking") and isinstance(text, str):
             pieces.append(text)
     if first is None or first.seq != found.seq:
         return None

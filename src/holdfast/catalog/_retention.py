@@ -150,9 +150,7 @@ def _about(policy: Policy) -> str:
 
 
 def _decision(row: SessionMetadata, policy: Policy, why: str) -> RetentionDecision:
-    return RetentionDecision(
-        row.session_id, policy.action, why, row.size_bytes, row.updated_at, row.title
-    )
+    return RetentionDecision(row.session_id, policy.action, why, row.size_bytes, row.updated_at, row.title)
 
 
 # -- policies as people write them ------------------------------------------------------------

@@ -92,9 +92,7 @@ def _search(ask: Ask, query: Query, recaller: Recaller, limit: int | None) -> li
     return finds
 
 
-def _pages(
-    ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | None
-) -> Iterator[list[Candidate]]:
+def _pages(ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | None) -> Iterator[list[Candidate]]:
     """The rows that may fit, in pages, those that were added last first."""
     rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
     last, examined = None, 0
@@ -178,13 +176,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             and (self.tool is None or (said.name == self.tool and said.role != "tag"))
         )
 
-    def demand(
-        self,
-        statement: Statement,
-        role: Callable[[str], Any],
-        named: str,
-        name: Callable[[str], Any],
-    ) -> None:
+    def demand(self, statement: Statement, role: Callable[[str], Any], named: str, name: Callable[[str], Any]) -> None:
         """Ask an index for these events, which keeps roles and, in a column ``named``, tools so."""
         statement.demand_times("s.time", self.since, self.until)
         if self.roles:
@@ -277,9 +269,7 @@ class Snippet(msgspec.Struct, frozen=True):
 
     def marked(self, before: str = "**", after: str = "**") -> str:
         """The text with marks around each place."""
-        return "".join(
-            f"{before}{part}{after}" if is_found else part for part, is_found in self.parts()
-        )
+        return "".join(f"{before}{part}{after}" if is_found else part for part, is_found in self.parts())
 
     def parts(self) -> Iterator[tuple[str, bool]]:
         """The text piece by piece, and whether each was looked for."""

@@ -20,17 +20,7 @@ from holdfast.model import Event, is_reference, line_size
 from holdfast.replay import Calls, blocks_of, kinds_said, mark_of
 
 TEXT_CHARS_MAX = 1 << 20
-ROLES = (
-    "user",
-    "assistant",
-    "system",
-    "thinking",
-    "tool_call",
-    "tool_result",
-    "summary",
-    "title",
-    "tag",
-)
+ROLES = ("user", "assistant", "system", "thinking", "tool_call", "tool_result", "summary", "title", "tag")
 
 _DEPTH_MAX = 20
 _ENCODED_CHARS_MIN = 1024
@@ -127,15 +117,11 @@ class Listener(msgspec.Struct):
     def on_call(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """A tool was called; where a message has said just this, it was heard there."""
         tool = data.get("tool")
-        is_known = isinstance(tool, str) and self._is_known(
-            event, data.get("id"), tool, data.get("params"), begun=True
-        )
+        is_known = isinstance(tool, str) and self._is_known(event, data.get("id"), tool, data.get("params"), begun=True)
         if not is_known:
             self._take(event, data, changes)
 
-    def _is_known(
-        self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False
-    ) -> bool:
+    def _is_known(self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False) -> bool:
         """Whether just this was said of the call before."""
         key = id if isinstance(id, str) else None
         said = _call_text(tool, params).encode("utf-8", "surrogatepass")
@@ -166,11 +152,7 @@ class Listener(msgspec.Struct):
 
     def on_end(self, event: Event, _: dict[str, Any], changes: IndexChanges) -> None:
         """The run says no more: what it was saying was cut off here."""
-        ended = [
-            stream
-            for stream in self.streams
-            if event.type == "interrupted" or stream.run == event.run
-        ]
+        ended = [stream for stream in self.streams if event.type == "interrupted" or stream.run == event.run]
         changes.heard += [_heard_stream(stream) for stream in ended if stream.text.strip()]
         self.streams = [stream for stream in self.streams if stream not in ended]
 
@@ -210,9 +192,7 @@ class Listener(msgspec.Struct):
             named = msgspec.structs.replace(said, name=tool) if said.role == "tool_result" else said
             changes.heard.append(Heard(event.seq, named, event.timestamp, self.offset))
 
-    def _cover(
-        self, event: Event, first: int, kinds: Collection[str], changes: IndexChanges
-    ) -> None:
+    def _cover(self, event: Event, first: int, kinds: Collection[str], changes: IndexChanges) -> None:
         """Streamed text of these kinds from ``first`` on is in this event."""
         for stream in list(self.streams):
             if stream.run == event.run and stream.role in kinds:
@@ -272,10 +252,7 @@ def _spoken(role: str) -> Callable[[dict[str, Any]], list[Said]]:
             else:
                 (results if kind == "tool_result" else words).append(block)
         said = [Said(role, _text(words)), Said("tool_result", _text(results))]
-        return said + [
-            Said("tool_call", "\n".join(texts)[:TEXT_CHARS_MAX], name)
-            for name, texts in calls.items()
-        ]
+        return said + [Said("tool_call", "\n".join(texts)[:TEXT_CHARS_MAX], name) for name, texts in calls.items()]
 
     return spoken
 

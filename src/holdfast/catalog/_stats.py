@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._figures import (
-    By,
-    Period,
-    SessionFigures,
-    Share,
-    Stats,
-    Sum,
-    Sums,
-    ToolFigures,
-    TopicCount,
-)
+from holdfast.catalog._figures import By, Period, SessionFigures, Share, Stats, Sum, Sums, ToolFigures, TopicCount
 from holdfast.catalog._tally import SHAPE, Tally, checked
 from holdfast.catalog._usage import (
     HOUR_MS,
@@ -91,11 +81,7 @@ class Counter:
     """Adds up session after session, in as many kinds of periods as are wanted."""
 
     def __init__(
-        self,
-        wanted: Wanted,
-        prices: Prices,
-        calendar: Calendar,
-        periods: Collection[By] | None = None,
+        self, wanted: Wanted, prices: Prices, calendar: Calendar, periods: Collection[By] | None = None
     ) -> None:
         self._wanted, self._prices = wanted, prices
         self._calendar = calendar
@@ -158,11 +144,7 @@ class Counter:
         return self._first <= row.updated_at // HOUR_MS <= self._last
 
     def _add_session(
-        self,
-        row: SessionMetadata,
-        tags: tuple[str, ...],
-        figures: _Figures,
-        hours: list[tuple[int, Hour]],
+        self, row: SessionMetadata, tags: tuple[str, ...], figures: _Figures, hours: list[tuple[int, Hour]]
     ) -> None:
         recorded, told = any(hour.turns for _, hour in hours), figures.is_told
         sums, whole = self._sums, Sum(sessions=1)
@@ -262,13 +244,7 @@ class Counter:
             unpriced_models=sorted(name for name, one in sums.models.items() if one.bill.unpriced),
             unreadable=sums.unreadable,
             periods=[
-                Period(
-                    start=name,
-                    sessions=one.sessions,
-                    turns=one.turns,
-                    messages=one.messages,
-                    **_used(one),
-                )
+                Period(start=name, sessions=one.sessions, turns=one.turns, messages=one.messages, **_used(one))
                 for name in names
                 for one in [periods.get(name) or Sum()]
             ],
@@ -281,9 +257,7 @@ class Counter:
             tools=_tools(sums.tools),
             topics=[
                 TopicCount(tag, count)
-                for tag, count in nsmallest(
-                    _SHARES_MAX, sums.topics.items(), key=lambda item: (-item[1], item[0])
-                )
+                for tag, count in nsmallest(_SHARES_MAX, sums.topics.items(), key=lambda item: (-item[1], item[0]))
             ],
             longest=[session for _, session in sums.longest],
             most_expensive=[session for cost, session in sums.dearest if cost],
@@ -319,11 +293,7 @@ def _used(one: Sum) -> dict[str, Any]:
 
 
 def _shares(sums: dict[str, Sum]) -> list[Share]:
-    largest = nsmallest(
-        _SHARES_MAX,
-        sums.items(),
-        key=lambda item: (-item[1].spent.total, -item[1].sessions, item[0]),
-    )
+    largest = nsmallest(_SHARES_MAX, sums.items(), key=lambda item: (-item[1].spent.total, -item[1].sessions, item[0]))
     return [Share(name=name, sessions=one.sessions, **_used(one)) for name, one in largest]
 
 
@@ -359,14 +329,7 @@ def _quantile(use: ToolHours, share: float) -> int | None:
 # The statistics of an index, by the sums that it keeps of blocks of its rows.
 
 
-def count_index(
-    index: Index,
-    wanted: Wanted,
-    prices: Prices,
-    calendar: Calendar,
-    *,
-    auto_tags: bool = True,
-) -> Stats:
+def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar, *, auto_tags: bool = True) -> Stats:
     """The statistics of the sessions in an index; without ``auto_tags`` as if there were none.
 
     Raises IndexDamaged if something in it is not as written.

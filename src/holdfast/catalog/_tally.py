@@ -317,9 +317,7 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
     tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
 
 
-def _take_result(
-    tally: Tally, event: Event, words: Words, block: dict[str, Any], told: Any
-) -> None:
+def _take_result(tally: Tally, event: Event, words: Words, block: dict[str, Any], told: Any) -> None:
     """Count the result of a call that a message brings."""
     raw = _encode_json(block.get("content"))
     if told_tokens(told) is None:

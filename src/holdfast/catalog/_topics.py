@@ -63,17 +63,11 @@ def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
     _add_words(reasons, tally)
     _add_tools(reasons, tally)
     _add_files(reasons, tally)
-    scored = sorted(
-        (-sum(reason.weight for reason in found), tag) for tag, found in reasons.items()
-    )
+    scored = sorted((-sum(reason.weight for reason in found), tag) for tag, found in reasons.items())
     if not scored or -scored[0][0] < _SCORE_MIN:
         return _frequent_terms(tally, n)
     enough = max(_SCORE_MIN, -scored[0][0] * _SHARE_MIN)
-    return [
-        Topic(tag, _why(reasons[tag]), round(-score, 2))
-        for score, tag in scored[:n]
-        if -score >= enough
-    ]
+    return [Topic(tag, _why(reasons[tag]), round(-score, 2)) for score, tag in scored[:n] if -score >= enough]
 
 
 def _add_words(reasons: dict[str, list[_Reason]], tally: Tally) -> None:
@@ -112,11 +106,7 @@ def _why(reasons: list[_Reason]) -> str:
 
 def _frequent_terms(tally: Tally, n: int) -> list[Topic]:
     often = sorted((-count, term) for term, count in tally.terms.items())
-    return [
-        Topic(term, f"{-count}x {term}", float(-count))
-        for count, term in often[:n]
-        if -count >= _TERM_COUNT_MIN
-    ]
+    return [Topic(term, f"{-count}x {term}", float(-count)) for count, term in often[:n] if -count >= _TERM_COUNT_MIN]
 
 
 # What the name of a file says about the work: its kind, its place, its language.
@@ -141,11 +131,7 @@ def marks_of(path: str) -> tuple[Mark, ...]:
     """What the path of a file speaks for."""
     path = path.replace("\\", "/")
     low = path.lower()
-    found = [
-        mark
-        for pattern, hints, mark in _PATHS
-        if any(hint in low for hint in hints) and pattern.search(path)
-    ]
+    found = [mark for pattern, hints, mark in _PATHS if any(hint in low for hint in hints) and pattern.search(path)]
     kind = low.rpartition(".")[2]
     found += [(topic, f"*.{kind}", weight) for topic, weight in _ENDINGS_SAY.get(kind, ())]
     return tuple(found)
@@ -197,9 +183,7 @@ _TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.tx
 KNOWN: dict[str, dict[str, float]] = _known()
 """By word: the topics that it speaks for, and how strongly."""
 
-CJK: frozenset[str] = frozenset(
-    entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries
-)
+CJK: frozenset[str] = frozenset(entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries)
 """The words that are looked for inside a text."""
 
 

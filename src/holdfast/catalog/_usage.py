@@ -366,10 +366,7 @@ class Price(msgspec.Struct, frozen=True):
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         dollars = (
-            spent.fresh * self.input
-            + spent.output * self.output
-            + spent.cache_read * read
-            + spent.cache_write * write
+            spent.fresh * self.input + spent.output * self.output + spent.cache_read * read + spent.cache_write * write
         )
         return dollars / _MILLION
 
@@ -496,22 +493,16 @@ def read_prices(document: Mapping[str, Any]) -> dict[str, Price]:
 
 def _read_price(name: str, table: Any) -> Price:
     if not isinstance(table, Mapping):
-        raise UsageError(
-            f"the price of {name!r} must be a table with input and output, not {table!r}"
-        )
+        raise UsageError(f"the price of {name!r} must be a table with input and output, not {table!r}")
     strange = sorted(set(table) - set(_MEMBERS))
     if strange:
-        raise UsageError(
-            f"the price of {name!r} has {strange[0]!r}, which is none of {', '.join(_MEMBERS)}"
-        )
+        raise UsageError(f"the price of {name!r} has {strange[0]!r}, which is none of {', '.join(_MEMBERS)}")
     missing = [member for member in ("input", "output") if member not in table]
     if missing:
         raise UsageError(f"the price of {name!r} lacks {missing[0]}")
     for member, value in table.items():
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise UsageError(
-                f"the price of {name!r}: {member} must be dollars per million tokens, not {value!r}"
-            )
+            raise UsageError(f"the price of {name!r}: {member} must be dollars per million tokens, not {value!r}")
     return Price(**{member: float(value) for member, value in table.items()})
 
 

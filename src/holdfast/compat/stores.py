@@ -14,15 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.errors import HoldfastError, TooNew, Unavailable
-from holdfast.storage import (
-    Capabilities,
-    Documents,
-    Log,
-    MemoryDocuments,
-    MemoryLog,
-    MemoryStore,
-    check_key,
-)
+from holdfast.storage import Capabilities, Documents, Log, MemoryDocuments, MemoryLog, MemoryStore, check_key
 
 _ODD = "base64:"  # no line of JSON begins so
 
@@ -366,9 +358,7 @@ class EventStore(MemoryStore):
 
     def _read(self, id: str) -> list[bytes]:
         found = call(self._backend.read, id) if call(self._backend.exists, id) else ()
-        return [
-            as_bytes(one) if isinstance(one, str) else msgspec.json.encode(one) for one in found
-        ]
+        return [as_bytes(one) if isinstance(one, str) else msgspec.json.encode(one) for one in found]
 
 
 class _EventLog(MemoryLog):

@@ -24,16 +24,7 @@ from holdfast.formats._foreign import (
     session_id_of,
 )
 from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_session, own_session
-from holdfast.formats._registry import (
-    FORMATS,
-    READERS,
-    Format,
-    all_readers,
-    claims,
-    format_of,
-    reader_for,
-    reader_of,
-)
+from holdfast.formats._registry import FORMATS, READERS, Format, all_readers, claims, format_of, reader_for, reader_of
 from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.formats.readers._values import speak

@@ -46,9 +46,7 @@ class _ZipMember:
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
             raise InvalidData(f"{self._info.filename[:80]!a} is damaged: {error}") from error
         except Exception as error:  # zlib and lzma have errors of their own
-            raise InvalidData(
-                f"{self._info.filename[:80]!a} cannot be expanded: {error}"
-            ) from error
+            raise InvalidData(f"{self._info.filename[:80]!a} cannot be expanded: {error}") from error
 
 
 def is_zip(source: Source) -> bool:
@@ -178,9 +176,7 @@ class BundledSession:
         self.id = id
         self._bundle = bundle
         self._prefix = f"sessions/{id}/"
-        self.documents = sorted(
-            name[len(self._prefix) :] for name in names if name != self._prefix + _LOG
-        )
+        self.documents = sorted(name[len(self._prefix) :] for name in names if name != self._prefix + _LOG)
 
     def log(self) -> bytes:
         """The bytes of the log."""
@@ -313,9 +309,7 @@ class _Sink(io.RawIOBase):
 class _Adding:
     """One member while it is written, with its size and checksum."""
 
-    def __init__(
-        self, archive: zipfile.ZipFile, name: str, method: int = zipfile.ZIP_DEFLATED
-    ) -> None:
+    def __init__(self, archive: zipfile.ZipFile, name: str, method: int = zipfile.ZIP_DEFLATED) -> None:
         info = zipfile.ZipInfo(name, _EPOCH)
         info.compress_type = method
         info._compresslevel = _LEVEL  # type: ignore[attr-defined]  # noqa: SLF001 - public from 3.13

@@ -56,11 +56,7 @@ def read_whole(file: File, name: str, most: int, bounds: Bounds) -> bytes:
     for chunk in expanded(file.chunks(max(min(file.size, most) + 1, 16)), bounds):
         total += len(chunk)
         if total > most:
-            raise TooLarge(
-                f"{name} has more than {most:,} bytes",
-                remedy="Import a smaller file.",
-                needed_bytes=total,
-            )
+            raise TooLarge(f"{name} has more than {most:,} bytes", remedy="Import a smaller file.", needed_bytes=total)
         parts.append(chunk)
     return b"".join(parts)
 
@@ -170,9 +166,7 @@ class _Members:
     def _count_one(self) -> None:
         self._count += 1
         if self._count > _MEMBERS_MAX:
-            raise TooLarge(
-                f"the compressed data has more than {_MEMBERS_MAX:,} members", limit="members"
-            )
+            raise TooLarge(f"the compressed data has more than {_MEMBERS_MAX:,} members", limit="members")
 
 
 class _Gzip(_Members):
@@ -230,9 +224,7 @@ class _Zstd(_Members):
         return self._module.ZstdDecompressor(options={parameter: _WINDOW_LOG_MAX})
 
 
-def _unpack(
-    unpacker: _Gzip | _Zstd, first: bytes, chunks: Iterator[bytes], bounds: Bounds
-) -> Iterator[bytes]:
+def _unpack(unpacker: _Gzip | _Zstd, first: bytes, chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
     taken = made = 0
     try:
         for chunk in _sliced(_as_it_is(first, chunks)):
@@ -373,9 +365,7 @@ def _check_shape(data: bytes, bounds: Bounds) -> None:
             depth += step
             values += step > 0
             if depth > bounds.depth_max:
-                raise InvalidData(
-                    f"the document is nested more than {bounds.depth_max} levels deep"
-                )
+                raise InvalidData(f"the document is nested more than {bounds.depth_max} levels deep")
             if values > bounds.values_max:
                 raise _over("values_max", bounds.values_max, None)
         if values > bounds.values_max:

@@ -99,9 +99,7 @@ def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
     return "-".join(filter(None, [tool.replace("_", "-"), readable, digest[:_DIGEST_CHARS]]))
 
 
-def frame(
-    tool: str, raw: Any, timestamp: int | None = None, key: str | None = None
-) -> ForeignDraft:
+def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = None) -> ForeignDraft:
     """A draft for what carries nothing of the conversation, but came with it."""
     data = {"direction": "imported", "tool": tool}
     return ForeignDraft("frame", data, timestamp, key=key, raw=raw)
@@ -127,8 +125,7 @@ def refusal_of(name: str, tool: str, version: Any, newest: int) -> TooNew | None
     if version is None or number < newest + 1:
         return None
     return TooNew(
-        f"{name} has version {str(version)[:40]} of {tool}'s files,"
-        f" and this Holdfast knows up to {newest}",
+        f"{name} has version {str(version)[:40]} of {tool}'s files, and this Holdfast knows up to {newest}",
         remedy="Nothing of it was recorded. Bring it in with a newer Holdfast.",
     )
 

@@ -44,9 +44,7 @@ def reader_of(tool: str) -> Reader:
     name = tool.replace("-", "_") if isinstance(tool, str) else None
     if name not in READERS:
         known = ", ".join(sorted(READERS)).replace("_", "-")
-        raise UsageError(
-            f"there is no reader for {tool!r}", remedy=f"Use 'auto', or one of: {known}."
-        )
+        raise UsageError(f"there is no reader for {tool!r}", remedy=f"Use 'auto', or one of: {known}.")
     reader: Reader = import_module(f"holdfast.formats.readers.{name}").READER
     return reader
 
@@ -111,19 +109,12 @@ _ALL = (
     Format("text", "plain text", ".txt", "markdown:write_text"),
     Format("json", "one document with everything", ".json", "json:write_json"),
     Format("jsonl", "the log's own lines", ".jsonl", "json:write_jsonl"),
-    Format(
-        "bundle", "the session itself, to be moved", ".holdfast", "json:write_bundle", is_text=False
-    ),
+    Format("bundle", "the session itself, to be moved", ".holdfast", "json:write_bundle", is_text=False),
     Format("claude-code", "for Claude Code", ".jsonl", "claude_code:write_claude_code"),
     Format("codex", "for Codex", ".jsonl", "codex:write_codex"),
     Format("gemini-cli", "for Gemini CLI", ".json", "gemini_cli:write_gemini_cli"),
     Format("opencode", "for opencode", ".json", "opencode:write_opencode"),
-    Format(
-        "openagent-terminal",
-        "for OpenAgent-Terminal",
-        ".json",
-        "openagent_terminal:write_openagent_terminal",
-    ),
+    Format("openagent-terminal", "for OpenAgent-Terminal", ".json", "openagent_terminal:write_openagent_terminal"),
     Format("neutral", "messages in neutral form", ".json", _MESSAGES),
     Format("anthropic", "messages for Anthropic", ".json", _MESSAGES),
     Format("openai", "messages for OpenAI's chat completions", ".json", _MESSAGES),
@@ -140,7 +131,5 @@ def format_of(name: str) -> Format:
     """The format of this name. Raises UsageError, with the names there are, for another."""
     found = FORMATS.get(_SHORT.get(name, name)) if isinstance(name, str) else None
     if found is None:
-        raise UsageError(
-            f"there is no format {name!r} to export to", remedy=f"One of: {', '.join(FORMATS)}."
-        )
+        raise UsageError(f"there is no format {name!r} to export to", remedy=f"One of: {', '.join(FORMATS)}.")
     return found

@@ -63,10 +63,7 @@ class Source:
         self.folder = folder
         """The name of the folder that it lies in; some tools put a project's name there."""
         self.bounds = bounds or Bounds()
-        self._files = {
-            path: MemoryFile(file) if isinstance(file, bytes) else file
-            for path, file in files.items()
-        }
+        self._files = {path: MemoryFile(file) if isinstance(file, bytes) else file for path, file in files.items()}
         self._beside = beside
         self._shared = shared or Remembered()
         self._way = way
@@ -108,9 +105,7 @@ class Source:
     def is_partly_used(self) -> bool:
         """Whether a file directly in this folder was read already."""
         start = len(self._way)
-        return any(
-            name.startswith(self._way) and "/" not in name[start:] for name in self._shared.used
-        )
+        return any(name.startswith(self._way) and "/" not in name[start:] for name in self._shared.used)
 
     def rest(self) -> Source:
         """The folder without the files that were read already."""
@@ -234,9 +229,7 @@ class Source:
         limit = self.bounds.database_bytes_max
         # What a running tool wrote last is in its journal until SQLite folds it in.
         wal = f"{name}-wal"
-        return copy_database(
-            self.read(name, limit), self.read(wal, limit) if self.has(wal) else b""
-        )
+        return copy_database(self.read(name, limit), self.read(wal, limit) if self.has(wal) else b"")
 
     def only(self, name: str) -> Source:
         """One of the files as a source of its own; what lies beside it can be reached."""
@@ -257,27 +250,19 @@ class Source:
     def below(self, folder: str) -> Source:
         """One of the folders as a source of its own."""
         head = f"{folder}/"
-        files = {
-            name.removeprefix(head): file
-            for name, file in self._files.items()
-            if name.startswith(head)
-        }
+        files = {name.removeprefix(head): file for name, file in self._files.items() if name.startswith(head)}
         above = posixpath.basename(posixpath.dirname(folder)) or self.name
         return self._part(posixpath.basename(folder), files, head, folder=above)
 
     def _part(self, name: str, files: Mapping[str, File], way: str, **how: Any) -> Source:
         """A part of this source; it knows what all of them know, under the whole names."""
-        return Source(
-            name, files, bounds=self.bounds, shared=self._shared, way=self._way + way, **how
-        )
+        return Source(name, files, bounds=self.bounds, shared=self._shared, way=self._way + way, **how)
 
     def children(self) -> list[Source]:
         """What lies directly in a folder: its folders and its files, each as a source."""
         folders = {name.partition("/")[0] for name in self._files if "/" in name}
         files = [name for name in self._files if "/" not in name]
-        return [self.below(name) for name in sorted(folders)] + [
-            self.only(name) for name in sorted(files)
-        ]
+        return [self.below(name) for name in sorted(folders)] + [self.only(name) for name in sorted(files)]
 
     def digest(self) -> str | None:
         """SHA-256 of a source that is one file, as it is; of a folder, of its names and sizes.

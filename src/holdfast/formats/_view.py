@@ -129,9 +129,7 @@ def result_text(block: Block) -> str:
     content = block.get("content", "")
     if isinstance(content, str):
         return content
-    return "\n".join(
-        part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in content
-    )
+    return "\n".join(part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in content)
 
 
 def in_dialect(turn: DialogueTurn, provider: Provider) -> list[dict[str, Any]]:

@@ -12,16 +12,7 @@ from google.adk.events.event import Event
 from google.adk.sessions import State
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.integrations._units import (
-    Form,
-    Unit,
-    Words,
-    answered,
-    blocks_of,
-    spoken,
-    stored,
-    voices,
-)
+from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, stored, voices
 from holdfast.replay import to_dialect
 from holdfast.storage import MUST_NOT_EXIST
 
@@ -91,12 +82,7 @@ def _tell(item: dict[str, Any]) -> Words:
 
 def _rebuild(words: Words) -> dict[str, Any]:
     delta = {data["name"]: data["value"] for type, data in words if type == VARIABLE}
-    actions = {
-        "stateDelta": delta,
-        "artifactDelta": {},
-        "requestedAuthConfigs": {},
-        "requestedToolConfirmations": {},
-    }
+    actions = {"stateDelta": delta, "artifactDelta": {}, "requestedAuthConfigs": {}, "requestedToolConfirmations": {}}
     item: dict[str, Any] = {"actions": actions, "nodeInfo": {"path": ""}}
     said = [word for word in words if word[0] not in (VARIABLE, "frame")]
     if said:

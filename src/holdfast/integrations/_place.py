@@ -12,15 +12,7 @@ import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Hashable,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -97,9 +89,7 @@ def _link_of(library: holdfast.Holdfast, id: str, framework: str) -> Event | Non
     return None
 
 
-def _session_of(
-    library: holdfast.Holdfast, framework: str, foreign_id: str, scope: str | None
-) -> str:
+def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, scope: str | None) -> str:
     """The session of a framework's id: the one it began, or a fork of such that it names."""
     id = own_id(framework, foreign_id, scope)
     if scope is None or library.exists(id):

@@ -295,9 +295,7 @@ class Units(UnitReader):
 
     def _take_own(self, events: list[Event], item: Any) -> None:
         seqs = tuple(event.seq for event in events)
-        answers = frozenset(
-            event.data["toolCallId"] for event in events if event.type == "tool_result"
-        )
+        answers = frozenset(event.data["toolCallId"] for event in events if event.type == "tool_result")
         self._add(Unit(seqs, own=True, item=item, run=events[0].run, answers=answers))
 
     def _take_foreign(self, event: Event) -> None:

@@ -24,23 +24,8 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from holdfast.integrations._adk_events import (
-    FORM,
-    VARIABLE,
-    Announced,
-    Shared,
-    Values,
-    by_owner,
-    events_of,
-)
-from holdfast.integrations._place import (
-    SESSIONS,
-    AdapterSession,
-    Library,
-    Recent,
-    library_of,
-    linked,
-)
+from holdfast.integrations._adk_events import FORM, VARIABLE, Announced, Shared, Values, by_owner, events_of
+from holdfast.integrations._place import SESSIONS, AdapterSession, Library, Recent, library_of, linked
 from holdfast.integrations._units import CONVERSATION, Unit, Units, Words, stored
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
@@ -125,12 +110,7 @@ class HoldfastSessionService(BaseSessionService):
         self._kept: Recent[tuple[str, str, str], _KitSession] = Recent()
 
     async def create_session(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        state: dict[str, Any] | None = None,
-        session_id: str | None = None,
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """A new session. Raises AlreadyExistsError if there is one of this id."""
         session_id = (session_id or "").strip() or str(uuid.uuid4())
@@ -151,12 +131,7 @@ class HoldfastSessionService(BaseSessionService):
         return await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
 
     async def get_session(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        config: GetSessionConfig | None = None,
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session with its events (all, or those that ``config`` asks for); None if none."""
         session_id = session_id.strip()
@@ -280,9 +255,7 @@ class HoldfastSessionService(BaseSessionService):
                 self._shared.settle(key)
             kept.place.delete()
 
-    def _list(
-        self, app_name: str, user_id: str | None, page: slice, *, reverse: bool
-    ) -> list[Session]:
+    def _list(self, app_name: str, user_id: str | None, page: slice, *, reverse: bool) -> list[Session]:
         """A page of the sessions by when they were written; on it, by what they say themselves."""
         written = {entry.key: entry.modified for entry in self._library.store.entries(SESSIONS)}
         chosen: list[tuple[int, str, str]] = []
@@ -292,9 +265,7 @@ class HoldfastSessionService(BaseSessionService):
                 chosen.append((written.get(SESSIONS + id, 0), user, link["id"]))
         chosen.sort(reverse=reverse)
         found = [self._listed(app_name, user, id) for _, user, id in chosen[page]]
-        return sorted(
-            found, key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=reverse
-        )
+        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=reverse)
 
     def _listed(self, app_name: str, user_id: str, session_id: str) -> Session:
         kept = self._of(app_name, user_id, session_id)
@@ -308,9 +279,7 @@ class HoldfastSessionService(BaseSessionService):
         named = {State.APP_PREFIX + name: value for name, value in app.items()}
         return named | {State.USER_PREFIX + name: value for name, value in user.items()}
 
-    async def _write(
-        self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]
-    ) -> bool:
+    async def _write(self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]) -> bool:
         """Record something with the changes of shared state that it makes: all of it or nothing.
 
         Whether anything was recorded; it is on the medium then.
@@ -330,9 +299,7 @@ class HoldfastSessionService(BaseSessionService):
             await asyncio.to_thread(end)
         return bool(recorded)
 
-    async def _announce(
-        self, kept: _KitSession, written: Written, shared: dict[str, Values]
-    ) -> Announced:
+    async def _announce(self, kept: _KitSession, written: Written, shared: dict[str, Values]) -> Announced:
         if not shared:
             return Announced(self._shared, {})
         await written.abarrier()  # a session that is being made is there before it is named
@@ -404,9 +371,7 @@ def _check_not_stale(session: Session, units: list[Unit]) -> None:
     marker = session._storage_update_marker  # noqa: SLF001 - where the kit keeps it
     if marker is not None and marker != _marker(units):
         # With the words of the kit's own services, by which programs may know it.
-        raise StaleSessionError(
-            f"session {session.id} has been modified in storage since it was loaded: read it again"
-        )
+        raise StaleSessionError(f"session {session.id} has been modified in storage since it was loaded: read it again")
 
 
 def _marker(units: list[Unit]) -> str:

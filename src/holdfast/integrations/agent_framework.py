@@ -14,34 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent_framework import (
-    AgentSession,
-    HistoryProvider,
-    Message,
-    SessionContext,
-    WorkflowCheckpoint,
-    _sessions,
-)
-from agent_framework._workflows._checkpoint_encoding import (
-    decode_checkpoint_value,
-    encode_checkpoint_value,
-)
+from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, WorkflowCheckpoint, _sessions
+from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
 from agent_framework.exceptions import WorkflowCheckpointException
 
 from holdfast.integrations._history import MessageHistory, States, missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
 from holdfast.integrations._units import LOST, Form, Unit, Words, answered, blocks_of, fresh, spoken
 
-__all__ = [
-    "HoldfastAgentSessionStore",
-    "HoldfastCheckpointStorage",
-    "HoldfastHistoryProvider",
-    "bring_over",
-]
+__all__ = ["HoldfastAgentSessionStore", "HoldfastCheckpointStorage", "HoldfastHistoryProvider", "bring_over"]
 
-_filter_new = getattr(
-    _sessions, "filter_new_messages", lambda _, given: given
-)  # not in all versions
+_filter_new = getattr(_sessions, "filter_new_messages", lambda _, given: given)  # not in all versions
 _TOOL = "agent-framework"
 _WORKFLOWS = "agent-framework-workflow"
 
@@ -55,12 +38,7 @@ class HoldfastHistoryProvider(HistoryProvider):
     """
 
     def __init__(
-        self,
-        hf: Library = None,
-        *,
-        source_id: str = "holdfast",
-        skip_excluded: bool = False,
-        **options: Any,
+        self, hf: Library = None, *, source_id: str = "holdfast", skip_excluded: bool = False, **options: Any
     ) -> None:
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
@@ -90,12 +68,7 @@ class HoldfastHistoryProvider(HistoryProvider):
             context.context_messages[self.source_id] = with_results(loaded, context.input_messages)
 
     async def save_messages(
-        self,
-        session_id: str | None,
-        messages: Sequence[Message],
-        *,
-        state: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Record messages, all of them or none, but for those that are handed over again.
 
@@ -113,9 +86,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         await history.arecord(tell)
 
     def _of(self, session_id: str) -> MessageHistory:
-        return self._histories.get(
-            session_id, lambda: MessageHistory(FORM, self._library, _TOOL, session_id)
-        )
+        return self._histories.get(session_id, lambda: MessageHistory(FORM, self._library, _TOOL, session_id))
 
 
 class HoldfastAgentSessionStore:
@@ -149,9 +120,7 @@ class HoldfastAgentSessionStore:
         await asyncio.to_thread(place.delete)
 
     def _of(self, session_id: str) -> States:
-        return self._states.get(
-            session_id, lambda: States(AdapterSession(self._library, _TOOL, session_id), _TOOL)
-        )
+        return self._states.get(session_id, lambda: States(AdapterSession(self._library, _TOOL, session_id), _TOOL))
 
 
 class HoldfastCheckpointStorage:
@@ -162,9 +131,7 @@ class HoldfastCheckpointStorage:
     (``"module:Class"``).
     """
 
-    def __init__(
-        self, hf: Library = None, *, allowed_checkpoint_types: Iterable[str] | None = None
-    ) -> None:
+    def __init__(self, hf: Library = None, *, allowed_checkpoint_types: Iterable[str] | None = None) -> None:
         self._library = library_of(hf)
         self._allowed = frozenset(allowed_checkpoint_types or ())
         self._workflows: Recent[str, States] = Recent()

@@ -23,17 +23,7 @@ from pydantic_core import to_jsonable_python
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import MessageHistory, States, missing
 from holdfast.integrations._place import Library
-from holdfast.integrations._units import (
-    Form,
-    Unit,
-    Words,
-    answered,
-    blocks_of,
-    fresh,
-    retraction,
-    shared_start,
-    spoken,
-)
+from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, fresh, retraction, shared_start, spoken
 
 __all__ = ["HoldfastState", "bring_over"]
 
@@ -86,9 +76,7 @@ class HoldfastState:
         place = _thread(state)
         thread = _at(state, place) if place else []
         rest = _with(state, place, []) if place else state
-        self._states.record(
-            _NAME, {"thread": place, "rest": rest}, lambda: self._tell_thread(thread)
-        )
+        self._states.record(_NAME, {"thread": place, "rest": rest}, lambda: self._tell_thread(thread))
         self._known = self._states.at(_NAME)
 
     def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
@@ -120,9 +108,7 @@ class HoldfastState:
         return whole
 
 
-async def bring_over(
-    source: Mapping[str, Any] | str | bytes, session_id: str, hf: Library = None
-) -> int:
+async def bring_over(source: Mapping[str, Any] | str | bytes, session_id: str, hf: Library = None) -> int:
     """Record what ``save_state`` of an agent or a team gave, or its JSON; how many messages.
 
     Done again, it records only what is new there. Raises UsageError if that is no state, or if what
@@ -246,11 +232,7 @@ def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
     if isinstance(thought, str) and thought:
         # What is said beside calls is a thought here; beside a text it is one.
         beside_calls = isinstance(content, list)
-        made.append(
-            {"type": "text", "text": thought}
-            if beside_calls
-            else {"type": "thinking", "thinking": thought}
-        )
+        made.append({"type": "text", "text": thought} if beside_calls else {"type": "thinking", "thinking": thought})
     if isinstance(content, dict):  # of a structured message
         content = json.dumps(content, ensure_ascii=False)
     if isinstance(content, str) and content:
@@ -260,9 +242,7 @@ def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
             made.append({"type": "text", "text": part})
         elif isinstance(part, dict) and "arguments" in part:
             arguments = _arguments(part["arguments"])
-            made.append(
-                {"type": "tool_use", "id": part["id"], "name": part["name"], "input": arguments}
-            )
+            made.append({"type": "tool_use", "id": part["id"], "name": part["name"], "input": arguments})
         elif isinstance(part, dict) and "call_id" in part:
             failed = {"is_error": True} if part.get("is_error") else {}
             result = {"tool_use_id": part["call_id"], "content": part.get("content")}

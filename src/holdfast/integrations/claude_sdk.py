@@ -116,24 +116,16 @@ class HoldfastSessionStore:
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Transcripts:
         project, id = key["project_key"], key["session_id"]
         return self._kept.get(
-            (project, id),
-            lambda: _Transcripts(AdapterSession(self._library, _TOOL, id, scope=project)),
+            (project, id), lambda: _Transcripts(AdapterSession(self._library, _TOOL, id, scope=project))
         )
 
     def _sessions(self, project_key: str) -> list[tuple[str, _Transcripts]]:
-        ids = [
-            link["id"]
-            for _, link in linked(self._library, _TOOL)
-            if link.get("scope") == project_key
-        ]
+        ids = [link["id"] for _, link in linked(self._library, _TOOL) if link.get("scope") == project_key]
         kept = [(id, self._of({"project_key": project_key, "session_id": id})) for id in ids]
         return [(id, one) for id, one in kept if one.of(None)]
 
     def _list(self, project_key: str) -> list[SessionStoreListEntry]:
-        return [
-            {"session_id": id, "mtime": self._changed_at(kept)}
-            for id, kept in self._sessions(project_key)
-        ]
+        return [{"session_id": id, "mtime": self._changed_at(kept)} for id, kept in self._sessions(project_key)]
 
     def _changed_at(self, kept: _Transcripts) -> int:
         changed = self._library.last_modified(kept.place.id)
@@ -164,10 +156,7 @@ async def bring_over(source: SessionStore, project_key: str, hf: Library = None)
     """
     target, count = HoldfastSessionStore(hf), 0
     for session in await source.list_sessions(project_key):
-        main: SessionListSubkeysKey = {
-            "project_key": project_key,
-            "session_id": session["session_id"],
-        }
+        main: SessionListSubkeysKey = {"project_key": project_key, "session_id": session["session_id"]}
         keys: list[SessionKey] = [cast("SessionKey", main)]
         keys += [{**main, "subpath": path} for path in await source.list_subkeys(main)]
         for key in keys:

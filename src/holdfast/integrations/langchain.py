@@ -117,12 +117,7 @@ _KINDS = frozenset(
 )
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 _TYPES = {role: type for type, role in _ROLES.items()}
-_PLAIN: dict[str, Any] = {
-    "additional_kwargs": {},
-    "response_metadata": {},
-    "name": None,
-    "id": None,
-}
+_PLAIN: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
 _REFERENCE_BYTES = 12
 _OWN_ID = "holdfast"
 
@@ -272,11 +267,7 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
 
 
 def _neutral(blocks: list[Any]) -> list[Any]:
-    return [
-        {"type": "text", "text": block} if isinstance(block, str) else block
-        for block in blocks
-        if block != ""
-    ]
+    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks if block != ""]
 
 
 def _calls(blocks: list[Any], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,17 +18,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from holdfast.integrations._history import Change, MessageHistory, missing
 from holdfast.integrations._place import Library, Recent, library_of, linked
-from holdfast.integrations._units import (
-    Form,
-    Unit,
-    Units,
-    Words,
-    answered,
-    blocks_of,
-    shared_start,
-    spoken,
-    stored,
-)
+from holdfast.integrations._units import Form, Unit, Units, Words, answered, blocks_of, shared_start, spoken, stored
 from holdfast.model import Event
 
 __all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_over"]
@@ -67,9 +57,7 @@ class _Chats:
 
     def of(self, key: str) -> MessageHistory:
         """The messages of a key."""
-        return self._histories.get(
-            key, lambda: _History(FORM, self._library, _TOOL, key, units=_ArchivedChat)
-        )
+        return self._histories.get(key, lambda: _History(FORM, self._library, _TOOL, key, units=_ArchivedChat))
 
     def keys(self) -> list[str]:
         """The keys that have messages, of those that were begun here."""
@@ -173,32 +161,22 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         end = None if limit is None else start + limit
         return (await asyncio.to_thread(self._read, key, status))[start:end]
 
-    async def count_messages(
-        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
-    ) -> int:
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """How many messages of a key have a status (None: all)."""
         return len(await asyncio.to_thread(self._read, key, status))
 
-    async def add_message(
-        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
-    ) -> None:
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Add a message."""
         await self.add_messages(key, [message], status)
 
     async def add_messages(
-        self,
-        key: str,
-        messages: list[ChatMessage],
-        status: MessageStatus = MessageStatus.ACTIVE,
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Add messages, all or none of them."""
         await self._chats.of(key).aappend([_item(message, status) for message in messages])
 
     async def set_messages(
-        self,
-        key: str,
-        messages: list[ChatMessage],
-        status: MessageStatus = MessageStatus.ACTIVE,
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
 
@@ -248,9 +226,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         return [message_of(unit) for unit in self._chosen(key, status)(history.read())]
 
     def _chosen(self, key: str, status: MessageStatus | None) -> Callable[[list[Unit]], list[Unit]]:
-        return lambda units: [
-            unit for unit in units if status is None or self._chats.status(key, unit) == status
-        ]
+        return lambda units: [unit for unit in units if status is None or self._chats.status(key, unit) == status]
 
 
 def bring_over(source: BaseChatStore, hf: Library = None) -> int:

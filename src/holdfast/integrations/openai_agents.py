@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import (
-    Form,
-    Unit,
-    Units,
-    Words,
-    answered,
-    retraction,
-    spoken,
-    voices,
-)
+from holdfast.integrations._units import Form, Unit, Units, Words, answered, retraction, spoken, voices
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -35,10 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HoldfastSession", "NotSerialisable", "SessionClosed", "bring_over"]
 
 Items: TypeAlias = "list[TResponseInputItem]"
-Compact: TypeAlias = (
-    "Callable[[Items, OpenAIResponsesCompactionArgs | None],"
-    " Items | Awaitable[Items | None] | None]"
-)
+Compact: TypeAlias = "Callable[[Items, OpenAIResponsesCompactionArgs | None], Items | Awaitable[Items | None] | None]"
 
 _DIALECT: Final = "openai-responses"
 
@@ -95,10 +83,7 @@ class HoldfastSession:
         return cast("Items", items)
 
     async def add_items(
-        self,
-        items: list[TResponseInputItem],
-        *,
-        wrapper: RunContextWrapper[Any] | None = None,
+        self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
     ) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
         self._check_open()
@@ -114,9 +99,7 @@ class HoldfastSession:
             self._units.take(recorded)
             await session.abarrier()
 
-    async def pop_item(
-        self, *, wrapper: RunContextWrapper[Any] | None = None
-    ) -> TResponseInputItem | None:
+    async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
         """Take back the newest item; None if there is none."""
         self._check_open()
         async with self._place.awriting() as session:
@@ -137,9 +120,7 @@ class HoldfastSession:
                 session.extend(gone)
                 await session.abarrier()
 
-    async def _run_compaction(
-        self, compact: Compact, args: OpenAIResponsesCompactionArgs | None = None
-    ) -> None:
+    async def _run_compaction(self, compact: Compact, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         async with self._place.awriting() as session:
             units = self._units.read()
             chosen = compact(cast("Items", _items(answered(voices(units)))), args)

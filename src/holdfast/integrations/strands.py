@@ -199,9 +199,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     # -- messages ----------------------------------------------------------------------------
 
-    def create_message(
-        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
-    ) -> None:
+    def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Record a message. Raises Overtaken if another process recorded one of its number."""
         number = session_message.message_id
         _check_number(number)
@@ -215,15 +213,12 @@ class HoldfastSessionRepository(SessionRepository):
                 return []  # recorded by another framework, and handed on to this one
             # Two processes went on from the same message; one of the answers would be lost.
             raise Overtaken(
-                f"message {number} of agent {agent_id} in session {session_id} is another one",
-                session_id=kept.place.id,
+                f"message {number} of agent {agent_id} in session {session_id} is another one", session_id=kept.place.id
             )
 
         kept.write(tell)
 
-    def read_message(
-        self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
-    ) -> SessionMessage | None:
+    def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
         """A message by its number; None if there is none."""
         _check_number(message_id)
         kept = self._read(session_id)
@@ -231,9 +226,7 @@ class HoldfastSessionRepository(SessionRepository):
             item = kept.at(agent_id, message_id)
         return None if item is None else SessionMessage.from_dict(fresh(item))
 
-    def update_message(
-        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
-    ) -> None:
+    def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Put a message in the place of another; the log keeps both."""
         number = session_message.message_id
         before = self.read_message(session_id, agent_id, number)
@@ -250,12 +243,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept.write(tell)
 
     def list_messages(
-        self,
-        session_id: str,
-        agent_id: str,
-        limit: int | None = None,
-        offset: int = 0,
-        **kwargs: Any,
+        self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
     ) -> list[SessionMessage]:
         """The messages of an agent in their order, every call but the last with its result.
 
@@ -276,23 +264,17 @@ class HoldfastSessionRepository(SessionRepository):
 
     # -- groups of agents --------------------------------------------------------------------
 
-    def create_multi_agent(
-        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
-    ) -> None:
+    def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record the state of a group of agents."""
         state = multi_agent.serialize_state()
         self._record(session_id, "multi_agent", multi_agent.id, state)
 
-    def read_multi_agent(
-        self, session_id: str, multi_agent_id: str, **kwargs: Any
-    ) -> dict[str, Any] | None:
+    def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
         """The state of a group as it was recorded last; None if there is none."""
         found = self._read(session_id).states.get(("multi_agent", multi_agent_id))
         return None if found is None else cast("dict[str, Any]", fresh(found))
 
-    def update_multi_agent(
-        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
-    ) -> None:
+    def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record what changed of a group. Raises SessionException if there is none."""
         if self.read_multi_agent(session_id, multi_agent.id) is None:
             id = multi_agent.id
@@ -302,9 +284,7 @@ class HoldfastSessionRepository(SessionRepository):
     # -- inside ------------------------------------------------------------------------------
 
     def _read(self, session_id: str) -> _AgentSession:
-        kept = self._kept.get(
-            session_id, lambda: _AgentSession(AdapterSession(self._library, _TOOL, session_id))
-        )
+        kept = self._kept.get(session_id, lambda: _AgentSession(AdapterSession(self._library, _TOOL, session_id)))
         with kept.lock:
             kept.catch_up()
         return kept
@@ -328,11 +308,7 @@ class HoldfastSessionRepository(SessionRepository):
 
 
 def bring_over(
-    source: SessionRepository,
-    session_id: str,
-    hf: Library = None,
-    *,
-    agent_ids: Sequence[str] = ("default",),
+    source: SessionRepository, session_id: str, hf: Library = None, *, agent_ids: Sequence[str] = ("default",)
 ) -> int:
     """Record a session that another repository holds, such as a FileSessionManager.
 
@@ -491,12 +467,7 @@ def _block(part: dict[str, Any]) -> dict[str, Any] | None:
         return {"type": "text", "text": part["text"]}
     if "toolUse" in part:
         use = part["toolUse"]
-        return {
-            "type": "tool_use",
-            "id": use["toolUseId"],
-            "name": use["name"],
-            "input": use["input"],
-        }
+        return {"type": "tool_use", "id": use["toolUseId"], "name": use["name"], "input": use["input"]}
     if "toolResult" in part:
         result = part["toolResult"]
         content = [_result(one) for one in result.get("content", [])]
@@ -540,9 +511,7 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
         given = block["content"]
         parts = [{"text": given}] if isinstance(given, str) else [_part(one) for one in given or ()]
         status = "error" if block.get("is_error") else "success"
-        return {
-            "toolResult": {"toolUseId": block["tool_use_id"], "status": status, "content": parts}
-        }
+        return {"toolResult": {"toolUseId": block["tool_use_id"], "status": status, "content": parts}}
     if kind == "thinking":
         text = {"text": block["thinking"]}
         text |= {"signature": block["signature"]} if block.get("signature") else {}

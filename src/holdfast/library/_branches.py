@@ -44,14 +44,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     children: list[str]
 
 
-def fork(
-    core: Core,
-    id: str,
-    at: int | None = None,
-    *,
-    new_id: str | None = None,
-    title: str | None = None,
-) -> str:
+def fork(core: Core, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None) -> str:
     """A new session with the events of this one up to ``at`` (default: all); its id."""
     return _make(core, id, new_id, _find(core, id, at), title=title)
 
@@ -127,13 +120,10 @@ def merge(
         first_seq=place.position.seq + 1,
         run=run,
         blobs=MergeBlobs(
-            blob_loader(core.store.documents(session_key(a))),
-            blob_loader(core.store.documents(session_key(b))),
+            blob_loader(core.store.documents(session_key(a))), blob_loader(core.store.documents(session_key(b)))
         ),
     )
-    more = [
-        Draft(one.type, one.data, one.run, one.key, one.timestamp or None) for one in plan.events
-    ]
+    more = [Draft(one.type, one.data, one.run, one.key, one.timestamp or None) for one in plan.events]
     more.append(Draft("merged", msgspec.to_builtins(plan.report), run))
     return _make(core, a, new_id, place, title=title, reason="merge", run=run, more=more)
 

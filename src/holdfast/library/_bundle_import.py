@@ -40,12 +40,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(
-    core: Core,
-    data: bytes,
-    *,
-    passphrase: str | None = None,
-    bounds: Bounds | None = None,
-    dry_run: bool = False,
+    core: Core, data: bytes, *, passphrase: str | None = None, bounds: Bounds | None = None, dry_run: bool = False
 ) -> list[Unpacked]:
     """Bring the sessions of a bundle in, byte for byte.
 
@@ -76,10 +71,7 @@ class _Checked:
     """One session of the bundle, with everything in it looked at."""
 
     def __init__(
-        self,
-        session: BundledSession | OwnSession,
-        unseal: Unseal | None = None,
-        redactor: Redactor | None = None,
+        self, session: BundledSession | OwnSession, unseal: Unseal | None = None, redactor: Redactor | None = None
     ) -> None:
         self.id = session.id
         self.log = session.log()
@@ -88,11 +80,7 @@ class _Checked:
         self.sealed = unseal is not None
         if self.sealed:
             # They are as true as whoever sealed them; the log is what counts.
-            self.documents = {
-                name: data
-                for name, data in self.documents.items()
-                if not name.startswith(_SNAPSHOTS)
-            }
+            self.documents = {name: data for name, data in self.documents.items() if not name.startswith(_SNAPSHOTS)}
         else:
             self._check_payloads()
         reader = LineReader(unseal=unseal)

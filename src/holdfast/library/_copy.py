@@ -54,9 +54,7 @@ def copy_to(
             target.close()
 
 
-def _copy_all(
-    core: Core, target: Store, ids: Collection[str] | None, progress: Progress | None
-) -> Copied:
+def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: Progress | None) -> Copied:
     result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
     if ids is None:
         entries = builtins.list(core.inner.entries())

@@ -99,9 +99,7 @@ def install(
     return Installed(chosen.name, plan.session_id, path, plan.command)
 
 
-def recorded(
-    core: Core, id: str, at: int | None, progress: Callable[[int, int], None] | None = None
-) -> Recorded:
+def recorded(core: Core, id: str, at: int | None, progress: Callable[[int, int], None] | None = None) -> Recorded:
     """The session for a writer: as it is now, whatever is added meanwhile."""
     from holdfast.formats import Recorded
     from holdfast.library._copy import log_lines, own_documents
@@ -121,9 +119,7 @@ def recorded(
         return _views.recover(core, id, provider, incomplete, at=until)
 
     return Recorded(
-        metadata=_finder.info(core, id)
-        if at is None
-        else describe(_views.state(core, id, at=at), id, size),
+        metadata=_finder.info(core, id) if at is None else describe(_views.state(core, id, at=at), id, size),
         state=lambda: _views.state(core, id, at=until),
         events=events,
         lines=lambda: _told(log_lines(log, size, at), size, progress, len),
@@ -176,21 +172,15 @@ def asked(
 
     format = format_of(name)
     if passphrase is not None and format.name != "bundle":
-        raise UsageError(
-            f"a passphrase seals a bundle, not {format.name}", remedy="Export to format 'bundle'."
-        )
+        raise UsageError(f"a passphrase seals a bundle, not {format.name}", remedy="Export to format 'bundle'.")
     if incomplete not in ("drop", "mark", "keep"):
         raise UsageError(f"incomplete={incomplete!r}: one of drop, mark, keep")
     if cwd is not None:
         check_path("cwd", cwd)
     folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
     if format.is_native and not _is_unicode(folder):
-        raise UsageError(
-            "the project's path has bytes that are no text; the tool could not read it"
-        )
-    options = ExportOptions(
-        zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
-    )
+        raise UsageError("the project's path has bytes that are no text; the tool could not read it")
+    options = ExportOptions(zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete)
     return ExportRequest(format, options)
 
 
@@ -217,9 +207,7 @@ def _zone(zone: tzinfo | str) -> tzinfo:
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(
-            f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna."
-        ) from None
+        raise UsageError(f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna.") from None
 
 
 def _signed_path(to: Target | None, id: str, format: Format) -> str:

@@ -36,12 +36,7 @@ _PAGE = 1000
 
 
 def list_sessions(
-    core: Core,
-    limit: int | None = 50,
-    *wanted: Any,
-    sort: str = "updated",
-    after: str | None = None,
-    **narrowed: Any,
+    core: Core, limit: int | None = 50, *wanted: Any, sort: str = "updated", after: str | None = None, **narrowed: Any
 ) -> Page:
     """Return a page of the sessions that fit what :func:`filter_of` takes, newest first."""
     from holdfast.catalog import read_order
@@ -137,8 +132,7 @@ def _ms(when: dt.datetime | None) -> int | None:
     except (ValueError, OverflowError):
         pass  # such as the first local hour of all, which is before it in UTC
     raise UsageError(
-        f"{when!r:.60} is no moment",
-        remedy="Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC).",
+        f"{when!r:.60} is no moment", remedy="Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC)."
     )
 
 
@@ -149,13 +143,7 @@ _BOTH_SIDES = ("tool_call", "tool_result")
 
 
 def search(
-    core: Core,
-    query: str,
-    session_id: str | None,
-    role: str | None,
-    tool: str | None,
-    limit: int | None,
-    *wanted: Any,
+    core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[Hit]:
     """Return the events in which something was said, best first."""
     from holdfast.catalog import Asked, Filter
@@ -206,17 +194,10 @@ def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessio
         raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
     found = filter_of(*sessions)
     wanted = Wanted(
-        since=found.since,
-        until=found.until,
-        tags=found.tags,
-        agent_id=found.agent_id,
-        model=found.model,
-        by=by,
+        since=found.since, until=found.until, tags=found.tags, agent_id=found.agent_id, model=found.model, by=by
     )
     calendar, prices, catalog = Calendar(tz), core.prices, core.catalog
-    return catalog.answer(
-        lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
-    )
+    return catalog.answer(lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags))
 
 
 def reindex(core: Core, progress: Progress | None = None) -> Reindexed:

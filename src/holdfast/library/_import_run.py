@@ -290,9 +290,7 @@ def _outside(path: str | os.PathLike[str], report: ImportReport, bounds: Bounds)
     from holdfast.storage import look_outside
 
     found = look_outside(path, files_max=bounds.files_max, levels_max=bounds.levels_max)
-    report.skipped += [
-        Skipped(fit_value(found.name), fit_value(text)) for text in found.passed_over
-    ]
+    report.skipped += [Skipped(fit_value(found.name), fit_value(text)) for text in found.passed_over]
     return Source(
         found.name,
         found.files,
@@ -309,9 +307,7 @@ def tools_in(path: str, bounds: Bounds) -> Iterator[str]:
         yield "holdfast" if reader is None else reader.tool
 
 
-def _claimed(
-    source: Source, format: str, *, general: bool = True
-) -> Iterator[tuple[Reader | None, Source]]:
+def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[tuple[Reader | None, Source]]:
     """The parts of a source that a reader claims, the whole of it and what else lies in it.
 
     A bundle among them has no reader, nor has a session of ours by itself.

@@ -116,9 +116,7 @@ def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
         return draft
     here = known.keys if known is not None else {}
     seqs = sorted(here[key] for key in draft.data["keys"] if key in here)
-    return (
-        ForeignDraft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
-    )
+    return ForeignDraft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
 
 
 def _described(foreign: Foreign, known: State | None) -> Foreign:
@@ -129,9 +127,7 @@ def _described(foreign: Foreign, known: State | None) -> Foreign:
     if foreign.title and _may_title(foreign.title, known):
         title = foreign.title[:_TITLE_CHARS_MAX]
         drafts.append(ForeignDraft("title", {"title": title}, key=f"title.{title}"))
-    drafts += [
-        ForeignDraft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()
-    ]
+    drafts += [ForeignDraft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
     return msgspec.structs.replace(foreign, drafts=drafts)
 
 
@@ -139,9 +135,7 @@ def _may_title(title: str, known: State | None) -> bool:
     """Whether a title may be set: one that a person gave here is not overwritten."""
     if known is None or known.title is None:
         return True
-    drafts = [
-        ForeignDraft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)
-    ]
+    drafts = [ForeignDraft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)]
     keys = [draft.key for draft in fit_drafts(Foreign("", "", drafts))]
     return keys[0] in known.keys or keys[1] in known.keys
 
@@ -196,9 +190,7 @@ def _size(draft: ForeignDraft, blob_bytes_min: int) -> int:
     return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
 
 
-def _record(
-    core: Core, id: str, drafts: list[ForeignDraft], foreign: Foreign, origin: ImportOrigin
-) -> None:
+def _record(core: Core, id: str, drafts: list[ForeignDraft], foreign: Foreign, origin: ImportOrigin) -> None:
     first = next((draft.timestamp for draft in drafts if draft.timestamp), None)
     clock = _Clock(foreign.created_at or first or origin.modified or now_ms())
     limits = msgspec.structs.replace(core.limits, message_bytes_max=core.limits.blob_bytes_max)
@@ -217,8 +209,7 @@ def _record(
 
 def _extend(session: Session, batch: list[ForeignDraft], clock: _Clock) -> None:
     events: list[Any] = [
-        EventDraft(draft.type, draft.data, draft.run, draft.key, clock.pass_to(draft.timestamp))
-        for draft in batch
+        EventDraft(draft.type, draft.data, draft.run, draft.key, clock.pass_to(draft.timestamp)) for draft in batch
     ]
     session.extend(events)
 
@@ -248,28 +239,19 @@ _BODIES = {
     "tool_call": "params",
     "tool_result": "result",
 }
-_VALUES = {
-    "title": ("title", ""),
-    "memory_set": ("memory", "key"),
-    "variable_set": ("variable", "name"),
-}
+_VALUES = {"title": ("title", ""), "memory_set": ("memory", "key"), "variable_set": ("variable", "name")}
 """What sets a value, and which of its members says what it is called."""
 _DIGEST_CHARS = 16
 
 
-def revisions(
-    drafts: list[ForeignDraft], known: State, events: Events, id: str
-) -> list[ForeignDraft]:
+def revisions(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
     """The last thing that was said here, said as the source has it now; nothing if it is the same.
 
     Its old form is taken back. What stands further back was whole when it was imported.
     """
     here = [draft for draft in drafts if draft.type in _BODIES and draft.key in known.keys]
     last = max(here, key=lambda draft: known.keys[draft.key or ""], default=None)
-    return [
-        *([] if last is None else _revised(last, known, events, id)),
-        *_outgrown(drafts, known, events, id),
-    ]
+    return [*([] if last is None else _revised(last, known, events, id)), *_outgrown(drafts, known, events, id)]
 
 
 def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list[ForeignDraft]:
@@ -280,10 +262,7 @@ def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list
     recorded = next(events(id, seq, seq + 1), None)
     if key in known.keys or recorded is None or not _differs(draft, recorded):
         return []
-    return [
-        _taken_back(seq, draft, key),
-        ForeignDraft(draft.type, draft.data, draft.timestamp, draft.run, key),
-    ]
+    return [_taken_back(seq, draft, key), ForeignDraft(draft.type, draft.data, draft.timestamp, draft.run, key)]
 
 
 def _is_form(name: str, key: str) -> bool:
@@ -291,9 +270,7 @@ def _is_form(name: str, key: str) -> bool:
     return name == key or (name.startswith(f"{key}~") and not name.endswith("~back"))
 
 
-def _outgrown(
-    drafts: list[ForeignDraft], known: State, events: Events, id: str
-) -> list[ForeignDraft]:
+def _outgrown(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
     """The taking back of words that a new draft begins with, where the source names no message."""
     new = next((d for d in drafts if d.type in _BODIES and d.key not in known.keys), None)
     if new is None or not isinstance(new.data.get("content"), str):
@@ -327,19 +304,13 @@ def _differs(draft: ForeignDraft, recorded: Event) -> bool:
     return not is_reference(before) and before != draft.data.get(body)
 
 
-def returns(
-    drafts: list[ForeignDraft], known: State, events: Events, id: str
-) -> list[ForeignDraft]:
+def returns(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
     """What the source has set back to an earlier value: such a draft has a key that is known.
 
     What a person changed or removed here since then stays as it is.
     """
     latest = {_name(draft): draft for draft in drafts if draft.type in _VALUES}
-    wanted = {
-        name: draft
-        for name, draft in latest.items()
-        if draft.key in known.keys and not _holds(draft, known)
-    }
+    wanted = {name: draft for name, draft in latest.items() if draft.key in known.keys and not _holds(draft, known)}
     if not wanted:
         return []
     found = []

@@ -32,13 +32,7 @@ class Place(msgspec.Struct, frozen=True):
         return signs(self.path)
 
 
-def import_(
-    core: Core,
-    path: Source,
-    format: str,
-    passphrase: str | None,
-    verify_key: str | None,
-) -> list[str]:
+def import_(core: Core, path: Source, format: str, passphrase: str | None, verify_key: str | None) -> list[str]:
     """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time."""
     if verify_key is not None:
         path = _signed(path, verify_key)
@@ -279,9 +273,7 @@ class ImportReport(msgspec.Struct):
     @property
     def ids(self) -> list[str]:
         """The ids of the sessions in the source that are here now, each once, in its order."""
-        return list(
-            dict.fromkeys(row.session_id for row in self.sessions if row.outcome != "failed")
-        )
+        return list(dict.fromkeys(row.session_id for row in self.sessions if row.outcome != "failed"))
 
     def of(self, outcome: Outcome) -> list[ImportedSession]:
         """The sessions with that outcome."""

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import (
-    Conflict,
-    Forbidden,
-    KeyMissing,
-    NotFound,
-    SecurityError,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Conflict, Forbidden, KeyMissing, NotFound, SecurityError, TooLarge, UsageError
 from holdfast.security import (
     PASSPHRASE_VARIABLE,
     Kdf,
@@ -73,11 +65,7 @@ class KeyChain:
     """Opens what any of its keys opens, and wraps under all of them."""
 
     def __init__(
-        self,
-        sources: Iterable[str | bytes],
-        store: Store,
-        *,
-        ask: Callable[[str], str] | None = None,
+        self, sources: Iterable[str | bytes], store: Store, *, ask: Callable[[str], str] | None = None
     ) -> None:
         self.sources = list(sources)
         self._store = store
@@ -206,13 +194,9 @@ def read_key_file(path: str) -> bytes:
             f"there is no key file {path}", remedy=f"Make one with: holdfast keys new file:{path}"
         ) from error
     if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES_MAX:
-        raise UsageError(
-            f"{path} is no key file", remedy="Name a file that `holdfast keys new file:PATH` made."
-        )
+        raise UsageError(f"{path} is no key file", remedy="Name a file that `holdfast keys new file:PATH` made.")
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS:
-        raise Forbidden(
-            f"others may read the key file {path}", remedy=f"Close it with: chmod 600 {path}"
-        )
+        raise Forbidden(f"others may read the key file {path}", remedy=f"Close it with: chmod 600 {path}")
     try:
         return b"".join(read_file(real))
     except NotFound as error:
@@ -238,9 +222,7 @@ def make_key(source: str) -> str:
             raise Forbidden(f"there is a file {path} already", remedy="Choose another name.")
         place_file(path, [secret.hex().encode() + b"\n"], overwrite=False, make_folders=True)
     else:
-        raise UsageError(
-            f"a key cannot be put into {kind}", remedy="Use keyring:NAME or file:PATH."
-        )
+        raise UsageError(f"a key cannot be put into {kind}", remedy="Use keyring:NAME or file:PATH.")
     return fingerprint(secret)
 
 
@@ -296,9 +278,7 @@ def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
         raise NotFound(f"there is no file {text}", path=text)
     beside = os.path.realpath(text) + SIGNATURE_SUFFIX
     if not os.path.isfile(beside):
-        raise KeyMissing(
-            f"{text} has no signature beside it", remedy=f"Get {text}{SIGNATURE_SUFFIX} as well."
-        )
+        raise KeyMissing(f"{text} has no signature beside it", remedy=f"Get {text}{SIGNATURE_SUFFIX} as well.")
     data = _read(text)
     verify_signature([data], b"".join(read_file(beside)), key)
     return SignedFile(os.path.basename(text), data)

@@ -95,9 +95,7 @@ class Keys:
         except SecurityError:
             return True
 
-    def encrypt(
-        self, ids: Collection[str] | None = None, *, progress: Progress | None = None
-    ) -> Resealed:
+    def encrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
         """Seal sessions that are there, with all they have; None for everything in the store.
 
         The log is rewritten into a new generation and the old one destroyed. With None the trash
@@ -109,21 +107,13 @@ class Keys:
         self._chained().current()  # to hear now if there is no such key
         return self._each(ids, encrypt_key, "sealed", progress)
 
-    def decrypt(
-        self, ids: Collection[str] | None = None, *, progress: Progress | None = None
-    ) -> Resealed:
+    def decrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
         """Take the seal off sessions, with all they have; None for everything in the store."""
         from holdfast.session import decrypt_key
 
         return self._each(ids, decrypt_key, "unsealed", progress)
 
-    def rotate(
-        self,
-        to: GivenKey | None = None,
-        *,
-        data: bool = False,
-        progress: Progress | None = None,
-    ) -> Resealed:
+    def rotate(self, to: GivenKey | None = None, *, data: bool = False, progress: Progress | None = None) -> Resealed:
         """Wrap all data keys under ``to`` and under nothing else; the old key opens nothing then.
 
         With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the
@@ -134,9 +124,7 @@ class Keys:
         from holdfast.session import rekey_key
 
         if to is None and not data:
-            raise UsageError(
-                "there is nothing to rotate", remedy="Name a new key, or ask for data."
-            )
+            raise UsageError("there is nothing to rotate", remedy="Name a new key, or ask for data.")
         rotation = self._begin_rotation() if data else ""
 
         def rekey(store: SealingStore, key: str) -> bool:
@@ -304,9 +292,7 @@ class Keys:
             else:
                 (result.changed if done else result.unchanged).append(key)
                 if done and notice is not None:
-                    self._core.hub.publish(
-                        key.rpartition("/")[2], Notice(notice, key.rpartition("/")[2])
-                    )
+                    self._core.hub.publish(key.rpartition("/")[2], Notice(notice, key.rpartition("/")[2]))
             if progress is not None:
                 progress(number, len(keys))
         if notice is not None and result.changed:
@@ -348,12 +334,7 @@ class Keys:
             return set()
         return {one.id for one in self._core.keychain.available()}
 
-    def _rewrap(
-        self,
-        store: SealingStore,
-        key: str,
-        change: Callable[[Ring, KeyDocument], KeyDocument],
-    ) -> bool:
+    def _rewrap(self, store: SealingStore, key: str, change: Callable[[Ring, KeyDocument], KeyDocument]) -> bool:
         """Put another document in the place of a key's; whether that changed who can open it."""
         from holdfast.security import KEY_DOCUMENT, read_key_document
 

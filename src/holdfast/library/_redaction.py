@@ -67,12 +67,7 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def redact(
-    core: Core,
-    id: str,
-    *,
-    find: Sequence[str] = (),
-    relatives: bool = True,
-    dry_run: bool = False,
+    core: Core, id: str, *, find: Sequence[str] = (), relatives: bool = True, dry_run: bool = False
 ) -> RedactionReport:
     """Take secrets out of a session that is recorded already."""
     keys = _to_redact(core, id, relatives=relatives)
@@ -167,17 +162,11 @@ def _plan(core: Core, key: str, redactor: Redactor) -> RedactedLog:
     log, documents = core.store.log(key), core.store.documents(key)
     events = builtins.list(of_known_format(read_range(log)))
     if not events or any(event.seq != seq for seq, event in enumerate(events)):
-        raise Damaged(
-            f"the log at {key} is damaged",
-            remedy="Repair it first: `holdfast repair`.",
-            key=key,
-        )
+        raise Damaged(f"the log at {key} is damaged", remedy="Repair it first: `holdfast repair`.", key=key)
     return without_secrets(events, resolve_blobs(events, documents), redactor)
 
 
-def _rewrite(
-    core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]
-) -> RedactedLog:
+def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
     """Make a key what it would be without secrets, and destroy what it was."""
     from holdfast.session import SealedDocuments, detach_children
 
@@ -218,9 +207,7 @@ def _sealer(core: Core, key: str, log: Log, epoch: int) -> Sealer | None:
     return rewriter_for(core.store, key, log, epoch)
 
 
-def _redact_documents(
-    core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]
-) -> None:
+def _redact_documents(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> None:
     """The small documents of a key, whose texts may repeat what was said."""
     documents = core.store.documents(key)
     for name in documents.names():
@@ -289,9 +276,7 @@ def _generation(events: Iterable[Event]) -> int:
     return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
-def _delete_all(
-    documents: Documents, names: Iterable[str], unreached: builtins.list[str], key: str
-) -> None:
+def _delete_all(documents: Documents, names: Iterable[str], unreached: builtins.list[str], key: str) -> None:
     for name in names:
         try:
             documents.delete(name)
@@ -339,9 +324,7 @@ class RedactedLog(msgspec.Struct):
             yield line
 
 
-def without_secrets(
-    events: Iterable[Event], whole: Iterable[Event], redactor: Redactor
-) -> RedactedLog:
+def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: Redactor) -> RedactedLog:
     """The events with marks in the place of secrets.
 
     ``whole`` are the same events with their big payloads in place. A secret that was streamed in
@@ -370,9 +353,7 @@ def without_secrets(
     return done
 
 
-def _put(
-    done: RedactedLog, event: Event, data: dict[str, Any] | None, found: list[Finding]
-) -> None:
+def _put(done: RedactedLog, event: Event, data: dict[str, Any] | None, found: list[Finding]) -> None:
     if data is not None:
         event = _with_data(done, event, data)
         done.seqs.add(event.seq)
@@ -417,9 +398,7 @@ def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) 
     return told
 
 
-def _piece(
-    redactor: Redactor, text: str, at: int, spans: list[SecretSpan]
-) -> tuple[str, list[Finding]]:
+def _piece(redactor: Redactor, text: str, at: int, spans: list[SecretSpan]) -> tuple[str, list[Finding]]:
     """One piece: the mark stands where a secret begins, and what goes on in the next is gone."""
     mine = [span for span in spans if span.start < at + len(text) and span.stop > at]
     said, found, done = "", [], 0
@@ -427,9 +406,7 @@ def _piece(
         start, stop = max(span.start - at, 0), min(span.stop - at, len(text))
         said += text[done:start]
         if span.start >= at:
-            mark, one = redactor.replaced(
-                text[start:stop], [span._replace(start=0, stop=stop - start)]
-            )
+            mark, one = redactor.replaced(text[start:stop], [span._replace(start=0, stop=stop - start)])
             said += mark
             found += one
         done = stop

@@ -61,9 +61,7 @@ class Policies:
             raise UsageError("a legal hold needs a reason")
         if len(reason) > _REASON_CHARS_MAX:
             raise TooLarge(
-                f"the reason has {len(reason):,} characters,"
-                f" at most {_REASON_CHARS_MAX:,} are allowed",
-                limit="reason",
+                f"the reason has {len(reason):,} characters, at most {_REASON_CHARS_MAX:,} are allowed", limit="reason"
             )
         set_metadata(self._core, id, {"legal_hold": reason})
 
@@ -89,11 +87,7 @@ def unarchive(core: Core, id: str) -> None:
 
 
 def prune(
-    core: Core,
-    *,
-    dry_run: bool = False,
-    policies: Sequence[Policy] | None = None,
-    progress: Progress | None = None,
+    core: Core, *, dry_run: bool = False, policies: Sequence[Policy] | None = None, progress: Progress | None = None
 ) -> Pruned:
     """Do what the policies say, empty the trash of what is too old, and drop old snapshots."""
     from holdfast.catalog import live_limit, plan
@@ -134,19 +128,12 @@ def archive_excess(core: Core, until: float) -> None:
 
 
 def _carry_out(
-    core: Core,
-    result: Pruned,
-    old: builtins.list[tuple[str, builtins.list[int]]],
-    progress: Progress | None,
+    core: Core, result: Pruned, old: builtins.list[tuple[str, builtins.list[int]]], progress: Progress | None
 ) -> None:
     total = len(result.decisions) + len(result.emptied) + len(old)
     done: builtins.list[RetentionDecision] = []
     for step, decision in enumerate(result.decisions, 1):
-        act = (
-            partial(archive, core)
-            if decision.action == "archive"
-            else partial(_archive_and_delete, core)
-        )
+        act = partial(archive, core) if decision.action == "archive" else partial(_archive_and_delete, core)
         why = _tried(decision.session_id, act)
         if why is None:
             done.append(decision)
@@ -187,11 +174,7 @@ def _too_long_in_trash(core: Core, now: int) -> builtins.list[Trashed]:
     days = core.settings.configuration.get("retention.trash_days", _TRASH_DAYS)
     if not days:
         return []
-    return [
-        one
-        for one in _trash.Trash(core).list()
-        if one.deleted_at and now - one.deleted_at > days * _DAY_MS
-    ]
+    return [one for one in _trash.Trash(core).list() if one.deleted_at and now - one.deleted_at > days * _DAY_MS]
 
 
 def _empty(core: Core, one: Trashed, failed: dict[str, str]) -> bool:
@@ -230,11 +213,7 @@ def _old_snapshots(core: Core, id: str, before: int) -> builtins.list[int]:
     """Snapshots beyond their age, without the newest, which is of use."""
     if not core.store.may_hold(session_key(id), "snapshots"):
         return []
-    return [
-        info.seq
-        for info in _views.snapshots(core, id)[1:]
-        if not info.whole or info.taken_at < before
-    ]
+    return [info.seq for info in _views.snapshots(core, id)[1:] if not info.whole or info.taken_at < before]
 
 
 def _checked(policies: Sequence[Policy]) -> builtins.list[Policy]:

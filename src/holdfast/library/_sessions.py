@@ -52,9 +52,7 @@ def _housekeep_all() -> None:
             core.housekeep(LAST_CHORE_S)
 
 
-def open_session(
-    core: Core, id: str | None = None, *, read_only: bool = False, **options: Any
-) -> Session:
+def open_session(core: Core, id: str | None = None, *, read_only: bool = False, **options: Any) -> Session:
     """Create or resume a session, and take the right to write it."""
     redactor = None if read_only else core.redactor()
     chosen = core.settings.options(redactor=redactor, read_only=read_only, **options)
@@ -121,9 +119,7 @@ def _hear(core: Core) -> None:
             core.is_heard = True
 
 
-def _watched(
-    core: Core, find: Open[OpeningT], id: str, options: Options
-) -> tuple[Session, OpeningT]:
+def _watched(core: Core, find: Open[OpeningT], id: str, options: Options) -> tuple[Session, OpeningT]:
     """What ``find`` gives; how long it took is told to observers, if there are any."""
     if core.observers is None:
         return find(id, options)
@@ -160,9 +156,7 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
     return session
 
 
-def _live_or_waited(
-    core: Core, id: str, options: Options, *, patience: Patience
-) -> tuple[Session, Opening | None]:
+def _live_or_waited(core: Core, id: str, options: Options, *, patience: Patience) -> tuple[Session, Opening | None]:
     while True:
         try:
             return _live_or_opened(core, id, options)
@@ -219,8 +213,7 @@ def _lost_words(gaps: list[Gap]) -> str:
 def _check_resume(session: Session, options: Options) -> None:
     if options.resume == "never":
         raise UsageError(
-            f"session {session.id} is open already, and resume='never' was asked for",
-            session_id=session.id,
+            f"session {session.id} is open already, and resume='never' was asked for", session_id=session.id
         )
 
 
@@ -230,9 +223,7 @@ class _Awaited:
     ``async with`` waits for it; whatever else is done with this raises the error that says so.
     """
 
-    def __init__(
-        self, opener: Callable[[Patience], Session], patience: Patience, refused: Locked
-    ) -> None:
+    def __init__(self, opener: Callable[[Patience], Session], patience: Patience, refused: Locked) -> None:
         self._opener = opener
         self._patience = patience
         self._refused = Locked(
@@ -246,9 +237,7 @@ class _Awaited:
         import asyncio
 
         # A thread of its own: those of the pool are needed by whoever is to give a session back.
-        work = asyncio.ensure_future(
-            in_thread(partial(self._opener, self._patience), name="holdfast-wait")
-        )
+        work = asyncio.ensure_future(in_thread(partial(self._opener, self._patience), name="holdfast-wait"))
         try:
             self._session = await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -138,9 +138,7 @@ def check_not_held(core: Core, id: str) -> SessionMetadata:
     row = _finder.info(core, id)
     if row.held:
         raise Forbidden(
-            f"session {id} is under legal hold",
-            session_id=id,
-            remedy=f"Release it first: holdfast pin {id} --release",
+            f"session {id} is under legal hold", session_id=id, remedy=f"Release it first: holdfast pin {id} --release"
         )
     return row
 
@@ -220,12 +218,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     _finder.reindex(core)
     unreached += [*core.inner.scrub(), _ELSEWHERE]
     core.hub.publish(id, Notice("erased", id))
-    return Erased(
-        session_id=id,
-        erased=tuple(chosen),
-        keys_destroyed=destroyed,
-        unreached=tuple(unreached),
-    )
+    return Erased(session_id=id, erased=tuple(chosen), keys_destroyed=destroyed, unreached=tuple(unreached))
 
 
 def _copies_of(core: Core, id: str) -> builtins.list[str]:
@@ -237,12 +230,7 @@ def _copies_of(core: Core, id: str) -> builtins.list[str]:
 def _kin_of(core: Core, mine: builtins.list[str]) -> builtins.list[str]:
     """Every other session that has events of these: forks, their forks, copies."""
     own = {ids[-1] for key in mine if (ids := _log_ids(core, key))}
-    others = [
-        entry.key
-        for folder in _FOLDERS
-        for entry in core.inner.entries(folder)
-        if entry.key not in mine
-    ]
+    others = [entry.key for folder in _FOLDERS for entry in core.inner.entries(folder) if entry.key not in mine]
     return [key for key in sorted(others) if own & set(_log_ids(core, key))]
 
 
@@ -296,9 +284,7 @@ def _destroy_keys(core: Core, key: str) -> bool:
     return core.inner.documents(key).delete(KEY_DOCUMENT)
 
 
-def _told_apart(
-    core: Core, mine: builtins.list[str], spared: builtins.list[str]
-) -> builtins.list[str]:
+def _told_apart(core: Core, mine: builtins.list[str], spared: builtins.list[str]) -> builtins.list[str]:
     """What stays and holds events of these."""
     from holdfast.session import detach_children
 

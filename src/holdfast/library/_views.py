@@ -13,15 +13,7 @@ from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library._core import Core, limit_of, one_of_each, session_key, whole
 from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
-from holdfast.session import (
-    Snapshots,
-    is_alive,
-    load,
-    load_state_at,
-    log_recovery,
-    read_range,
-    resolve_blobs,
-)
+from holdfast.session import Snapshots, is_alive, load, load_state_at, log_recovery, read_range, resolve_blobs
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -172,12 +164,7 @@ def reached(log: Log, id: str, at: Any) -> int:
         raise UsageError(f"an event is named by its number from 0 on, not {asked}")
     newest = next(read_range(log, reverse=True, limit=1), None)
     if newest is None:
-        raise NotFound(
-            f"session {id} has no events",
-            remedy="Record something in it first.",
-            session_id=id,
-            seq=asked,
-        )
+        raise NotFound(f"session {id} has no events", remedy="Record something in it first.", session_id=id, seq=asked)
     if asked > newest.seq:
         raise NotFound(
             f"there is no event {asked} in {id}; the last is {newest.seq}",

@@ -366,9 +366,7 @@ class Holdfast:
         """Return the automatic tags of a session with the reason for each, strongest first."""
         return _finder.topics(self._core, id, n)
 
-    def fork(
-        self, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None
-    ) -> str:
+    def fork(self, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None) -> str:
         """Make a session with the events of this one up to ``at`` (default: all); return its id.
 
         Works on a session that is open, here or elsewhere, and in the middle of a turn; inside a

@@ -53,8 +53,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "memory_delete": {"key": str},
     "todo_update": {"todos": list[Any]},
     "plugin_state": {"name": str, "state": Any, "version": int | str | None},
-    "permission": dict.fromkeys(("tool", "call", "decision", "scope"), _Text)
-    | {"expires_at": _Number},
+    "permission": dict.fromkeys(("tool", "call", "decision", "scope"), _Text) | {"expires_at": _Number},
     "tools": {"enabled": _Map, "namespaces": _Map, "priorities": _Map},
     "instructions": {"content": _Text},
     "config": {},  # a free map: read it from ``data``
@@ -78,8 +77,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     | {"merged_turns": _Number, "policy": _Text, "conflicts": (list[Any], [])}
     | {"taken": (list[str], []), "copies": (list[Any], [])},
     "imported": {"format": _Text, "source": _Text},
-    "interrupted": {"turn": _Turn, "calls": (list[str], []), "not_run": (list[str], [])}
-    | {"reason": _Text},
+    "interrupted": {"turn": _Turn, "calls": (list[str], []), "not_run": (list[str], [])} | {"reason": _Text},
     "redacted": {"generation": (int, 0), "seqs": (list[int], []), "found": (dict[str, Any], {})}
     | {"unscanned": (int, 0)},
     "repaired": {"generation": (int, 0), "gaps": (list[Any], [])},

@@ -91,10 +91,7 @@ class _UserMap(dict[str, Any]):
 def escape_keys(value: Any) -> Any:
     """``value`` with every key that looks like ``$blob`` given one more ``$``."""
     if isinstance(value, dict):
-        return {
-            "$" + key if _ESCAPABLE.match(key) else key: escape_keys(item)
-            for key, item in value.items()
-        }
+        return {"$" + key if _ESCAPABLE.match(key) else key: escape_keys(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [escape_keys(item) for item in value]
     return value

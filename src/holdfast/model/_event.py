@@ -7,17 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    Self,
-    TypeVar,
-    get_args,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
 
 import msgspec
 
@@ -99,9 +89,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     ) -> Event:
         """An event that is in no log yet. Raises InvalidData as an append would."""
         type_bytes(type)
-        return cls(
-            type, seq, timestamp, encode_data({} if data is None else data, _LIMITS), run, key
-        )
+        return cls(type, seq, timestamp, encode_data({} if data is None else data, _LIMITS), run, key)
 
     @_Kept
     def data(self) -> dict[str, Any]:
@@ -129,9 +117,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         try:
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
-            raise InvalidData(
-                f"event {self.seq} is not a well-formed {self.type}: {error}"
-            ) from error
+            raise InvalidData(f"event {self.seq} is not a well-formed {self.type}: {error}") from error
 
     @property
     def id(self) -> str | None:
@@ -174,9 +160,7 @@ def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:
         if is_looked_at and len(events) <= _TOGETHER_MAX:
             _decode_together(events)
         yield from events
-        is_looked_at = bool(events) and all(
-            "data" in events[at].__dict__ for at in (0, len(events) // 2, -1)
-        )
+        is_looked_at = bool(events) and all("data" in events[at].__dict__ for at in (0, len(events) // 2, -1))
 
 
 def _decode_together(events: Sequence[Event]) -> None:

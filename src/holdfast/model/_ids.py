@@ -16,8 +16,7 @@ ID_CHARS_MAX = 128
 _GRAMMAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 _SIMPLE = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}\Z", re.ASCII)  # most ids: without a dot
 _DEVICES = frozenset(
-    ["con", "prn", "aux", "nul", "clock$"]
-    + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
+    ["con", "prn", "aux", "nul", "clock$"] + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
 )
 _UNFIT = re.compile(r"[^a-z0-9]+")
 # Crockford's digits: no letter that is read as another, and their order is the order of values.
@@ -85,9 +84,7 @@ def _fault(text: str) -> str | None:
     if len(text) > ID_CHARS_MAX:
         return f"it has {len(text):,} characters, at most {ID_CHARS_MAX} are allowed"
     if not _GRAMMAR.match(text):
-        return (
-            "only letters, digits, dots, dashes and underscores, beginning with a letter or digit"
-        )
+        return "only letters, digits, dots, dashes and underscores, beginning with a letter or digit"
     if ".." in text or text.endswith("."):
         return "two dots in a row and a dot at the end are not allowed"
     if text.partition(".")[0].lower() in _DEVICES:

@@ -61,8 +61,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(
-                    f"limit {name} must be a whole number of at least 1, not {value!r}"
-                )
+                raise UsageError(f"limit {name} must be a whole number of at least 1, not {value!r}")
             if value > _MOST.get(name, value):
                 raise UsageError(f"limit {name} can be {_MOST[name]:,} at most, not {value:,}")

@@ -88,12 +88,7 @@ def line_body(event: Event) -> bytes:
         extra += b',"key":' + _text_bytes(event.key, "key")
     if event.more:
         extra += b',"more":true'
-    return b'"type":"%b","timestamp":%d%b,"data":%b' % (
-        type_bytes(event.type),
-        timestamp,
-        extra,
-        bytes(event.raw),
-    )
+    return b'"type":"%b","timestamp":%d%b,"data":%b' % (type_bytes(event.type), timestamp, extra, bytes(event.raw))
 
 
 def _text_bytes(text: Any, what: str) -> bytes:
@@ -113,9 +108,7 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
     return head + tail, crc32(tail, crc)
 
 
-def encode_event_line(
-    seq: int, type: str, timestamp: int, data: bytes, crc: int
-) -> tuple[bytes, int]:
+def encode_event_line(seq: int, type: str, timestamp: int, data: bytes, crc: int) -> tuple[bytes, int]:
     """The line and checksum of what nearly every event is: without run, key or batch.
 
     Raises InvalidData for a type that is not well-formed.

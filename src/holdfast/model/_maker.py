@@ -15,9 +15,7 @@ from holdfast.model._data import encode_plain, is_plain
 from holdfast.model._event import Event
 from holdfast.model._line import LINE_HEADS, LINE_TAIL, encode_line, line_body
 
-LineMaker = Callable[
-    [str, dict[str, Any], int, int, Callable[[], int], int], tuple[Event, bytes, int] | None
-]
+LineMaker = Callable[[str, dict[str, Any], int, int, Callable[[], int], int], tuple[Event, bytes, int] | None]
 
 _NS_PER_MS = 1_000_000
 # What either part expects of the other; to be raised in both with every change of it.

@@ -261,9 +261,7 @@ def _cut_lines(block: bytes, count: int) -> int:
     return end + 1
 
 
-def read_events(
-    chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
-) -> Iterator[Event]:
+def read_events(chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None) -> Iterator[Event]:
     """Every valid event of a log, in order, also of a damaged one."""
     return one_by_one(_batches(LineReader(position, unseal), chunks))
 
@@ -360,9 +358,7 @@ def _make_body(event: Event, line: AnyLine) -> bytes:
     return line_body(event) if line.sealed is None else sealed_body(line.sealed)
 
 
-def _open_lines(
-    found: Salvage, unseal: Unseal | None, before: bytes | None, first: int
-) -> list[Event]:
+def _open_lines(found: Salvage, unseal: Unseal | None, before: bytes | None, first: int) -> list[Event]:
     """The events of what was found, without those at the end that are not whole."""
     events = []
     for line in found.lines:
@@ -372,9 +368,7 @@ def _open_lines(
     return events[: len(found.lines)]
 
 
-def _open_block(
-    lines: list[Any], unseal: Unseal, before: bytes | None
-) -> tuple[list[Event], bytes | None]:
+def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple[list[Event], bytes | None]:
     """The events of lines that follow one another, and the end of the last one."""
     open_all = getattr(unseal, "open_all", None)
     if open_all is not None:

@@ -17,13 +17,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.model._line import CRC_END, CRC_KEY, Position, checksum_after
-from holdfast.model._reader import (
-    AnyLine,
-    decode_each,
-    decode_line,
-    decode_plain_line,
-    number_lines,
-)
+from holdfast.model._reader import AnyLine, decode_each, decode_line, decode_plain_line, number_lines
 
 _SEQ_KEY = b'{"seq":'
 _SEQ = re.compile(rb'([0-9]{1,18}),"')
@@ -259,9 +253,7 @@ class Salvage:
 
     def _take_span(self, digits_at: int, end: int) -> None:
         """All bytes since the last believed event are as written: take what they hold."""
-        if self._take(self._end, digits_at, end, as_written=True) or self._take_lines(
-            digits_at, end
-        ):
+        if self._take(self._end, digits_at, end, as_written=True) or self._take_lines(digits_at, end):
             return
         starts = [self._line_start, *(attempt.start for attempt in self._tries)]
         any(self._take(start, digits_at, end) for start in starts if start > self._end)

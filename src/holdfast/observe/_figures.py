@@ -98,12 +98,7 @@ class Figures:
     def text(self, kinds: tuple[str, ...] = ("counter", "gauge", "histogram")) -> str:
         """All of them as Prometheus reads them; ``kinds`` leaves others out."""
         with self._lock:
-            return "".join(
-                line
-                for metric in METRICS.values()
-                if metric.kind in kinds
-                for line in self._lines(metric)
-            )
+            return "".join(line for metric in METRICS.values() if metric.kind in kinds for line in self._lines(metric))
 
     def _distribution(self, metric: Metric, labels: Labels) -> _Distribution:
         known = self._distributions.setdefault(metric.name, {})
@@ -205,9 +200,7 @@ METRICS: dict[str, Metric] = {
         _counter("snapshots", "Snapshots, by how they ended.", "result", begins="ok failed"),
         _size("snapshot", "Size of snapshots."),
         _time("snapshot", "Time to take a snapshot, with the flush before it."),
-        _counter(
-            "restores", "Openings of a session with a past.", "result", begins="ok failed locked"
-        ),
+        _counter("restores", "Openings of a session with a past.", "result", begins="ok failed locked"),
         _time("restore", "Time to open a session with a past."),
         _counter("recovery_issues", "What had to be mended or left out, by type.", "type"),
         _counter("notices", "What happened to sessions beside their events, by kind.", "kind"),
@@ -228,9 +221,7 @@ METRICS: dict[str, Metric] = {
         _gauge("disk_free_bytes", "Space that is left for the store.", unit="By"),
         _gauge("last_activity_seconds", "When a session last changed, in Unix time.", unit="s"),
         # What the service did.
-        _counter(
-            "http_requests", "Requests, by what was asked and the status.", "endpoint", "status"
-        ),
+        _counter("http_requests", "Requests, by what was asked and the status.", "endpoint", "status"),
         _time("http_request", "Time to answer a request, but for streams.", "endpoint"),
     )
 }

@@ -64,11 +64,7 @@ def observe(
 
 
 def trace_session(
-    hf: Holdfast,
-    session_id: str,
-    *,
-    tracer_provider: TracerProvider | None = None,
-    content: bool = False,
+    hf: Holdfast, session_id: str, *, tracer_provider: TracerProvider | None = None, content: bool = False
 ) -> None:
     """Make the traces of a session that is recorded already, with the times of its events.
 
@@ -113,9 +109,7 @@ class OtelObserver(Watching):
         """An operation begins."""
         if operation not in _SPANNED:
             return None
-        span = self._tracer.start_span(
-            f"holdfast.{operation}", attributes={CONVERSATION: session_id}
-        )
+        span = self._tracer.start_span(f"holdfast.{operation}", attributes={CONVERSATION: session_id})
         if operation not in _NESTING:
             return span, None
         return span, context.attach(trace.set_span_in_context(span))
@@ -168,10 +162,7 @@ class _Instruments:
         }
         self._histograms = {
             name: meter.create_histogram(
-                metric.otel,
-                metric.unit,
-                metric.help,
-                explicit_bucket_boundaries_advisory=list(metric.buckets),
+                metric.otel, metric.unit, metric.help, explicit_bucket_boundaries_advisory=list(metric.buckets)
             )
             for name, metric in METRICS.items()
             if metric.kind == "histogram"

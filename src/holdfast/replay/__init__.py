@@ -74,23 +74,14 @@ if TYPE_CHECKING:
     from holdfast.replay._state import describe
     from holdfast.replay._turns import TurnView, read_history
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
-    from holdfast.replay.transcript import (
-        Entry,
-        Streams,
-        Transcript,
-        grouped,
-        read_transcript,
-        unreadable,
-    )
+    from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript, unreadable
 
 # Conversations are loaded when first asked for: a program that only records needs none.
 __getattr__ = lazy(
     __name__,
     {
         "_calls": "Calls blocks_of mark_of",
-        "_compare": (
-            "Ancestor Change Comparison FileUse SessionEvents Side ToolUse TurnPair compare"
-        ),
+        "_compare": ("Ancestor Change Comparison FileUse SessionEvents Side ToolUse TurnPair compare"),
         "_conversation": "Conversation RunConversation runs",
         "_dialects": "PROVIDERS Provider",
         "_merge": "Clash MergeBlobs MergeReport MergeWishes plan_merge",

@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model import BLOB_KEY
-from holdfast.replay._text import (
-    call_key,
-    clean_json,
-    clean_text,
-    is_base64,
-    is_blank,
-    plain_text,
-    template,
-    type_name,
-)
+from holdfast.replay._text import call_key, clean_json, clean_text, is_base64, is_blank, plain_text, template, type_name
 
 Block = dict[str, Any]
 Note = Callable[[str, str, Any], None]

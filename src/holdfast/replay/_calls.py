@@ -43,9 +43,7 @@ class Calls(msgspec.Struct, array_like=True):
     answered: dict[str, CallRecord] = {}
     """Of each id the call that was answered last and lacks a half, until the user speaks."""
 
-    def take(
-        self, run: str | None, id: str | None, tool: str, mark: int, at: int, *, begun: bool
-    ) -> News:
+    def take(self, run: str | None, id: str | None, tool: str, mark: int, at: int, *, begun: bool) -> News:
         """Take in one half of a call: begun by an event, or announced in a message.
 
         Of a call without an id nothing more can be said.

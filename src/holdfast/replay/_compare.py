@@ -185,11 +185,7 @@ def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
 def _beside(a: list[TurnView], b: list[TurnView], *, same: bool = False) -> list[TurnPair]:
     rows = max(len(a), len(b))
     return [
-        TurnPair(
-            a=a[row] if row < len(a) else None,
-            b=b[row] if row < len(b) else None,
-            same_question=same,
-        )
+        TurnPair(a=a[row] if row < len(a) else None, b=b[row] if row < len(b) else None, same_question=same)
         for row in range(rows)
     ]
 
@@ -197,13 +193,7 @@ def _beside(a: list[TurnView], b: list[TurnView], *, same: bool = False) -> list
 def _tools(a: list[Event], b: list[Event]) -> list[ToolUse]:
     (calls_a, failed_a), (calls_b, failed_b) = _count_calls(a), _count_calls(b)
     return [
-        ToolUse(
-            tool=tool,
-            a=calls_a[tool],
-            b=calls_b[tool],
-            a_failed=failed_a[tool],
-            b_failed=failed_b[tool],
-        )
+        ToolUse(tool=tool, a=calls_a[tool], b=calls_b[tool], a_failed=failed_a[tool], b_failed=failed_b[tool])
         for tool in sorted({*calls_a, *calls_b})
     ]
 
@@ -221,10 +211,7 @@ def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
 
 def _files(a: list[Event], b: list[Event]) -> list[FileUse]:
     used_a, used_b = _count_files(a), _count_files(b)
-    return [
-        FileUse(path=path, a=used_a.get(path, []), b=used_b.get(path, []))
-        for path in sorted({*used_a, *used_b})
-    ]
+    return [FileUse(path=path, a=used_a.get(path, []), b=used_b.get(path, [])) for path in sorted({*used_a, *used_b})]
 
 
 def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:

@@ -57,11 +57,7 @@ class _Buffer:
         return len(items) == self.length and (not items or items[-1] is self.last)
 
     def fill(
-        self,
-        flat: list[Message],
-        tail: Drafts | None,
-        growth: Growth | None,
-        last: list[Message],
+        self, flat: list[Message], tail: Drafts | None, growth: Growth | None, last: list[Message]
     ) -> list[Message]:
         """Bring the list up to date; ``last`` stands at its end for now."""
         items = self.items

@@ -39,11 +39,7 @@ class Fold:
     __slots__ = ("_count", "_last", "_reducers", "_state", "_steps")
 
     def __init__(
-        self,
-        state: State | None = None,
-        *,
-        todo_tools: Collection[str] = TODO_TOOLS,
-        steps: Steps = STEPS,
+        self, state: State | None = None, *, todo_tools: Collection[str] = TODO_TOOLS, steps: Steps = STEPS
     ) -> None:
         self._state = state = State() if state is None else state
         state.alive = True  # no event tells

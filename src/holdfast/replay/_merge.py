@@ -15,15 +15,7 @@ import msgspec
 from holdfast.errors import InvalidData, UsageError
 from holdfast.model import Event, decode_json, fill_references, has_blob
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._compare import (
-    Difference,
-    Holding,
-    SessionEvents,
-    differences,
-    free_name,
-    kept_of,
-    value_of,
-)
+from holdfast.replay._compare import Difference, Holding, SessionEvents, differences, free_name, kept_of, value_of
 from holdfast.replay._fold import fold
 from holdfast.replay._runs import Router
 from holdfast.replay._state import LoadBlob, State
@@ -136,9 +128,7 @@ def _words(event: Event) -> Words:
     return event.type, event.timestamp, text_of(data_of(event).get("content"))
 
 
-def _is_known(
-    turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]
-) -> bool:
+def _is_known(turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]) -> bool:
     """Whether ours has a turn, where both say that it would be."""
     # A claimed origin proves nothing: a copied file goes on under the name of the first. Where
     # words were said they must be found there too.
@@ -204,9 +194,7 @@ def _check(wishes: MergeWishes) -> None:
 
 
 def _are_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple, range, set, frozenset)) and all(
-        type(one) is int for one in value
-    )
+    return isinstance(value, (list, tuple, range, set, frozenset)) and all(type(one) is int for one in value)
 
 
 def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEvents]:
@@ -279,9 +267,7 @@ def _is_taken(found: Difference) -> bool:
     return not found.conflict and found.did(found.theirs) != "kept"
 
 
-def _settle(
-    found: list[Difference], clashes: list[Clash], other: str, ours: State, blobs: MergeBlobs
-) -> list[Event]:
+def _settle(found: list[Difference], clashes: list[Clash], other: str, ours: State, blobs: MergeBlobs) -> list[Event]:
     """The events that bring the state to what was decided."""
     decided = {(one.kind, one.name): one.taken for one in clashes}
     events: list[Event] = []
@@ -341,9 +327,7 @@ def _copies(chosen: list[TurnEvents], copied: CopiedTurns, origins: Descent) -> 
     ]
 
 
-def _summary(
-    turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str
-) -> CopiedTurns:
+def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str) -> CopiedTurns:
     """One message in the place of the turns, as words of the user."""
     if not turns:
         return CopiedTurns([], [])
@@ -415,9 +399,7 @@ def copy_turns(
 
 
 class _Copier:
-    def __init__(
-        self, a: SessionEvents, b: SessionEvents, first_seq: int, run: str, load: LoadBlob | None
-    ) -> None:
+    def __init__(self, a: SessionEvents, b: SessionEvents, first_seq: int, run: str, load: LoadBlob | None) -> None:
         self.events: list[Event] = []
         self._first_seq = first_seq
         self._run = run
@@ -456,9 +438,7 @@ class _Copier:
         timestamp = turn.events[-1].timestamp
         # Else the fork would begin in mid-turn, and its next open would call it interrupted.
         for run in sorted(self._open):
-            self.events.append(
-                Event.make("turn_end", {"reason": "merged"}, timestamp=timestamp, run=run)
-            )
+            self.events.append(Event.make("turn_end", {"reason": "merged"}, timestamp=timestamp, run=run))
         self._open.clear()
 
     def _make(self, event: Event, data: dict[str, Any]) -> Event | None:
@@ -467,9 +447,7 @@ class _Copier:
         # A foreign log may hold what an append refuses: then as much of it as JSON can say.
         for tried in (data, clean_json(data)):
             try:
-                return Event.make(
-                    event.type, tried, timestamp=event.timestamp, run=self._name(event), key=key
-                )
+                return Event.make(event.type, tried, timestamp=event.timestamp, run=self._name(event), key=key)
             except InvalidData:
                 continue
         return None

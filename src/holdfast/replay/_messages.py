@@ -95,11 +95,7 @@ def from_dialect(messages: list[Message], provider: Provider) -> list[Message]:
 
     Raises UsageError for an unknown provider.
     """
-    return [
-        message
-        for side, blocks in _turns(messages, provider)
-        for message in NEUTRAL.write(side, blocks, [])
-    ]
+    return [message for side, blocks in _turns(messages, provider) for message in NEUTRAL.write(side, blocks, [])]
 
 
 def _turns(messages: list[Message], provider: str) -> list[tuple[str, list[Block]]]:
@@ -156,9 +152,7 @@ def is_complete(messages: list[Message]) -> bool:
     if not messages:
         return False
     pairs = _read(messages[-1])
-    return bool(pairs) and all(
-        side == "assistant" and block["type"] != "tool_use" for side, block in pairs
-    )
+    return bool(pairs) and all(side == "assistant" and block["type"] != "tool_use" for side, block in pairs)
 
 
 def tool_result_message(
@@ -169,9 +163,7 @@ def tool_result_message(
     return dialect_of(provider).write("user", [block], [])[0]
 
 
-def recover_todos(
-    events: Iterable[Event], names: Collection[str] = TODO_TOOLS
-) -> list[dict[str, Any]]:
+def recover_todos(events: Iterable[Event], names: Collection[str] = TODO_TOOLS) -> list[dict[str, Any]]:
     """The todos as last written, by a call to one of these tools or by a ``todo_update`` event.
 
     Names are compared without regard to case. Empty if there are none, or if the last ones are
@@ -223,9 +215,7 @@ class Sanitized:
     system: str | None = None
 
 
-def sanitize(
-    messages: Any, provider: Provider = "anthropic", incomplete: Incomplete = "drop"
-) -> Sanitized:
+def sanitize(messages: Any, provider: Provider = "anthropic", incomplete: Incomplete = "drop") -> Sanitized:
     """Make any value a list of messages that the provider's rules accept.
 
     Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without
@@ -346,10 +336,7 @@ class _Repair:
         sources = _without_repeats(draft.seqs)
         if len(sources) != len(messages):
             return messages
-        return [
-            self._original(source, message)
-            for source, message in zip(sources, messages, strict=True)
-        ]
+        return [self._original(source, message) for source, message in zip(sources, messages, strict=True)]
 
     def _original(self, source: int, message: Message) -> Message:
         given = self._items[source] if source >= 0 else None
@@ -415,9 +402,7 @@ _EXTRA: dict[str, frozenset[str]] = {
     "neutral": frozenset({"cache_control", "caller", "toolset_name"}),
     "anthropic": frozenset({"cache_control", "caller", "toolset_name"}),
     "openai": frozenset({"name", "refusal", "audio", "annotations", "detail"}),
-    "openai-responses": frozenset(
-        {"type", "id", "status", "phase", "annotations", "logprobs", "detail"}
-    ),
+    "openai-responses": frozenset({"type", "id", "status", "phase", "annotations", "logprobs", "detail"}),
     "gemini": frozenset(),
     "mistral": frozenset({"name"}),
     "pydantic-ai": frozenset(
@@ -445,9 +430,7 @@ def covers(given: Any, written: Any, provider: str) -> bool:
 def _covers_dict(given: dict[str, Any], written: dict[str, Any], provider: str) -> bool:
     if not (_EXTRA[provider] | written.keys()).issuperset(given):
         return False
-    return all(
-        _covers_member(name, given.get(name), value, provider) for name, value in written.items()
-    )
+    return all(_covers_member(name, given.get(name), value, provider) for name, value in written.items())
 
 
 def _covers_member(name: str, given: Any, written: Any, provider: str) -> bool:

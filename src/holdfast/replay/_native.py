@@ -92,9 +92,7 @@ class NativeMessages:
             self.systems[at] = (self.systems[at][0], Native([], [], set()))
         return bool(gone)
 
-    def system_messages(
-        self, dialect: Dialect, at: int, before: int | None = None
-    ) -> tuple[list[Message], int]:
+    def system_messages(self, dialect: Dialect, at: int, before: int | None = None) -> tuple[list[Message], int]:
         """The system messages from number ``at`` on that came before an event; how many now."""
         found: list[Message] = []
         while at < len(self.systems) and (before is None or self.systems[at][0] < before):
@@ -173,9 +171,7 @@ def _split(page: Drafts, index: int) -> Iterator[_Part]:
     while start < len(blocks):
         seq, stop = seqs[start], start + 1
         native = natives.get(seq)
-        while stop < len(blocks) and (
-            seqs[stop] not in natives if native is None else seqs[stop] == seq
-        ):
+        while stop < len(blocks) and (seqs[stop] not in natives if native is None else seqs[stop] == seq):
             stop += 1
         yield _Part(seq, blocks[start:stop], native)
         start = stop
@@ -201,9 +197,7 @@ def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: li
     return _has_call(dialect, page, index, native, part[0]["tool_use_id"])
 
 
-def _has_results(
-    dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]
-) -> bool:
+def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
     """Whether the results of a message's calls will answer them: in our form, or all in its own."""
     # Then it does not matter in which form each result comes.
     if native.is_plain(dialect):

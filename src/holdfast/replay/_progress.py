@@ -335,9 +335,7 @@ def opened_reducer(steps: Steps) -> Reducer:
         if body.format is not None:
             state.format = check_format(body.format, steps)
         state.epoch, state.alive = body.epoch, True
-        state.last_open = OpenedBy(
-            event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
-        )
+        state.last_open = OpenedBy(event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version)
 
     return opened
 

@@ -29,10 +29,7 @@ _REMEDY = "Leave it out, or record the words with s.user(…), s.assistant(…) 
 # What tools are given and give back: a None in there means something.
 _FREE = frozenset({"input", "args", "arguments", "response", "tools", "params"})
 # A message without marks of its own may be any of these: the first whose rules know all of it.
-_KIN = {
-    "neutral": ("anthropic", "openai", "openai-responses", "mistral", "neutral"),
-    "openai": ("openai", "mistral"),
-}
+_KIN = {"neutral": ("anthropic", "openai", "openai-responses", "mistral", "neutral"), "openai": ("openai", "mistral")}
 _LISTS = {"gemini": "parts", "pydantic-ai": "parts"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}\Z")
 # Google's library writes bytes in the alphabet for addresses.
@@ -175,11 +172,7 @@ def _without_none(value: Any) -> Any:
         return [_without_none(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: item if name in _FREE else _without_none(item)
-        for name, item in value.items()
-        if item is not None
-    }
+    return {name: item if name in _FREE else _without_none(item) for name, item in value.items() if item is not None}
 
 
 def _encoded(value: Any) -> Any:
@@ -289,9 +282,7 @@ def _sayings(message: Message) -> list[_Saying]:
     return _gathered(dialect, message, member, sayings, extra)
 
 
-def _gathered(
-    dialect: Dialect, message: Message, member: str, parts: list[_Saying], extra: list[Any]
-) -> list[_Saying]:
+def _gathered(dialect: Dialect, message: Message, member: str, parts: list[_Saying], extra: list[Any]) -> list[_Saying]:
     """The parts of a message by side: all of an assistant's are one, results are by themselves."""
     role = {"model": "assistant", "developer": "system", "response": "assistant"}
     own = str(message.get("role") or message.get("kind"))
@@ -386,8 +377,7 @@ def _check_content(message: Message, member: str) -> None:
 
 def _unreadable(where: str, value: Any) -> InvalidData:
     return InvalidData(
-        f"the message cannot be recorded: {where} is a {type_name(value)} that says nothing",
-        remedy=_REMEDY,
+        f"the message cannot be recorded: {where} is a {type_name(value)} that says nothing", remedy=_REMEDY
     )
 
 
@@ -408,9 +398,7 @@ def _joined(sayings: list[_Saying]) -> list[_Saying]:
         if last is not None and saying.side == last.side == "assistant":
             blocks = [block for block in last.blocks + saying.blocks if block != _NO_WORDS]
             both = last.native + saying.native
-            joined[-1] = _Saying(
-                "assistant", saying.dialect, blocks or [text_block(WORDLESS)], both
-            )
+            joined[-1] = _Saying("assistant", saying.dialect, blocks or [text_block(WORDLESS)], both)
         else:
             joined.append(saying)
     return joined

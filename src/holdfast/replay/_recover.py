@@ -13,15 +13,7 @@ from holdfast.replay._conversation import Conversation, View
 from holdfast.replay._dialects import Dialect, Message, Provider, dialect_of, holds_media
 from holdfast.replay._messages import sanitize
 from holdfast.replay._native import NativeMessages
-from holdfast.replay._pieces import (
-    NOWHERE,
-    Drafts,
-    Incomplete,
-    Issue,
-    MessageDraft,
-    recovery_line,
-    unreached,
-)
+from holdfast.replay._pieces import NOWHERE, Drafts, Incomplete, Issue, MessageDraft, recovery_line, unreached
 from holdfast.replay._state import Tokens, add_usage, estimate_tokens
 from holdfast.replay._text import MANY, collector_paused
 
@@ -129,9 +121,7 @@ def _join(head: MessageDraft, rest: list[MessageDraft]) -> list[MessageDraft]:
     return [both, *rest[1:]]
 
 
-def _left_out(
-    drafts: list[MessageDraft], costs: list[int], head: int, start: int
-) -> LeftOut | None:
+def _left_out(drafts: list[MessageDraft], costs: list[int], head: int, start: int) -> LeftOut | None:
     gone = [i for i in range(start) if i != head]
     seqs = [seq for i in gone for seq in drafts[i].seqs if seq >= 0]
     blocks = [block for i in gone for block in drafts[i].blocks]

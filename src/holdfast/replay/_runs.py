@@ -18,18 +18,7 @@ _CANDIDATES_MAX = 64
 class Run:
     """One activity of one agent. ``owes`` means that it was asked and has not answered yet."""
 
-    __slots__ = (
-        "agent",
-        "children",
-        "depth",
-        "iterations",
-        "key",
-        "open",
-        "owes",
-        "parent",
-        "prompted",
-        "task",
-    )
+    __slots__ = ("agent", "children", "depth", "iterations", "key", "open", "owes", "parent", "prompted", "task")
 
     def __init__(self, key: str | None, agent: str | None, parent: Run | None) -> None:
         self.key = key

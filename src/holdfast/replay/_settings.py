@@ -162,11 +162,7 @@ def _todo_update(state: State, event: Event, _data: Data) -> None:
 def _plugin_state(state: State, event: Event, _data: Data) -> None:
     body = _decode_plugin(event.raw)
     state.plugins[body.name] = PluginState(
-        name=body.name,
-        raw=body.state.copy(),
-        version=body.version,
-        updated_at=event.timestamp,
-        seq=event.seq,
+        name=body.name, raw=body.state.copy(), version=body.version, updated_at=event.timestamp, seq=event.seq
     )
 
 
@@ -302,9 +298,7 @@ SETTINGS: dict[str, Reducer] = {
 # As in ``_settings.py`` each reads the recorded bytes.
 
 
-_BRANCH_TITLE = re.compile(
-    r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL
-)
+_BRANCH_TITLE = re.compile(r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL)
 
 
 class _Start(msgspec.Struct):

@@ -14,14 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import (
-    SessionMetadata,
-    Status,
-    decode_json,
-    fill_references,
-    has_marked_keys,
-    restore_keys,
-)
+from holdfast.model import SessionMetadata, Status, decode_json, fill_references, has_marked_keys, restore_keys
 
 # How far a tool call came that has no result, where its user may have been asked about it first.
 #
@@ -33,10 +26,7 @@ from holdfast.model import (
 Stage = Literal["announced", "asked", "begun", "refused"]
 
 _REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})
-WHY_NOT_RUN: dict[Stage, str] = {
-    "asked": "nobody answered whether it may run",
-    "refused": "it was refused",
-}
+WHY_NOT_RUN: dict[Stage, str] = {"asked": "nobody answered whether it may run", "refused": "it was refused"}
 """Why a call has not run, by how far it came; any other may have."""
 _UNKNOWN = "(interrupted: whether this call took effect is unknown)"
 
@@ -201,9 +191,7 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 StepStatus = Literal["begun", "done", "failed", "unknown"]
 
 
-class StepState(
-    msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename={"raw": "value"}
-):
+class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename={"raw": "value"}):
     """How far a durable step came: what its last attempt left on record."""
 
     name: str
@@ -328,9 +316,7 @@ class State(
         """The variables as Python values: fresh copies at each access."""
         return self.read_variables()
 
-    def read_variables(
-        self, load: LoadBlob | None = None, classes: Iterable[type] = ()
-    ) -> dict[str, Any]:
+    def read_variables(self, load: LoadBlob | None = None, classes: Iterable[type] = ()) -> dict[str, Any]:
         """The variables, with blobs resolved by ``load`` and instances built of ``classes``."""
         known = tuple(classes)
         return {name: read_variable(raw, load, known) for name, raw in self.encoded.items()}

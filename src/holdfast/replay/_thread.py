@@ -19,17 +19,7 @@ from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
 from holdfast.replay._native import Native
-from holdfast.replay._pieces import (
-    NOWHERE,
-    BlockPiece,
-    CallPiece,
-    Drafts,
-    IssueList,
-    Mark,
-    ServedCall,
-    Stream,
-    Summary,
-)
+from holdfast.replay._pieces import NOWHERE, BlockPiece, CallPiece, Drafts, IssueList, Mark, ServedCall, Stream, Summary
 from holdfast.replay._state import Stage
 from holdfast.replay._text import CallNames, fit_id, fit_name, is_named
 
@@ -116,13 +106,7 @@ class Thread:
             self.issues.note("invalid_name", self.issues.place(seq), detail)
         block["id"], block["name"] = own, name
         piece = CallPiece(
-            "assistant",
-            block,
-            index=len(self._pieces),
-            key=key,
-            result_seq=seq,
-            announced=not begun,
-            begun=begun,
+            "assistant", block, index=len(self._pieces), key=key, result_seq=seq, announced=not begun, begun=begun
         )
         self._append(seq, piece)
         if key is None:
@@ -469,9 +453,7 @@ class Thread:
             # makes more of them.
             makers = {code_of(call.block) for call in group}
             self._lose(
-                key
-                for key, waiting in self._serving.items()
-                if not group or (waiting.carried and key not in makers)
+                key for key, waiting in self._serving.items() if not group or (waiting.carried and key not in makers)
             )
             for waiting in self._serving.values():
                 waiting.carried = True

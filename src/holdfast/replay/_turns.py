@@ -166,22 +166,12 @@ def tool_acts(events: Iterable[Event]) -> Iterator[ToolAct]:
 
 
 def _called(
-    calls: Calls,
-    run: str | None,
-    id: Any,
-    tool: Any,
-    params: Any,
-    *,
-    begun: bool = False,
-    amends: bool = False,
+    calls: Calls, run: str | None, id: Any, tool: Any, params: Any, *, begun: bool = False, amends: bool = False
 ) -> Iterator[ToolAct]:
     name = str(tool)
     # Both halves of a call are compared as they would be recorded, not as Python has them.
     key, mark = call_key(id), mark_of(name, msgspec.json.encode(params))
-    if amends:
-        news = calls.amend(run, key, name, mark, 0)
-    else:
-        news = calls.take(run, key, name, mark, 0, begun=begun)
+    news = calls.amend(run, key, name, mark, 0) if amends else calls.take(run, key, name, mark, 0, begun=begun)
     if news != "nothing":
         yield ToolAct(news, name, params)
 

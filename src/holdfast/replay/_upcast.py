@@ -56,8 +56,7 @@ def check_format(found: Event | int, steps: Steps = STEPS) -> int:
         version = format_of(found) or 0
     if version > len(steps):
         raise TooNew(
-            f"the session has format {version}, and this Holdfast knows up to {len(steps)};"
-            " it was left untouched",
+            f"the session has format {version}, and this Holdfast knows up to {len(steps)}; it was left untouched",
             format=version,
         )
     # A foreign log may say anything; below zero is as good as none.

@@ -147,11 +147,7 @@ def _kind_said(type: str, block: Any) -> str:
 def _kept(reference: dict[str, Any]) -> Media:
     size = reference["bytes"]
     media = reference.get("media")
-    return Media(
-        "data",
-        media if isinstance(media, str) else "data",
-        size=size if isinstance(size, int) else 0,
-    )
+    return Media("data", media if isinstance(media, str) else "data", size=size if isinstance(size, int) else 0)
 
 
 def without_references(value: Any, depth: int = _DEPTH_MAX) -> Any:
@@ -203,12 +199,7 @@ def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
         where = ""
     media_type = source.get("media_type")
     return (
-        Media(
-            kind,
-            media_type if isinstance(media_type, str) else "",
-            " ".join(filter(None, (name, where))),
-            source,
-        ),
+        Media(kind, media_type if isinstance(media_type, str) else "", " ".join(filter(None, (name, where))), source),
     )
 
 

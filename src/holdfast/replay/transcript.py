@@ -20,16 +20,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.replay._state import WHY_NOT_RUN, Stage, stage_after
-from holdfast.replay.content import (
-    Piece,
-    as_json,
-    as_pieces,
-    as_text,
-    joined,
-    kinds_said,
-    thoughts,
-    without_references,
-)
+from holdfast.replay.content import Piece, as_json, as_pieces, as_text, joined, kinds_said, thoughts, without_references
 
 __all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]
 
@@ -79,9 +70,7 @@ class Entry(msgspec.Struct, frozen=True):
 _ROLES = {"thinking": "assistant", "call": "assistant", "result": "tool", "failure": "tool"}
 
 
-def read_transcript(
-    events: Iterable[Event], first: int = 0, lost_from: int | None = None
-) -> Iterator[Entry]:
+def read_transcript(events: Iterable[Event], first: int = 0, lost_from: int | None = None) -> Iterator[Entry]:
     """Yield the entries of a log, in its order. Never raises about what the events hold.
 
     ``first`` is the number of the first event that was asked for: those before are not missing.
@@ -161,14 +150,7 @@ class Streams:
         """The first event of all that is open; None if nothing is."""
         return min((streams[0].pieces[0][0] for streams in self._open.values()), default=None)
 
-    def add(
-        self,
-        run: str | None,
-        agent: Any,
-        kind: Any,
-        pieces: list[tuple[int, str]],
-        timestamp: int = 0,
-    ) -> None:
+    def add(self, run: str | None, agent: Any, kind: Any, pieces: list[tuple[int, str]], timestamp: int = 0) -> None:
         """Take in pieces, each with its event, that follow one another."""
         key = _Key(run, _named(agent), "thinking" if kind == "thinking" else "assistant")
         streams = self._open.setdefault(key, [])
@@ -219,9 +201,7 @@ class Streams:
 
     def rest(self) -> list[Entry]:
         """Return what is open; nothing is ended by it."""
-        return [
-            entry for key, streams in self._open.items() for entry in _said_in(key, streams, "open")
-        ]
+        return [entry for key, streams in self._open.items() for entry in _said_in(key, streams, "open")]
 
 
 class _Call(NamedTuple):
@@ -315,9 +295,7 @@ class Transcript:
     def _add(self, event: Event, data: Data, kind: str, **more: Any) -> None:
         agent, part = _agent(data), self._part
         self._part += 1
-        self._made.append(
-            Entry(event.seq, part, event.timestamp, kind, agent=agent, run=event.run, **more)
-        )
+        self._made.append(Entry(event.seq, part, event.timestamp, kind, agent=agent, run=event.run, **more))
 
     def _note(self, event: Event, data: Data, head: str, text: Any = None) -> None:
         pieces = as_pieces(text) if text not in (None, "") else ()
@@ -552,14 +530,8 @@ def _from(verb: str, data: Data) -> tuple[str, Any]:
 
 
 _NOTES: dict[str, Callable[[Data], tuple[str, Any]]] = {
-    "compaction": lambda data: (
-        f"events {_list(data.get('covers', []))} summarised",
-        data.get("summary"),
-    ),
-    "retracted": lambda data: (
-        f"retracted: events {_list(data.get('seqs', []))}",
-        data.get("replacement"),
-    ),
+    "compaction": lambda data: (f"events {_list(data.get('covers', []))} summarised", data.get("summary")),
+    "retracted": lambda data: (f"retracted: events {_list(data.get('seqs', []))}", data.get("replacement")),
     "suspended": lambda data: ("suspended", data.get("reason")),
     "resumed": lambda data: ("resumed", data.get("reason")),
     "forked": lambda data: _from("forked from", data),

@@ -39,12 +39,7 @@ if TYPE_CHECKING:
         seal_document,
         seal_with_passphrase,
     )
-    from holdfast.security._signatures import (
-        SIGNATURE_SUFFIX,
-        Signing,
-        public_key_text,
-        verify_signature,
-    )
+    from holdfast.security._signatures import SIGNATURE_SUFFIX, Signing, public_key_text, verify_signature
     from holdfast.security.redaction.redactor import (
         NOTHING_STREAMED,
         Finding,
@@ -67,9 +62,7 @@ __getattr__ = lazy(
             "find_passphrase find_secret fingerprint inherited is_strong new_kdf "
             "read_key_document read_key_text split_source store_in_keyring stretch"
         ),
-        "redaction.redactor": (
-            "Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"
-        ),
+        "redaction.redactor": ("Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"),
         "redaction.rules": "read_user_rules",
         "redaction.scanner": "Scanner SecretSpan has_mark",
         "_seal": (

@@ -225,9 +225,7 @@ def stretch(passphrase: str, kdf: Kdf) -> bytes:
         raise KeyMissing("an empty passphrase is none")
     if kdf.name == "scrypt":
         _check_cost(is_known=_is_affordable(kdf))
-        return hashlib.scrypt(
-            secret, salt=kdf.salt, n=kdf.cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES
-        )
+        return hashlib.scrypt(secret, salt=kdf.salt, n=kdf.cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES)
     if kdf.name != "argon2id":
         raise TooNew(f"a passphrase is stretched with {kdf.name[:20]!a}, which is not known here")
     argon = _argon2id()
@@ -235,11 +233,7 @@ def stretch(passphrase: str, kdf: Kdf) -> bytes:
         raise UsageError("this passphrase needs Argon2id, which cryptography has from 44 on")
     _check_cost(is_known=_is_affordable(kdf))
     found: bytes = argon(
-        salt=kdf.salt,
-        length=KEY_BYTES,
-        iterations=kdf.times,
-        lanes=kdf.lanes,
-        memory_cost=kdf.cost,
+        salt=kdf.salt, length=KEY_BYTES, iterations=kdf.times, lanes=kdf.lanes, memory_cost=kdf.cost
     ).derive(secret)
     return found
 
@@ -289,9 +283,7 @@ def _context(key: str, source: str, kdf: Kdf | None) -> bytes:
 def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
     """The keys of a log's events before ``stop``, and of nothing else."""
     ends = [stop if key.stop is None else min(stop, key.stop) for key in keys]
-    return tuple(
-        key._replace(stop=end) for key, end in zip(keys, ends, strict=True) if key.first < end
-    )
+    return tuple(key._replace(stop=end) for key, end in zip(keys, ends, strict=True) if key.first < end)
 
 
 # Where a wrapping key comes from: the keyring, a file, the environment, a command, a passphrase.
@@ -355,8 +347,7 @@ def find_passphrase(source: str, ask: Callable[[str], str] | None) -> str:
         return found
     if value or ask is None:
         raise KeyMissing(
-            "the passphrase is not here",
-            remedy=f"Set {variable}, or name another key (holdfast keys --help).",
+            "the passphrase is not here", remedy=f"Set {variable}, or name another key (holdfast keys --help)."
         )
     return ask("Passphrase of the sessions: ")
 
@@ -367,8 +358,7 @@ def keyring_backend() -> Any:
         import keyring
     except ImportError as error:
         raise UsageError(
-            "the keyring needs the package keyring",
-            remedy="Install it with: pip install 'holdfast[crypto]'",
+            "the keyring needs the package keyring", remedy="Install it with: pip install 'holdfast[crypto]'"
         ) from error
     found = keyring.get_keyring()
     for backend in getattr(found, "backends", None) or [found]:
@@ -376,9 +366,7 @@ def keyring_backend() -> Any:
         if "backends.fail" in name:
             raise KeyMissing("this machine has no keyring that can be used", remedy=_SAFE_REMEDY)
         if any(part in name.lower() for part in _UNSAFE):
-            raise Forbidden(
-                f"the keyring {name} keeps keys unprotected; it is not used", remedy=_SAFE_REMEDY
-            )
+            raise Forbidden(f"the keyring {name} keeps keys unprotected; it is not used", remedy=_SAFE_REMEDY)
     return found
 
 
@@ -387,8 +375,7 @@ def store_in_keyring(name: str, text: str) -> None:
     backend = keyring_backend()
     if _asked(lambda: backend.get_password(_SERVICE, name or _NAME)) is not None:
         raise Forbidden(
-            f"the keyring has a key named {name or _NAME} already",
-            remedy="Choose another name: keyring:NAME.",
+            f"the keyring has a key named {name or _NAME} already", remedy="Choose another name: keyring:NAME."
         )
     _asked(lambda: backend.set_password(_SERVICE, name or _NAME, text))
 
@@ -398,8 +385,7 @@ def _from_keyring(name: str) -> bytes:
     found = _asked(lambda: backend.get_password(_SERVICE, name))
     if found is None:
         raise KeyMissing(
-            f"the keyring has no key named {name}",
-            remedy=f"Make one with: holdfast keys new keyring:{name}",
+            f"the keyring has no key named {name}", remedy=f"Make one with: holdfast keys new keyring:{name}"
         )
     return str(found).encode()
 
@@ -408,9 +394,7 @@ def _asked(question: Callable[[], Any]) -> Any:
     try:
         return question()
     except Exception as error:  # each backend has errors of its own
-        raise KeyMissing(
-            f"the keyring does not answer: {str(error)[:200]}", remedy=_SAFE_REMEDY
-        ) from error
+        raise KeyMissing(f"the keyring does not answer: {str(error)[:200]}", remedy=_SAFE_REMEDY) from error
 
 
 def _from_command(command: str) -> bytes:

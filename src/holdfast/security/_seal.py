@@ -95,8 +95,7 @@ def needing_cryptography(what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise UsageError(
-            f"{what} needs the package cryptography",
-            remedy="Install it with: pip install 'holdfast[crypto]'",
+            f"{what} needs the package cryptography", remedy="Install it with: pip install 'holdfast[crypto]'"
         ) from error
 
 
@@ -174,9 +173,7 @@ class Opener:
         except Exception as error:
             raise _tampered(seq, "is not what was written there") from error
 
-    def open_all(
-        self, first: int, texts: Iterable[bytes], before: bytes | None
-    ) -> tuple[list[bytes], bytes | None]:
+    def open_all(self, first: int, texts: Iterable[bytes], before: bytes | None) -> tuple[list[bytes], bytes | None]:
         """What was sealed as events ``first`` and following, and the end of the last one.
 
         The same as one call for each, in half the time.

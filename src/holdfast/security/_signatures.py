@@ -125,6 +125,4 @@ def _check(public: bytes, signature: bytes, data: bytes) -> None:
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError) as error:
-        raise Tampered(
-            "the file is not what was signed", remedy="Get it again from whoever signed it."
-        ) from error
+        raise Tampered("the file is not what was signed", remedy="Get it again from whoever signed it.") from error

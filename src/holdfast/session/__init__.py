@@ -10,14 +10,7 @@ from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._conversation import log_recovery
 from holdfast.session._keeper import Timers
 from holdfast.session._lifetime import WhenForgotten, in_thread, uncancelled
-from holdfast.session._loader import (
-    Loaded,
-    Snapshot,
-    Snapshots,
-    load,
-    load_state_at,
-    unreadable_from,
-)
+from holdfast.session._loader import Loaded, Snapshot, Snapshots, load, load_state_at, unreadable_from
 from holdfast.session._opening import (
     Durability,
     Opening,
@@ -34,14 +27,7 @@ from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarnin
 from holdfast.session._subscribers import Hub, Subscriber
 from holdfast.session._turn import ToolRun, Turn
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import (
-    blob_loader,
-    fits,
-    read_blocks,
-    read_range,
-    read_step,
-    resolve_blobs,
-)
+from holdfast.session.reader import blob_loader, fits, read_blocks, read_range, read_step, resolve_blobs
 from holdfast.session.session import Session
 
 if TYPE_CHECKING:
@@ -63,13 +49,7 @@ if TYPE_CHECKING:
     from holdfast.session._observers import Finished, Observer, Observers
     from holdfast.session._repair import repair_log
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
-    from holdfast.session._sealed_store import (
-        SealedDocuments,
-        SealingStore,
-        opener_of,
-        sealing,
-        within,
-    )
+    from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._verification import Report, TamperedPlace, verify_log
     from holdfast.session.steps import RERUN, Rerun, Retry, StepCall, Steps, step
 

@@ -154,10 +154,7 @@ def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]
     """
     document, etag = read_document(documents, AGENT, AgentDocument)
     if document.version > _VERSION:
-        raise TooNew(
-            f"{AGENT} of {agent_id} has version {document.version},"
-            f" and this Holdfast knows {_VERSION}"
-        )
+        raise TooNew(f"{AGENT} of {agent_id} has version {document.version}, and this Holdfast knows {_VERSION}")
     return document, etag
 
 
@@ -203,9 +200,7 @@ class AgentMemory:
     be read is set aside and told; what is remembered then begins anew.
     """
 
-    def __init__(
-        self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False
-    ) -> None:
+    def __init__(self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False) -> None:
         self._documents = documents
         self._clock = clock
         self.read_only = read_only
@@ -277,9 +272,7 @@ class AgentMemory:
         raise Conflict(f"{MEMORY} kept changing while it was written")
 
     def _read(self) -> tuple[MemoryDocument, str]:
-        return read_or_begin(
-            self._documents, MEMORY, MemoryDocument, self.tell, mend=not self.read_only
-        )
+        return read_or_begin(self._documents, MEMORY, MemoryDocument, self.tell, mend=not self.read_only)
 
 
 def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | None]) -> None:

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidId, NotFound, UsageError
-from holdfast.model import (
-    START,
-    Event,
-    Limits,
-    LineReader,
-    Position,
-    check_id,
-    read_line,
-    running_checksum,
-)
+from holdfast.model import START, Event, Limits, LineReader, Position, check_id, read_line, running_checksum
 from holdfast.replay import check_format
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
@@ -43,12 +34,7 @@ class Branches:
     """Makes sessions out of others, in one store."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        limits: Limits | None = None,
-        clock: Clock = now_ms,
-        redactor: Redactor | None = None,
+        self, store: Store, *, limits: Limits | None = None, clock: Clock = now_ms, redactor: Redactor | None = None
     ) -> None:
         self._store = store
         self._redactor = redactor
@@ -124,12 +110,7 @@ class Branches:
         log, documents = self._store.log(key), self._store.documents(key)
         try:
             writer = Writer(
-                log,
-                documents,
-                position=place.position,
-                epoch=epoch,
-                limits=self._limits,
-                clock=self._clock,
+                log, documents, position=place.position, epoch=epoch, limits=self._limits, clock=self._clock
             )
             if place.open_line:
                 writer.end_open_line()
@@ -197,9 +178,7 @@ def check_new_id(store: Store, new_id: str) -> str:
     if other is not None:
         name = other.rpartition("/")[2]
         raise InvalidId(
-            f"{new_id} differs only by case from the session {name}",
-            remedy="Choose another id.",
-            session_id=new_id,
+            f"{new_id} differs only by case from the session {name}", remedy="Choose another id.", session_id=new_id
         )
     return new_id
 
@@ -329,11 +308,7 @@ def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> EventEnd:
     if end.seq == 0:
         raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)
     if at is not None and end.seq <= at:
-        raise NotFound(
-            f"there is no event {at}; the last is {end.seq - 1}",
-            remedy="Choose an earlier one.",
-            seq=at,
-        )
+        raise NotFound(f"there is no event {at}; the last is {end.seq - 1}", remedy="Choose an earlier one.", seq=at)
     _check_bytes(log, start, near)
     return place
 

@@ -118,8 +118,4 @@ def _return_type(fn: Callable[..., Any]) -> Any:
 
 
 def name_of_class(kind: type) -> str:
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

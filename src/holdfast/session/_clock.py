@@ -43,9 +43,7 @@ def new_call_id() -> str:
         return _call_ids.pop()
     except IndexError:
         made = os.urandom(_POOL_BYTES).hex()
-        first, *others = (
-            _uuid(made[at : at + _ID_DIGITS]) for at in range(0, len(made), _ID_DIGITS)
-        )
+        first, *others = (_uuid(made[at : at + _ID_DIGITS]) for at in range(0, len(made), _ID_DIGITS))
         _call_ids.extend(others)
         return first
 

@@ -99,11 +99,7 @@ def messages(journal: Journal, provider: Provider, incomplete: Incomplete) -> li
 def history(journal: Journal) -> list[dict[str, Any]]:
     """Every user and assistant turn with its time in seconds."""
     return [
-        {
-            "role": event.type,
-            "content": event.data.get("content"),
-            "timestamp": event.timestamp / 1000,
-        }
+        {"role": event.type, "content": event.data.get("content"), "timestamp": event.timestamp / 1000}
         for event in journal.talk.resolved(journal.events())
         if event.type in ("user", "assistant")
     ]
@@ -189,13 +185,7 @@ def assistant(journal: Journal, content: Any, run: str | None, extra: dict[str, 
 
 
 def tool_call(
-    journal: Journal,
-    tool: str,
-    params: Any,
-    *,
-    id: str | None,
-    run: str | None,
-    extra: dict[str, Any],
+    journal: Journal, tool: str, params: Any, *, id: str | None, run: str | None, extra: dict[str, Any]
 ) -> Event:
     """Record the intent to use a tool: the call that was asked for, or a new one."""
     if id is None:
@@ -204,9 +194,7 @@ def tool_call(
     return journal.record("tool_call", data, run)
 
 
-def tool_result(
-    journal: Journal, call: Event | str, result: Any, *, run: str | None, extra: dict[str, Any]
-) -> Event:
+def tool_result(journal: Journal, call: Event | str, result: Any, *, run: str | None, extra: dict[str, Any]) -> Event:
     """Record what a tool gave for a call."""
     if isinstance(call, Event):
         run = call.run if run is None else run
@@ -231,10 +219,7 @@ def change_tags(journal: Journal, type: str, tags: Iterable[str]) -> None:
         if not isinstance(tag, str) or not tag.strip():
             raise UsageError("a tag is a text that is not empty")
         if len(tag) > most:
-            raise TooLarge(
-                f"the tag has {len(tag):,} characters, at most {most:,} are allowed",
-                limit="tag_chars_max",
-            )
+            raise TooLarge(f"the tag has {len(tag):,} characters, at most {most:,} are allowed", limit="tag_chars_max")
     for tag in tags:
         journal.record(type, {"tag": tag})
 

@@ -37,12 +37,7 @@ class Journal:
     """The log of one open session, and what is known from it. One lock keeps both in step."""
 
     def __init__(
-        self,
-        session: KeptSession,
-        store: Store,
-        opening: Opening,
-        hub: Hub | None,
-        timers: Timers | None,
+        self, session: KeptSession, store: Store, opening: Opening, hub: Hub | None, timers: Timers | None
     ) -> None:
         options = opening.options
         self.id = opening.session_id
@@ -92,9 +87,7 @@ class Journal:
 
     # -- recording ---------------------------------------------------------------------------
 
-    def append(
-        self, event: Event | str, data: dict[str, Any] | None, run: str | None, key: str | None
-    ) -> Event:
+    def append(self, event: Event | str, data: dict[str, Any] | None, run: str | None, key: str | None) -> Event:
         """Record one event: an Event, or a type and its data."""
         timestamp = None
         if isinstance(event, Event):
@@ -570,10 +563,7 @@ class Journal:
             if draft.key is not None:
                 keys.add(draft.key)
         unkeyed = iter([event for event in self._write_batch(fresh) if event.key is None])
-        return [
-            next(unkeyed) if draft.key is None else self._event_of_key(draft.key)
-            for draft in drafts
-        ]
+        return [next(unkeyed) if draft.key is None else self._event_of_key(draft.key) for draft in drafts]
 
     def _make_ready(self) -> None:
         """This opening is on record: appends can be quick now."""

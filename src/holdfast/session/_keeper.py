@@ -47,12 +47,7 @@ class Keeper:
     """Watches the size of one session's log and does what is due."""
 
     def __init__(
-        self,
-        session: KeptSession,
-        opening: Opening,
-        writer: Writer,
-        outbox: Outbox,
-        timers: Timers | None,
+        self, session: KeptSession, opening: Opening, writer: Writer, outbox: Outbox, timers: Timers | None
     ) -> None:
         self._session = session
         self._opening = opening

@@ -63,26 +63,15 @@ class Snapshots:
         self._documents = documents
         self._limits = limits or Limits()
 
-    def save(
-        self, state: bytes, position: Position, taken_at: int, prefix: tuple[str, str] = ("", "")
-    ) -> int:
+    def save(self, state: bytes, position: Position, taken_at: int, prefix: tuple[str, str] = ("", "")) -> int:
         """Store an encoded state as the snapshot before ``position``; its size in bytes.
 
         The log must have been synced up to there: a snapshot never knows more than the log.
         """
         seq = position.seq - 1
         inner = (
-            b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,'
-            b'"prefix":"%b","link":"%b","state":%b}'
-        ) % (
-            seq,
-            position.offset,
-            position.crc,
-            taken_at,
-            prefix[0].encode(),
-            prefix[1].encode(),
-            state,
-        )
+            b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,"prefix":"%b","link":"%b","state":%b}'
+        ) % (seq, position.offset, position.crc, taken_at, prefix[0].encode(), prefix[1].encode(), state)
         data = b'{"snapshot":%b,"check":"%08x"}' % (inner, crc32(inner))
         if len(data) > self._limits.snapshot_compress_bytes_min:
             data = zstd_module().compress(data)
@@ -281,12 +270,7 @@ class Loaded(msgspec.Struct):
 
 
 def load(
-    log: Log,
-    documents: Documents,
-    *,
-    limits: Limits | None = None,
-    tolerant: bool = False,
-    begun: bool = False,
+    log: Log, documents: Documents, *, limits: Limits | None = None, tolerant: bool = False, begun: bool = False
 ) -> Loaded:
     """The state at the end of the log; ``begun`` says that there is one, however short.
 
@@ -313,8 +297,7 @@ def load(
         elif not _is_of_another(snapshot, log):
             if snapshot.offset > size and not tolerant:
                 raise Damaged(
-                    f"the log ends at byte {size:,}, but a snapshot knows of events"
-                    f" up to byte {snapshot.offset:,}",
+                    f"the log ends at byte {size:,}, but a snapshot knows of events up to byte {snapshot.offset:,}",
                     seq=snapshot.seq,
                 )
             passed.append(snapshot)
@@ -329,9 +312,7 @@ def load(
     return loaded
 
 
-def find_loss(
-    log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None
-) -> Gap | None:
+def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None) -> Gap | None:
     """What is missing at the end of a log without gaps, which is whole up to ``position``.
 
     None if nothing is known to be. Where something is damaged before, places do not compare.

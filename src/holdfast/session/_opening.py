@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from holdfast.errors import (
-    Damaged,
-    Fenced,
-    InvalidId,
-    NotFound,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Damaged, Fenced, InvalidId, NotFound, TooLarge, UsageError
 from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, check_id
 from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_documents import AgentMemory
@@ -180,11 +173,7 @@ class Opening:
     """One opening of one session: what it found and what it holds."""
 
     def __init__(
-        self,
-        store: Store,
-        session_id: str,
-        options: Options,
-        lost_whole: Callable[[], Gap | None] = lambda: None,
+        self, store: Store, session_id: str, options: Options, lost_whole: Callable[[], Gap | None] = lambda: None
     ) -> None:
         """``lost_whole`` is asked what others saw in a log that has no event any more."""
         self.session_id = session_id
@@ -242,9 +231,7 @@ class Opening:
         """The lasting memory of the session's agent; all sessions without one share one."""
         agent = self.options.agent_id or self.loaded.fold.state.agent_id or _NO_AGENT
         store = self.options.memory or self._store
-        return AgentMemory(
-            store.documents(f"agents/{agent}"), self.options.clock, read_only=self.read_only
-        )
+        return AgentMemory(store.documents(f"agents/{agent}"), self.options.clock, read_only=self.read_only)
 
     def take_over(self) -> None:
         """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
@@ -368,11 +355,7 @@ class Opening:
         known = self._lease.settled if self._held else None
         settled = self.log.settled() if begun and known is None else 0
         loaded = load(
-            self.log,
-            self.documents,
-            limits=self.options.limits,
-            tolerant=mending or self.read_only,
-            begun=begun,
+            self.log, self.documents, limits=self.options.limits, tolerant=mending or self.read_only, begun=begun
         )
         if loaded.torn and not (loaded.has_past or mending or self.read_only):
             self._check_ours()
@@ -380,9 +363,7 @@ class Opening:
         if known and known > loaded.position.offset:
             settled = self.log.settled()
         if not loaded.gaps and (settled or loaded.torn or loaded.ahead or not loaded.position.seq):
-            loss = find_loss(
-                self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
-            )
+            loss = find_loss(self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead)
             if loss is None and begun and not loaded.position.seq:
                 loss = self._lost_whole()
             loaded.gaps = [] if loss is None else [loss]
@@ -399,13 +380,7 @@ class Opening:
         """Write the log anew without what is damaged, and load it."""
         from holdfast.session._repair import repair_log
 
-        self.repaired = repair_log(
-            self.log,
-            self.documents,
-            self.epoch,
-            sealer=self._rewriter,
-            lost_whole=lambda: loss,
-        )
+        self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter, lost_whole=lambda: loss)
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
 
     def _damaged(self, gap: Gap, loss: Gap | None) -> Damaged:
@@ -415,11 +390,7 @@ class Opening:
         else:
             what = f"it is damaged at byte {gap.offset:,} (event {gap.first_seq})"
             left = "everything else is readable"
-        return Damaged(
-            f"session {self.session_id}: {what}; {left}",
-            session_id=self.session_id,
-            seq=gap.first_seq,
-        )
+        return Damaged(f"session {self.session_id}: {what}; {left}", session_id=self.session_id, seq=gap.first_seq)
 
     def _check_ours(self) -> None:
         """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""
@@ -427,10 +398,8 @@ class Opening:
 
         if is_foreign(self.log):
             raise Damaged(
-                f"no line of session {self.session_id} can be read: they have numbers, but no"
-                " checksums",
-                remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was"
-                " changed.",
+                f"no line of session {self.session_id} can be read: they have numbers, but no checksums",
+                remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was changed.",
                 session_id=self.session_id,
             )
 

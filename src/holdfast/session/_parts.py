@@ -32,9 +32,7 @@ class Owner(Protocol):
     def redacts(self) -> bool:
         """Whether what is recorded may differ from what was given."""
 
-    def append(
-        self, event: Event | str, data: dict[str, Any] | None = None, *, key: str | None = None
-    ) -> Event:
+    def append(self, event: Event | str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
         """Record one event."""
 
 
@@ -42,10 +40,7 @@ class Variables(MutableMapping[str, Any]):
     """Reads are copies: changing what was read changes nothing until it is set again."""
 
     def __init__(
-        self,
-        owner: Owner,
-        load: LoadBlob | None = None,
-        notify: Callable[..., None] = lambda _kind, **_detail: None,
+        self, owner: Owner, load: LoadBlob | None = None, notify: Callable[..., None] = lambda _kind, **_detail: None
     ) -> None:
         self._owner = owner
         self._load = load
@@ -107,8 +102,7 @@ class Variables(MutableMapping[str, Any]):
         self._in_memory[name] = value
         self._notify("variable_not_stored", name=name, lost=lost)
         warnings.warn(
-            f"variable {name!r} holds what cannot be stored ({', '.join(lost)});"
-            " it is kept in memory only",
+            f"variable {name!r} holds what cannot be stored ({', '.join(lost)}); it is kept in memory only",
             NotStoredWarning,
             stacklevel=3,
         )
@@ -129,11 +123,7 @@ class Memory:
     """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
 
     def __init__(
-        self,
-        owner: Owner,
-        agent: AgentMemory,
-        load: LoadBlob | None = None,
-        redacting: SessionRedaction | None = None,
+        self, owner: Owner, agent: AgentMemory, load: LoadBlob | None = None, redacting: SessionRedaction | None = None
     ) -> None:
         self._owner = owner
         self._agent = agent
@@ -227,10 +217,7 @@ class Memory:
     def stats(self) -> dict[str, int]:
         """How many entries there are and how large they are together."""
         entries = self.entries().values()
-        return {
-            "total_entries": len(entries),
-            "total_size_bytes": sum(entry.size_bytes for entry in entries),
-        }
+        return {"total_entries": len(entries), "total_size_bytes": sum(entry.size_bytes for entry in entries)}
 
     @property
     def is_dirty(self) -> bool:

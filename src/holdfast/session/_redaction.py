@@ -15,15 +15,7 @@ import msgspec
 
 from holdfast.model import Event, Limits, Notice, encode_data
 from holdfast.replay import kinds_said
-from holdfast.security import (
-    NOTHING_STREAMED,
-    Finding,
-    Redactor,
-    Streamed,
-    ends_stream,
-    feed,
-    finish,
-)
+from holdfast.security import NOTHING_STREAMED, Finding, Redactor, Streamed, ends_stream, feed, finish
 from holdfast.session._writer import Draft
 
 if TYPE_CHECKING:
@@ -165,9 +157,7 @@ class SessionRedaction:
             data = draft.data
         self._put(plan, draft, data, found)
 
-    def _put(
-        self, plan: RedactionPlan, draft: Draft, data: dict[str, Any], found: list[Finding]
-    ) -> None:
+    def _put(self, plan: RedactionPlan, draft: Draft, data: dict[str, Any], found: list[Finding]) -> None:
         if data is not draft.data:
             plan.originals[len(plan.drafts)] = draft.data
             draft = draft._replace(data=data)

@@ -109,13 +109,7 @@ def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
 
 
 def _repair_sealed(
-    log: Log,
-    documents: Documents,
-    found: Salvage,
-    sealer: Callable[[], Sealer | None] | None,
-    *,
-    epoch: int,
-    now: int,
+    log: Log, documents: Documents, found: Salvage, sealer: Callable[[], Sealer | None] | None, *, epoch: int, now: int
 ) -> list[Gap]:
     assert log.unseal is not None
     bodies, gaps = _opened(found, log.unseal)

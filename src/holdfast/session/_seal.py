@@ -217,9 +217,7 @@ def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: b
             _move_payloads(bodies, raw, opened, sealed=sealed)
             _remove(raw, _SNAPSHOTS)
             lines = (
-                sealed_lines(_texts(bodies), Sealer(ring.current, epoch))
-                if sealed
-                else _plain_lines(_texts(bodies))
+                sealed_lines(_texts(bodies), Sealer(ring.current, epoch)) if sealed else _plain_lines(_texts(bodies))
             )
             log.replace(gather(lines), epoch)
     finally:
@@ -236,9 +234,7 @@ def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
     if found.gaps:
         gap = found.gaps[0]
         raise Damaged(
-            f"the log is damaged at byte {gap.offset:,}",
-            remedy="Run `holdfast repair` first.",
-            seq=gap.first_seq,
+            f"the log is damaged at byte {gap.offset:,}", remedy="Run `holdfast repair` first.", seq=gap.first_seq
         )
     bodies = []
     before: bytes | None = BEFORE_ALL
@@ -264,9 +260,7 @@ def _plain_lines(bodies: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
         yield line
 
 
-def _move_payloads(
-    bodies: list[tuple[Event, bytes]], raw: Documents, opened: Documents, *, sealed: bool
-) -> None:
+def _move_payloads(bodies: list[tuple[Event, bytes]], raw: Documents, opened: Documents, *, sealed: bool) -> None:
     """Every payload that an event names, under its new name, before the log names it there."""
     target = opened if sealed else raw
     done = set()
@@ -298,10 +292,7 @@ def _remove_old(ring: Ring, raw: Documents, *, sealed: bool) -> None:
         if found is None:
             continue
         data = found[0]
-        if sealed:
-            is_old = not is_sealed_document(data) or not _is_current(ring, data)
-        else:
-            is_old = is_sealed_document(data)
+        is_old = not is_sealed_document(data) or not _is_current(ring, data) if sealed else is_sealed_document(data)
         if is_old:
             raw.delete(name)
     for name in raw.names(_SNAPSHOTS):

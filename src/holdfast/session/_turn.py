@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 class ToolLog(Protocol):
     """Where the use of a tool is recorded: a session, or one run of an agent in it."""
 
-    def tool_call(
-        self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any
-    ) -> Event:
+    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event:
         """Record the intent."""
 
-    def tool_result(
-        self, call: Event | str, result: Any = None, *, is_error: bool = False
-    ) -> Event:
+    def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False) -> Event:
         """Record the outcome."""
 
     def barrier(self) -> None:

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import (
-    Damaged,
-    HoldfastError,
-    KeyMissing,
-    SecurityError,
-    Tampered,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import Damaged, HoldfastError, KeyMissing, SecurityError, Tampered, TooNew, UsageError
 from holdfast.model import (
     BEFORE_ALL,
     START,
@@ -32,14 +24,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._branches import is_foreign
-from holdfast.session._loader import (
-    PrefixChain,
-    Snapshot,
-    Snapshots,
-    find_loss,
-    load,
-    prefix_digest,
-)
+from holdfast.session._loader import PrefixChain, Snapshot, Snapshots, find_loss, load, prefix_digest
 from holdfast.session.reader import references
 from holdfast.storage import Documents, Log
 
@@ -48,8 +33,7 @@ if TYPE_CHECKING:
 
 _LOOKS_MAX = 5
 _FOREIGN = (
-    "No line can be read: they have numbers, but no checksums. Without `seq` in its lines it opens"
-    " as a plain log."
+    "No line can be read: they have numbers, but no checksums. Without `seq` in its lines it opens as a plain log."
 )
 _HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
@@ -116,9 +100,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return list(_explain(self))
 
 
-def verify_log(
-    session_id: str, log: Log, documents: Documents, *, head: str | None = None
-) -> Report:
+def verify_log(session_id: str, log: Log, documents: Documents, *, head: str | None = None) -> Report:
     """Read everything and say what is whole. Changes nothing.
 
     ``head`` is that of an earlier report: the log must begin with what it stands for. Raises
@@ -192,9 +174,7 @@ def _newest(snapshots: Snapshots) -> Snapshot | None:
         return None
 
 
-def _lost(
-    log: Log, documents: Documents, position: Position, torn: int, before: _Before
-) -> list[Gap]:
+def _lost(log: Log, documents: Documents, position: Position, torn: int, before: _Before) -> list[Gap]:
     """What the log had at its end and has no more."""
     ahead = None
     if before.newest is not None and before.newest.offset > position.offset:
@@ -313,9 +293,7 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Tamper
         event, error = _tried(line, unseal, known)
         if error is not None:
             what = error.message.removeprefix(f"event {line.seq} ")
-            tampered.append(
-                TamperedPlace(what=what, seq=line.seq, offset=start, size=stop - start, who=who)
-            )
+            tampered.append(TamperedPlace(what=what, seq=line.seq, offset=start, size=stop - start, who=who))
         elif event is not None:
             events.append(event)
             who = _opened_by(event) or who
@@ -327,9 +305,7 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Tamper
     return [event for event in events if event.seq < next_seq - (len(more) - end)], tampered
 
 
-def _tried(
-    line: AnyLine, unseal: Unseal, before: bytes | None
-) -> tuple[Event | None, HoldfastError | None]:
+def _tried(line: AnyLine, unseal: Unseal, before: bytes | None) -> tuple[Event | None, HoldfastError | None]:
     try:
         return open_line(line, unseal, before), None
     except Tampered as error:
@@ -378,9 +354,7 @@ def _prefixes(marks: dict[int, tuple[int, str] | None]) -> dict[int, tuple[int, 
     return {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
 
 
-def _check_prefixes(
-    prefixes: dict[int, tuple[int, str]], chain: PrefixChain
-) -> list[TamperedPlace]:
+def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[TamperedPlace]:
     """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
     good = 0
     for seq, (offset, prefix) in prefixes.items():

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import (
-    Fenced,
-    HoldfastError,
-    InvalidData,
-    StoreError,
-    StoreFull,
-    SyncFailed,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Fenced, HoldfastError, InvalidData, StoreError, StoreFull, SyncFailed, TooLarge, UsageError
 from holdfast.model import (
     BEFORE_ALL,
     SEAL_END,
@@ -46,9 +37,7 @@ if TYPE_CHECKING:
 
 _PERCENT = 100
 # Events that end or explain a session are written even when it is over its size limit.
-_ALWAYS_ALLOWED = frozenset(
-    ["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"]
-)
+_ALWAYS_ALLOWED = frozenset(["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"])
 _decode_lines = msgspec.json.Decoder(Event).decode_lines
 # State that is small by nature; variables, memory and plugins may be as large as a blob.
 _WHOLE_STATE = frozenset(
@@ -98,10 +87,7 @@ def as_draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
 
 def own_type(type: str) -> UsageError:
     """What is raised for a type that only the session itself records."""
-    return UsageError(
-        f"{type!r} is recorded by the session itself",
-        remedy="Choose another type for your event.",
-    )
+    return UsageError(f"{type!r} is recorded by the session itself", remedy="Choose another type for your event.")
 
 
 class Writer:
@@ -268,9 +254,7 @@ class Writer:
         """The size at which the session's user should be told that it is nearly full."""
         return self.limits.session_bytes_max * self.limits.session_notice_percent // _PERCENT
 
-    def _event(
-        self, draft: Draft, seq: int, now: int, blobs: dict[str, bytes], *, more: bool
-    ) -> Event:
+    def _event(self, draft: Draft, seq: int, now: int, blobs: dict[str, bytes], *, more: bool) -> Event:
         """The event; big parts of its data are taken out and added to ``blobs``."""
         type_bytes(draft.type)
         self._check_key(draft.key)
@@ -302,8 +286,7 @@ class Writer:
         # Every key is kept in the state, for ever.
         if isinstance(key, str) and len(key) > self.limits.key_chars_max:
             raise TooLarge(
-                f"the key of an event has {len(key):,} characters,"
-                f" at most {self.limits.key_chars_max:,} are allowed",
+                f"the key of an event has {len(key):,} characters, at most {self.limits.key_chars_max:,} are allowed",
                 limit="key_chars_max",
             )
 
@@ -311,8 +294,7 @@ class Writer:
         # The fold keeps such state whole in memory and in every snapshot, without its payloads.
         if type in _WHOLE_STATE:
             raise TooLarge(
-                f"a {type} event has {size:,} bytes,"
-                f" at most {self.limits.blob_bytes_min:,} are allowed",
+                f"a {type} event has {size:,} bytes, at most {self.limits.blob_bytes_min:,} are allowed",
                 limit="blob_bytes_min",
                 needed_bytes=size,
             )
@@ -324,8 +306,7 @@ class Writer:
         size = sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))
         if size > self.limits.message_bytes_max:
             raise TooLarge(
-                f"the message has {size:,} bytes of text,"
-                f" at most {self.limits.message_bytes_max:,} are allowed",
+                f"the message has {size:,} bytes of text, at most {self.limits.message_bytes_max:,} are allowed",
                 limit="message_bytes_max",
                 needed_bytes=size,
             )
@@ -378,8 +359,7 @@ class Writer:
 
     def _too_large(self, size: int) -> TooLarge:
         return TooLarge(
-            f"the session would have {size:,} bytes,"
-            f" at most {self.limits.session_bytes_max:,} are allowed",
+            f"the session would have {size:,} bytes, at most {self.limits.session_bytes_max:,} are allowed",
             remedy="Start a new session or fork this one, or raise session_bytes_max.",
             limit="session_bytes_max",
             needed_bytes=size,
@@ -387,6 +367,4 @@ class Writer:
 
 
 def _may_exceed(drafts: Sequence[Draft], spare: Collection[int]) -> bool:
-    return all(
-        draft.type in _ALWAYS_ALLOWED or place in spare for place, draft in enumerate(drafts)
-    )
+    return all(draft.type in _ALWAYS_ALLOWED or place in spare for place, draft in enumerate(drafts))

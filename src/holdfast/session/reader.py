@@ -60,12 +60,7 @@ def read_range(
 
 
 def _chosen(
-    events: Iterator[Event],
-    start: int,
-    stop: int | None,
-    types: Collection[str] | None,
-    *,
-    reverse: bool,
+    events: Iterator[Event], start: int, stop: int | None, types: Collection[str] | None, *, reverse: bool
 ) -> Iterator[Event]:
     for event in events:
         if event.seq < start or (stop is not None and event.seq >= stop):
@@ -97,9 +92,7 @@ def _backwards(log: Log) -> Iterator[Sequence[Event]]:
     yield [event for event in reversed(whole) if below is None or event.seq < below]
 
 
-def _piece(
-    log: Log, start: int, data: bytes, end: Position | None
-) -> tuple[Position, list[Event]] | None:
+def _piece(log: Log, start: int, data: bytes, end: Position | None) -> tuple[Position, list[Event]] | None:
     """The events of what was read from ``start`` on, and where they begin.
 
     None if they cannot be verified, or do not lead to ``end``; that is the log's end if it is None.
@@ -209,9 +202,7 @@ def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
         yield block, end
 
 
-def _look_again(
-    log: Log, before: LineReader
-) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
+def _look_again(log: Log, before: LineReader) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
     """A reader that found no damage there, what it has yet to read, and the first events of it.
 
     None if the damage is there still, or what is there follows another log's beginning.

@@ -107,12 +107,7 @@ class Session:
     # -- recording ---------------------------------------------------------------------------
 
     def append(
-        self,
-        event: Event | str,
-        data: dict[str, Any] | None = None,
-        *,
-        run: str | None = None,
-        key: str | None = None,
+        self, event: Event | str, data: dict[str, Any] | None = None, *, run: str | None = None, key: str | None = None
     ) -> Event:
         """Record one event: an Event, or a type and its data.
 
@@ -151,9 +146,7 @@ class Session:
         """The system prompt, from here on."""
         return self._journal.record("system", {"role": "system", "content": content, **extra}, run)
 
-    def thinking(
-        self, content: str, *, signature: str | None = None, run: str | None = None, **extra: Any
-    ) -> Event:
+    def thinking(self, content: str, *, signature: str | None = None, run: str | None = None, **extra: Any) -> Event:
         """What the agent thought, with the provider's signature if there is one."""
         signed = {} if signature is None else {"signature": signature}
         return self._journal.record("thinking", {"content": content, **extra, **signed}, run)
@@ -163,13 +156,7 @@ class Session:
         return self._journal.record("delta", {"content": content, **extra}, run)
 
     def tool_call(
-        self,
-        tool: str,
-        params: Any = None,
-        *,
-        id: str | None = None,
-        run: str | None = None,
-        **extra: Any,
+        self, tool: str, params: Any = None, *, id: str | None = None, run: str | None = None, **extra: Any
     ) -> Event:
         """The agent's intent to use a tool. The returned event's ``id`` names the call.
 
@@ -180,26 +167,14 @@ class Session:
         return _conversation.tool_call(self._journal, tool, params, id=id, run=run, extra=extra)
 
     def tool_result(
-        self,
-        call: Event | str,
-        result: Any = None,
-        *,
-        is_error: bool = False,
-        run: str | None = None,
-        **extra: Any,
+        self, call: Event | str, result: Any = None, *, is_error: bool = False, run: str | None = None, **extra: Any
     ) -> Event:
         """What a tool gave; ``call`` is the event of its call, or the call's id."""
         extra |= {"is_error": True} if is_error else {}
         return _conversation.tool_result(self._journal, call, result, run=run, extra=extra)
 
     def tool(
-        self,
-        tool: str,
-        params: Any = None,
-        *,
-        id: str | None = None,
-        run: str | None = None,
-        **extra: Any,
+        self, tool: str, params: Any = None, *, id: str | None = None, run: str | None = None, **extra: Any
     ) -> ToolRun:
         """Use a tool inside a ``with`` (or ``async with``) block.
 
@@ -293,9 +268,7 @@ class Session:
 
         ``fn`` may be async; one that is not runs in a thread.
         """
-        return await self.steps.arun(
-            self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry)
-        )
+        return await self.steps.arun(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
     def step(
         self,
@@ -386,9 +359,7 @@ class Session:
         """The recorded events from ``start`` on."""
         return self._journal.events(start)
 
-    def messages(
-        self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark"
-    ) -> list[dict[str, Any]]:
+    def messages(self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark") -> list[dict[str, Any]]:
         """The conversation as the provider takes it: valid in every state of the session.
 
         The list is the caller's; the messages in it are shared and to be read only.
@@ -490,8 +461,7 @@ class Session:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UsageError(
-            "a live session cannot be pickled",
-            remedy="Pass its id, and open it again where it is needed.",
+            "a live session cannot be pickled", remedy="Pass its id, and open it again where it is needed."
         )
 
     @property

@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from holdfast.errors import (
-    DataError,
-    OutcomeUnknown,
-    ResultNotStored,
-    SecretFound,
-    StepFailed,
-    UsageError,
-)
+from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFound, StepFailed, UsageError
 from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import event_at
 from holdfast.session._callables import as_returned, bound, digest, name_of, name_of_class, plain
@@ -185,8 +178,7 @@ class Steps:
         """Run a step that was checked."""
         if inspect.iscoroutinefunction(step.fn):
             raise UsageError(
-                f"{step.name} is async, and once would only make a coroutine of it",
-                remedy="Use `await s.aonce(…)`.",
+                f"{step.name} is async, and once would only make a coroutine of it", remedy="Use `await s.aonce(…)`."
             )
         protocol = self._protocol(step)
         try:
@@ -378,12 +370,7 @@ class Steps:
         # A request may have left before its answer was given up: that is not a failure.
         is_unknown = not isinstance(error, Exception) or was_cancelled(error)
         is_unknown = is_unknown or (isinstance(error, TimeoutError) and not again)
-        text = (
-            str(error)
-            .encode("utf-8", "replace")
-            .decode()
-            .replace("\0", "\N{REPLACEMENT CHARACTER}")
-        )
+        text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
         kinds = [name_of_class(one) for one in type(error).__mro__ if one is not object]
         message = f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
@@ -562,9 +549,7 @@ def step(
     return _decorated(fn, current_session, options)
 
 
-def _decorated(
-    fn: Callable[..., Any] | None, find_session: Callable[[], Session], options: dict[str, Any]
-) -> Any:
+def _decorated(fn: Callable[..., Any] | None, find_session: Callable[[], Session], options: dict[str, Any]) -> Any:
     if fn is None:
         return lambda given: durable_function(given, find_session, **options)
     return durable_function(fn, find_session, **options)

@@ -47,17 +47,13 @@ __getattr__ = lazy(
     {
         "_pieces": "zstd_module",
         "_worker": "Worker",
-        "base": (
-            "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store "
-            "check_key etag_of"
-        ),
+        "base": ("MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store check_key etag_of"),
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
         "files.tree": "is_path",
         "memory": "MemoryDocuments MemoryLog MemoryStore NoStore",
         "outside": (
-            "Folder Outside add_to_file documents_beside find_log look_outside place_file "
-            "read_file PrivateSocket"
+            "Folder Outside add_to_file documents_beside find_log look_outside place_file read_file PrivateSocket"
         ),
         "space": "SpaceStore check_space",
         "sqlite.foreign": "ForeignDatabase copy_database",

@@ -375,9 +375,7 @@ class Store(ABC):
         """
         check_key(key)
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Make a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
 
         ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever
@@ -467,8 +465,7 @@ _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
 # Files of a key that are not documents, on whatever backend: one set of names for all.
 _NOT_DOCUMENTS = re.compile(
-    r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z",
-    re.ASCII,
+    r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z", re.ASCII
 )
 
 

@@ -339,9 +339,7 @@ class MemoryDocuments(Documents):
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
         shelf = self._store.peek(self._key)
-        return (
-            sorted(name for name in [*shelf.documents] if name.startswith(prefix)) if shelf else []
-        )
+        return sorted(name for name in [*shelf.documents] if name.startswith(prefix)) if shelf else []
 
     def delete(self, name: str) -> bool:
         """Remove one entry."""
@@ -397,9 +395,7 @@ class NoStore(MemoryStore):
         """The key's lease; with it goes what the key had."""
         return _PassingLease(self, check_key(key))
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Refused: nothing would be there to go on with."""
         check_key(to)
         raise NotFound(

@@ -18,14 +18,7 @@ from holdfast.errors import Forbidden, Locked, NotFound, TooLarge, UsageError
 from holdfast.storage.base import Documents
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.documents import FileDocuments
-from holdfast.storage.files.parts import (
-    ARCHIVE_NAME,
-    BASE_NAME,
-    LOG_NAME,
-    open_archive,
-    open_parts,
-    read_file_part,
-)
+from holdfast.storage.files.parts import ARCHIVE_NAME, BASE_NAME, LOG_NAME, open_archive, open_parts, read_file_part
 from holdfast.storage.files.tree import Tree, held, let_go, read_all, translation, walk, write_all
 
 if TYPE_CHECKING:
@@ -91,9 +84,7 @@ class Outside:
         found = os.stat(self.path)
         if stat.S_ISREG(found.st_mode):
             self.is_file = True
-            self.files[self.name] = OutsideFile(
-                os.path.dirname(self.path), self.name, found, self._disk
-            )
+            self.files[self.name] = OutsideFile(os.path.dirname(self.path), self.name, found, self._disk)
         elif stat.S_ISDIR(found.st_mode):
             self._look_below("", files_max, levels_max)
         else:
@@ -276,9 +267,7 @@ class Folder:
         if relative == ".":
             return []
         if relative.split(os.sep)[0] == os.pardir:
-            raise Forbidden(
-                f"{path} is outside of {self.root}", remedy="Name a path inside the directory."
-            )
+            raise Forbidden(f"{path} is outside of {self.root}", remedy="Name a path inside the directory.")
         return relative.split(os.sep)
 
     @contextlib.contextmanager
@@ -373,16 +362,12 @@ def _opened(folder: str, disk: Disk, *, make: bool = False) -> Iterator[int]:
     try:
         way = walk(disk, folder, passing=False, make=made if make else None)
     except FileNotFoundError:
-        raise NotFound(
-            f"there is no folder {folder}", remedy="Make it first, or choose another place."
-        ) from None
+        raise NotFound(f"there is no folder {folder}", remedy="Make it first, or choose another place.") from None
     with held(disk, way):
         yield way
 
 
-def _place(
-    name: str, directory: int, chunks: Iterable[bytes], disk: Disk, mode: _Mode, *, shown: str
-) -> None:
+def _place(name: str, directory: int, chunks: Iterable[bytes], disk: Disk, mode: _Mode, *, shown: str) -> None:
     node = disk.node_at(name, directory)
     if node is not None and (not mode.overwrite or node.is_directory):
         raise _is_there(shown)
@@ -421,9 +406,7 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
 
 
 def _is_there(path: str) -> UsageError:
-    return UsageError(
-        f"there is something at {path} already", remedy="Choose another name, or ask to overwrite."
-    )
+    return UsageError(f"there is something at {path} already", remedy="Choose another name, or ask to overwrite.")
 
 
 # A socket in the file system that only its owner can reach.
@@ -517,9 +500,7 @@ class PrivateSocket:
         if root is None or not os.path.lexists(self.path):
             return
         if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
-            raise Forbidden(
-                f"{self.path} is no socket, and stays as it is", remedy="Choose another path."
-            )
+            raise Forbidden(f"{self.path} is no socket, and stays as it is", remedy="Choose another path.")
         self._disk.unlink(self._name, root)
 
     def _let_go(self) -> None:

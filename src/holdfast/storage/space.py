@@ -14,15 +14,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import InvalidId
 from holdfast.model import check_id, fold_id
-from holdfast.storage.base import (
-    Changes,
-    Entry,
-    Log,
-    Pieces,
-    Store,
-    check_key,
-    check_prefix,
-)
+from holdfast.storage.base import Changes, Entry, Log, Pieces, Store, check_key, check_prefix
 
 
 def check_space(name: object) -> str:
@@ -130,9 +122,7 @@ class SpaceStore(Store):
         """Within this space."""
         self._store.move(self._key(key), self._key(to))
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Within this space."""
         self._store.branch(self._key(key), self._key(to), size, documents=documents)
 

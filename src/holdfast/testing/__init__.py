@@ -13,14 +13,7 @@ from holdfast.testing._sim_disk import SimDisk
 from holdfast.testing.contract.store import StoreContract
 
 if TYPE_CHECKING:
-    from holdfast.testing.strategies import (
-        damaged_bytes,
-        encode_log,
-        event_data,
-        events,
-        json_values,
-        logs,
-    )
+    from holdfast.testing.strategies import damaged_bytes, encode_log, event_data, events, json_values, logs
 
 __all__ = [
     "DISK_CALLS",

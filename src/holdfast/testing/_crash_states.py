@@ -31,11 +31,7 @@ class CrashState:
     __slots__ = ("acknowledged", "after", "cut", "paths")
 
     def __init__(
-        self,
-        paths: Paths,
-        acknowledged: tuple[Any, ...],
-        after: int,
-        cut: tuple[int, int] | None = None,
+        self, paths: Paths, acknowledged: tuple[Any, ...], after: int, cut: tuple[int, int] | None = None
     ) -> None:
         self.paths = paths
         """(inode, bytes) by path; the bytes of a directory are None."""
@@ -310,9 +306,7 @@ def _with_holes(medium: _Medium, inode: int) -> Iterator[bytes]:
         yield content
 
 
-def _every_cut(
-    medium: _Medium, inode: int, step: int
-) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
+def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
     """The file with its last change cut at each byte, and with zeros up to its new size."""
     *earlier, last = medium.unsafe[inode]
     content = medium.contents.get(inode, b"")

@@ -121,10 +121,7 @@ class ScriptedModel:
         return self.start()
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
 
@@ -306,9 +303,7 @@ class Anthropic(Wire):
             content.append({"type": "text", "text": text})
         for call in calls:
             call_id = call.id or _new_id("toolu_")
-            content.append(
-                {"type": "tool_use", "id": call_id, "name": call.tool, "input": call.input}
-            )
+            content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": call.input})
         return {
             "id": _new_id("msg_"),
             "type": "message",
@@ -379,13 +374,7 @@ class OpenAIChat(Wire):
             "object": "chat.completion",
             "created": 1_700_000_000,
             "model": body.get("model", "scripted"),
-            "choices": [
-                {
-                    "index": 0,
-                    "message": message,
-                    "finish_reason": "tool_calls" if calls else "stop",
-                }
-            ],
+            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
             "usage": used | {"total_tokens": sum(used.values())},
         }
 
@@ -434,10 +423,7 @@ class OpenAIResponses(Wire):
             output.append(_output_message(text))
         output += [_output_call(call) for call in calls]
         used = {"input_tokens": _tokens(body), "output_tokens": _tokens(output)}
-        details = {
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
-        }
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         return {
             "id": _new_id("resp_"),
             "object": "response",
@@ -482,13 +468,7 @@ class OpenAIResponses(Wire):
 
 def _output_message(text: str) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": []}
-    return {
-        "type": "message",
-        "id": _new_id("msg_"),
-        "role": "assistant",
-        "status": "completed",
-        "content": [part],
-    }
+    return {"type": "message", "id": _new_id("msg_"), "role": "assistant", "status": "completed", "content": [part]}
 
 
 def _output_call(call: AskForTool) -> dict[str, Any]:
@@ -541,9 +521,7 @@ class Gemini(Wire):
         candidate = answer["candidates"][0]
         pieces: list[dict[str, Any]] = []
         for part in candidate["content"]["parts"]:
-            pieces += (
-                [{"text": word} for word in _words(part["text"])] if "text" in part else [part]
-            )
+            pieces += [{"text": word} for word in _words(part["text"])] if "text" in part else [part]
         for index, piece in enumerate(pieces):
             content = {"role": "model", "parts": [piece]}
             partial = {"content": content, "index": 0}

@@ -38,11 +38,7 @@ def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
         | st.floats(allow_nan=False, allow_infinity=False)
         | _texts()
     )
-    return st.recursive(
-        leaves,
-        lambda inner: st.lists(inner) | st.dictionaries(_keys(), inner),
-        max_leaves=max_leaves,
-    )
+    return st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(_keys(), inner), max_leaves=max_leaves)
 
 
 @cache
@@ -96,9 +92,7 @@ def logs(max_turns: int = 4) -> SearchStrategy[list[Event]]:
         found = [("session_start", {"format": FORMAT_VERSION})]
         for turn in range(draw(st.integers(0, max_turns))):
             found += draw(_turns(turn))
-        return [
-            Event.make(type, data, seq=seq, timestamp=seq) for seq, (type, data) in enumerate(found)
-        ]
+        return [Event.make(type, data, seq=seq, timestamp=seq) for seq, (type, data) in enumerate(found)]
 
     return build()
 
@@ -195,9 +189,7 @@ def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]
         calls = [("tool_call", draw(event_data("tool_call")) | {"id": id}) for id in ids]
         # Tools run at once, and end in any order.
         order = draw(st.permutations(ids))
-        results = [
-            ("tool_result", draw(event_data("tool_result")) | {"toolCallId": id}) for id in order
-        ]
+        results = [("tool_result", draw(event_data("tool_result")) | {"toolCallId": id}) for id in order]
         return calls + results
 
     return build()
@@ -207,9 +199,7 @@ def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]
 def _texts(max_size: int | None = None) -> SearchStrategy[str]:
     from hypothesis import strategies as st
 
-    return st.text(
-        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=max_size
-    )
+    return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=max_size)
 
 
 @cache

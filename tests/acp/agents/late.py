@@ -56,16 +56,11 @@ class Late:
                 texts = [block["text"] for block in params["prompt"]]
                 if texts[-1] == "deploy":
                     self.deploy()
-                self.update(
-                    "agent_message_chunk", content={"type": "text", "text": " / ".join(texts)}
-                )
+                self.update("agent_message_chunk", content={"type": "text", "text": " / ".join(texts)})
                 send(id=frame["id"], result={"stopReason": "end_turn"})
 
     def update(self, kind: str, /, **members: Any) -> None:
-        send(
-            method="session/update",
-            params={"sessionId": "s", "update": {"sessionUpdate": kind, **members}},
-        )
+        send(method="session/update", params={"sessionId": "s", "update": {"sessionUpdate": kind, **members}})
 
     def call(self, kind: str, /, **members: Any) -> None:
         self.update(kind, toolCallId="c1", **members)

@@ -39,9 +39,7 @@ class Echo(acp.Agent):
         self._sessions[id] = []
         return schema.NewSessionResponse(session_id=id)
 
-    async def load_session(
-        self, cwd: str, session_id: str, **_: Any
-    ) -> schema.LoadSessionResponse | None:
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse | None:
         """Replay what was said."""
         if self._store is None:
             raise acp.RequestError.method_not_found("session/load")

@@ -203,11 +203,7 @@ class Scripted:
         return found
 
     def initialize(self) -> dict[str, Any]:
-        announced = {
-            name: getattr(self.wishes, name) not in ("no", "hidden")
-            for name in METHODS
-            if name != "load"
-        }
+        announced = {name: getattr(self.wishes, name) not in ("no", "hidden") for name in METHODS if name != "load"}
         found: dict[str, Any] = {
             "protocolVersion": 1,
             "agentCapabilities": {
@@ -258,8 +254,7 @@ class Scripted:
         id = params["sessionId"]
         self.live.add(id)
         replay = [
-            ("user_message_chunk" if role == "user" else "agent_message_chunk", text)
-            for role, text in session["turns"]
+            ("user_message_chunk" if role == "user" else "agent_message_chunk", text) for role, text in session["turns"]
         ]
         if self.wishes.context:
             self.say(id, "<context>It is Monday.</context>", "user_message_chunk")

@@ -54,9 +54,7 @@ class Script:
         for number, call in enumerate(step):
             name, args, *given = call
             call_id = given[0] if given else f"call-{self.count}-{number}"
-            yield {
-                number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call_id)
-            }
+            yield {number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call_id)}
 
 
 class Desktop:
@@ -158,11 +156,7 @@ class Desktop:
 
     def of(self, kind, id=None):
         """The updates of one kind."""
-        return [
-            update
-            for session, update in self.updates
-            if update["sessionUpdate"] == kind and id in (None, session)
-        ]
+        return [update for session, update in self.updates if update["sessionUpdate"] == kind and id in (None, session)]
 
     def text(self, kind="agent_message_chunk"):
         """The words of all chunks of a kind."""
@@ -188,9 +182,7 @@ async def serve(hf):
     async with contextlib.AsyncExitStack() as stack:
 
         async def serve(*steps, lends=(), greets=True, library=hf, **options):
-            model = (
-                steps[0] if steps and isinstance(steps[0], Script) else Script(*steps or ("hi",))
-            )
+            model = steps[0] if steps and isinstance(steps[0], Script) else Script(*steps or ("hi",))
             kit = EditorKit(make_model=lambda: model.model, **options)
             mine, theirs = [end async for end in _ends()]
             server = AgentServer(library, kit, mine)
@@ -206,9 +198,7 @@ async def serve(hf):
                     "fs": {"readTextFile": "read" in lends, "writeTextFile": "write" in lends},
                     "terminal": "terminal" in lends,
                 }
-                desktop.hello = await desktop.call(
-                    "initialize", protocolVersion=1, clientCapabilities=can
-                )
+                desktop.hello = await desktop.call("initialize", protocolVersion=1, clientCapabilities=can)
             return desktop
 
         yield serve

@@ -45,13 +45,7 @@ def acpx(tmp_path, peers, store_root):
         def run(*arguments):
             order = [found.command, "--approve-all", "--agent", f"{COMMAND} acp agent", *arguments]
             done = subprocess.run(
-                order,
-                cwd=project,
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
+                order, cwd=project, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
             )
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout

@@ -97,9 +97,7 @@ async def test_without_anything_to_go_on_with_continue_is_refused(serve, tmp_pat
     """The error says why."""
     editor = await serve()
     id = await editor.new(tmp_path)
-    error = await editor.fail(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "/continue"}]
-    )
+    error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "/continue"}])
     assert "nothing to go on with" in error.message
 
 

@@ -74,9 +74,7 @@ def words(updates, kind):
 async def test_the_official_client_works_with_the_command(environment, store_root, tmp_path):
     """Initialize, new, a prompt with a tool and a diff, list, and load in a second process."""
     steps = [AskForTool("write_file", {"path": "a.txt", "content": "x"}), Say("It is written.")]
-    lends = schema.ClientCapabilities(
-        fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
-    )
+    lends = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True))
     with ScriptedModel(steps) as model:
         env = environment(model)
         options = {"env": env, "use_unstable_protocol": True}
@@ -118,13 +116,7 @@ class Raw:
         pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
         made = cls(
             await asyncio.create_subprocess_exec(
-                COMMAND,
-                "acp",
-                "agent",
-                *arguments,
-                env=env,
-                stderr=asyncio.subprocess.PIPE,
-                **pipes,
+                COMMAND, "acp", "agent", *arguments, env=env, stderr=asyncio.subprocess.PIPE, **pipes
             )
         )
         await made.call("initialize", protocolVersion=1)

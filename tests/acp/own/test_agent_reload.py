@@ -23,9 +23,7 @@ async def test_a_load_in_mid_turn_tells_everything_once_and_in_order(serve, tmp_
     turn = asyncio.ensure_future(editor.prompt(id, "tell me"))
     await editor.shown()
     editor.updates.clear()
-    load = asyncio.ensure_future(
-        editor.call("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])
-    )
+    load = asyncio.ensure_future(editor.call("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[]))
     await editor.call("session/list")
     go_on.set()
     live = editor.server._live[id]

@@ -37,9 +37,7 @@ async def begin(editor, tmp_path, *servers):
 def everything(root):
     """All bytes of a store, the names of its files among them."""
     found = sorted(root.rglob("*"))
-    return b"\n".join(
-        str(one).encode() + (one.read_bytes() if one.is_file() else b"") for one in found
-    )
+    return b"\n".join(str(one).encode() + (one.read_bytes() if one.is_file() else b"") for one in found)
 
 
 async def ends(place):
@@ -87,9 +85,7 @@ async def test_what_a_tool_says_of_its_failure_reaches_the_model(serve, tmp_path
 
 async def test_nothing_is_called_in_the_mode_read_only(serve, tmp_path):
     """Even if the user allowed the tool for the session before."""
-    editor = await serve(
-        [("tiny_look", {"text": "a"})], "one", [("tiny_look", {"text": "b"})], "two"
-    )
+    editor = await serve([("tiny_look", {"text": "a"})], "one", [("tiny_look", {"text": "b"})], "two")
     editor.option = "allow_always"
     id = await begin(editor, tmp_path, tiny(tmp_path))
     await editor.prompt(id, "go")
@@ -133,9 +129,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for_long(serve, tmp_p
         await ends(place)
 
 
-async def test_a_session_that_is_loaded_has_the_servers_that_it_is_loaded_with(
-    serve, script, tmp_path
-):
+async def test_a_session_that_is_loaded_has_the_servers_that_it_is_loaded_with(serve, script, tmp_path):
     """The same ones stay; others take their place, and with none they are ended."""
     model = script("hello")
     editor = await serve(model)

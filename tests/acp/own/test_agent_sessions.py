@@ -36,9 +36,7 @@ async def load(editor, id, cwd, method="session/load"):
 
 
 @pytest.mark.req("C14")
-async def test_a_session_is_loaded_by_another_process_whole_and_in_order(
-    serve, store_root, tmp_path
-):
+async def test_a_session_is_loaded_by_another_process_whole_and_in_order(serve, store_root, tmp_path):
     """Everything that was shown is shown again before the answer, and the model has it too."""
     calls = [("write_file", {"path": "a", "content": "x"}, "call-1")]
     editor = await serve(calls, "Done.", lends=("write",))
@@ -162,9 +160,7 @@ async def test_a_deleted_session_is_in_the_trash(serve, hf, tmp_path):
     assert await load(editor, id, tmp_path)
 
 
-async def test_what_another_process_has_open_is_refused_with_a_reason(
-    serve, hf, store_root, tmp_path
-):
+async def test_what_another_process_has_open_is_refused_with_a_reason(serve, hf, store_root, tmp_path):
     """Load, resume and delete say that it is locked; nothing else stops."""
     program = (
         "import sys, holdfast\n"
@@ -253,24 +249,9 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
     max_leaves=8,
 )
-members = st.sampled_from(
-    ["sessionId", "cwd", "cursor", "prompt", "modeId", "protocolVersion", "mcpServers"]
-)
-OF_SESSIONS = (
-    "new",
-    "load",
-    "resume",
-    "fork",
-    "list",
-    "close",
-    "delete",
-    "prompt",
-    "set_mode",
-    "x",
-)
-methods = st.sampled_from(
-    ["initialize", "authenticate", *(f"session/{name}" for name in OF_SESSIONS)]
-)
+members = st.sampled_from(["sessionId", "cwd", "cursor", "prompt", "modeId", "protocolVersion", "mcpServers"])
+OF_SESSIONS = ("new", "load", "resume", "fork", "list", "close", "delete", "prompt", "set_mode", "x")
+methods = st.sampled_from(["initialize", "authenticate", *(f"session/{name}" for name in OF_SESSIONS)])
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -172,9 +172,7 @@ async def test_a_command_that_takes_too_long_is_ended(serve, hf, tmp_path):
 
 async def test_a_cancelled_command_leaves_no_terminal(serve, hf, tmp_path):
     """Stopping the turn kills and releases what it started."""
-    editor = await serve(
-        [("run_command", {"command": "sleep 9"})], lends=("terminal",), mode="auto"
-    )
+    editor = await serve([("run_command", {"command": "sleep 9"})], lends=("terminal",), mode="auto")
     editor.hang = asyncio.Event()
     id = await editor.new(tmp_path)
     turn = asyncio.ensure_future(editor.prompt(id, "run it"))
@@ -312,9 +310,7 @@ async def test_modes_decide_who_is_asked(serve, hf, tmp_path):
 async def test_a_mode_that_there_is_not_is_refused(serve, tmp_path):
     """The error names those that there are."""
     editor = await serve()
-    error = await editor.fail(
-        "session/set_mode", sessionId=await editor.new(tmp_path), modeId="yolo"
-    )
+    error = await editor.fail("session/set_mode", sessionId=await editor.new(tmp_path), modeId="yolo")
     assert error.code == -32602
     assert "read-only" in error.message
 
@@ -355,9 +351,7 @@ async def test_what_cannot_be_done_is_told_to_the_model(serve, hf, tmp_path, wis
 
 async def test_an_editor_that_opens_no_terminal_is_told_on(serve, hf, tmp_path):
     """An answer without a terminal is a failure of the call, and nothing else."""
-    editor = await serve(
-        [("run_command", {"command": "x"})], "So.", lends=("terminal",), mode="auto"
-    )
+    editor = await serve([("run_command", {"command": "x"})], "So.", lends=("terminal",), mode="auto")
     editor.peer._methods["terminal/create"] = editor._note({})
     id = await editor.new(tmp_path)
     assert (await editor.prompt(id, "go"))["stopReason"] == "end_turn"

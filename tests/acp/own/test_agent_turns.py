@@ -160,18 +160,12 @@ async def test_a_second_prompt_is_refused_while_one_runs(serve, tmp_path):
     id = await editor.new(tmp_path)
     turn = asyncio.ensure_future(editor.prompt(id, "first"))
     await editor.shown()
-    error = await editor.fail(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "second"}]
-    )
+    error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "second"}])
     assert error.code == -32600
     assert "already" in error.message
     assert (
         "already"
-        in (
-            await editor.fail(
-                "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "/todos"}]
-            )
-        ).message
+        in (await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "/todos"}])).message
     )
     go.set()
     assert (await turn)["stopReason"] == "end_turn"
@@ -196,9 +190,7 @@ async def test_a_model_that_fails_is_told_and_the_session_goes_on(serve, hf, tmp
     """The error says what went wrong; the next prompt is answered."""
     editor = await serve(ModelFailed("no more tokens today"), "Better.")
     id = await editor.new(tmp_path)
-    error = await editor.fail(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}]
-    )
+    error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}])
     assert error.code == -32603
     assert "no more tokens" in error.message
     assert error.data == {"code": "model_failed"}
@@ -242,9 +234,7 @@ async def test_a_run_that_never_ends_stops_with_its_reason(serve, tmp_path, monk
     from holdfast.agent import Agent
 
     made = Agent.__init__
-    monkeypatch.setattr(
-        Agent, "__init__", lambda self, *a, **k: made(self, *a, max_iterations=2, **k)
-    )
+    monkeypatch.setattr(Agent, "__init__", lambda self, *a, **k: made(self, *a, max_iterations=2, **k))
     editor = await serve([("recall", {})])
     answer = await editor.prompt(await editor.new(tmp_path), "loop")
     assert answer["stopReason"] == "max_turn_requests"
@@ -259,9 +249,7 @@ async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, hf, tmp
     editor = await serve()
     object.__setattr__(editor.server._kit, "make_model", missing)
     id = await editor.new(tmp_path)
-    error = await editor.fail(
-        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}]
-    )
+    error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}])
     assert error.message == "the model needs an API key. Set ANTHROPIC_API_KEY."
     assert len((await editor.call("session/list"))["sessions"]) == 1
     assert [e.data["content"] for e in hf.events(id, types=("user",))] == ["x"]
@@ -322,9 +310,7 @@ async def test_cost_and_cached_tokens_are_told(serve, tmp_path, monkeypatch):
 
     from holdfast.agent import _engine
 
-    figures = RequestUsage(
-        input_tokens=900, output_tokens=50, cache_read_tokens=400, cache_write_tokens=30
-    )
+    figures = RequestUsage(input_tokens=900, output_tokens=50, cache_read_tokens=400, cache_write_tokens=30)
     read = _engine.read_reply
 
     def priced(response):

@@ -98,10 +98,7 @@ def test_a_grown_history_gives_the_same_sessions_and_keys(read):
 
 def test_chats_started_in_the_same_second_stay_apart(read):
     """Each has an id of its own."""
-    ids = [
-        told.foreign.foreign_id
-        for told in read("# aider chat started at 2025-10-05 14:00:00\n" * 3)
-    ]
+    ids = [told.foreign.foreign_id for told in read("# aider chat started at 2025-10-05 14:00:00\n" * 3)]
     assert len(set(ids)) == 3
 
 

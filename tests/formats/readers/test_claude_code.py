@@ -103,11 +103,7 @@ def test_a_transcript_arrives_whole(one):
     assert told.of("user")[0].timestamp == 1762077601250
     assert told.of("assistant")[0].data["model"] == "claude-sonnet-4-5"
     foreign = told.foreign
-    assert (foreign.foreign_id, foreign.cwd, foreign.version) == (
-        SESSION,
-        "/home/kim/shop",
-        "2.0.31",
-    )
+    assert (foreign.foreign_id, foreign.cwd, foreign.version) == (SESSION, "/home/kim/shop", "2.0.31")
     assert foreign.problems == []
 
 
@@ -116,12 +112,7 @@ def test_the_cost_of_a_message_is_counted_once_and_from_its_last_record(one):
     told = one(conversation())
     figures = [{k: v for k, v in d.data.items() if k != "raw"} for d in told.of("usage")]
     assert figures == [
-        {
-            "input_tokens": 7,
-            "output_tokens": 31,
-            "cache_read_input_tokens": 5,
-            "model": "claude-sonnet-4-5",
-        },
+        {"input_tokens": 7, "output_tokens": 31, "cache_read_input_tokens": 5, "model": "claude-sonnet-4-5"},
         {"input_tokens": 9, "output_tokens": 3, "model": "claude-sonnet-4-5"},
     ]
 
@@ -302,13 +293,7 @@ def test_a_summary_is_kept_where_it_is_all_there_is(one):
     ("lines", "title"),
     [
         ([{"type": "summary", "summary": "Ports", "leafUuid": "x"}], "Ports"),
-        (
-            [
-                {"type": "ai-title", "aiTitle": "Auto"},
-                {"type": "custom-title", "customTitle": "Mine"},
-            ],
-            "Mine",
-        ),
+        ([{"type": "ai-title", "aiTitle": "Auto"}, {"type": "custom-title", "customTitle": "Mine"}], "Mine"),
         ([], None),
     ],
 )
@@ -358,9 +343,7 @@ def test_a_folder_gives_every_session(kit):
     assert [told.counts()[0] for told in found] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"type":"session","id":"x","cwd":"/"}\n', b"\x00\xff"]
-)
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"type":"session","id":"x","cwd":"/"}\n', b"\x00\xff"])
 def test_other_files_are_not_claimed(kit, data):
     """The content decides."""
     assert not READER.claims(kit.source("a.jsonl", data))

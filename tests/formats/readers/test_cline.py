@@ -35,29 +35,16 @@ def messages():
     call = {"type": "tool_use", "id": "c1", "name": "read_files", "input": {"files": ["a"]}}
     result = [{"query": "a", "result": "north", "success": True}]
     return [
-        {
-            "id": "m1",
-            "role": "user",
-            "ts": AT,
-            "content": [text('<user_input mode="act">Which way?</user_input>')],
-        },
+        {"id": "m1", "role": "user", "ts": AT, "content": [text('<user_input mode="act">Which way?</user_input>')]},
         {
             "id": "m2",
             "role": "assistant",
             "ts": AT + 10,
             "modelInfo": {"id": "m-1"},
             "metrics": used,
-            "content": [
-                {"type": "thinking", "thinking": "Map.", "signature": "c2ln"},
-                text("I look."),
-                call,
-            ],
+            "content": [{"type": "thinking", "thinking": "Map.", "signature": "c2ln"}, text("I look."), call],
         },
-        {
-            "id": "m3",
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "c1", "content": result}],
-        },
+        {"id": "m3", "role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": result}]},
         {"id": "m4", "role": "assistant", "content": [text("North.")]},
     ]
 
@@ -135,10 +122,7 @@ def test_a_file_without_any_whole_message_is_told(kit):
 
 def test_pictures_and_native_failures(kit):
     """Blocks of the person, errors of the tools, words that came with a result."""
-    picture = {
-        "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
-    }
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     found = messages()
     found[0]["content"].append(picture)
     found[2]["content"][0] |= {"content": "<feedback>\nNo!\n</feedback>", "is_error": True}
@@ -155,28 +139,14 @@ def task():
         {"role": "user", "content": [text("<task>\nRun the tests\n</task>"), text(ENVIRONMENT)]},
         {
             "role": "assistant",
-            "content": [
-                text("I run them.\n<execute_command>\n<command>make</command>\n</execute_command>")
-            ],
+            "content": [text("I run them.\n<execute_command>\n<command>make</command>\n</execute_command>")],
         },
         {
             "role": "user",
-            "content": [
-                text("[execute_command for 'make'] Result:"),
-                text("12 passed"),
-                text(ENVIRONMENT),
-            ],
+            "content": [text("[execute_command for 'make'] Result:"), text("12 passed"), text(ENVIRONMENT)],
         },
-        {
-            "role": "assistant",
-            "content": "<attempt_completion>\n<result>All pass.</result>\n</attempt_completion>",
-        },
-        {
-            "role": "user",
-            "content": [
-                text("[attempt_completion] Result:\n<feedback>\nThanks, once more\n</feedback>")
-            ],
-        },
+        {"role": "assistant", "content": "<attempt_completion>\n<result>All pass.</result>\n</attempt_completion>"},
+        {"role": "user", "content": [text("[attempt_completion] Result:\n<feedback>\nThanks, once more\n</feedback>")]},
     ]
 
 
@@ -193,10 +163,7 @@ def test_tasks_of_earlier_versions(kit):
     told = kit.one(READER, source)
     assert told.said() == ["Run the tests", "Thanks, once more"]
     assert told.said("assistant") == ["I run them."]
-    assert [d.data["params"] for d in told.of("tool_call")] == [
-        {"command": "make"},
-        {"result": "All pass."},
-    ]
+    assert [d.data["params"] for d in told.of("tool_call")] == [{"command": "make"}, {"result": "All pass."}]
     assert [d.data["result"].split()[0] for d in told.of("tool_result")] == ["12", "<feedback>"]
     foreign = told.foreign
     assert (foreign.foreign_id, foreign.title) == ("1760000000123", "Run the tests")
@@ -208,15 +175,9 @@ def test_several_calls_in_one_text_and_refused_ones(kit):
     """Each has its result; a refusal is marked; a result without a call is kept."""
     found = [
         {"role": "user", "content": [text("Go")]},
-        {
-            "role": "assistant",
-            "content": [text("<read_file><path>a</path></read_file><read_file><path>b")],
-        },
+        {"role": "assistant", "content": [text("<read_file><path>a</path></read_file><read_file><path>b")]},
         {"role": "user", "content": [text("[read_file for 'a'] Result:\nA")]},
-        {
-            "role": "user",
-            "content": [text("[read_file for 'b'] Result:\nThe user denied this operation.")],
-        },
+        {"role": "user", "content": [text("[read_file for 'b'] Result:\nThe user denied this operation.")]},
         {"role": "user", "content": [text("[ERROR] You did not use a tool")]},
         {"role": "user", "content": [text("[list_files for '.'] Result:\na")]},
     ]

@@ -64,12 +64,7 @@ def conversation(**options):
     w.add("turn_context", model="gpt-5-codex", cwd="/home/kim/api")
     w.user("List the files")
     w.event("user_message", message="List the files")
-    w.item(
-        "reasoning",
-        id="rs_1",
-        summary=[{"type": "summary_text", "text": "ls"}],
-        encrypted_content="eA",
-    )
+    w.item("reasoning", id="rs_1", summary=[{"type": "summary_text", "text": "ls"}], encrypted_content="eA")
     w.assistant("I list them.")
     w.event("agent_message", message="I list them.")
     w.call("call_1", "a.py\nb.py")
@@ -173,12 +168,7 @@ def test_other_kinds_of_calls(one):
     writer.item("tool_search_output", call_id="c4", tools=[{"name": "t"}])
     writer.item("image_generation_call", id="ig_1", result="…")
     told = one(writer)
-    assert [d.data["tool"] for d in told.of("tool_call")] == [
-        "apply_patch",
-        "local_shell",
-        "web_search",
-        "tool_search",
-    ]
+    assert [d.data["tool"] for d in told.of("tool_call")] == ["apply_patch", "local_shell", "web_search", "tool_search"]
     assert told.counts() == (1, 0, 0, 4, 4)
 
 
@@ -190,10 +180,7 @@ def test_pictures_arrive(one):
     writer.item("function_call", name="view_image", arguments="{}", call_id="c")
     writer.item("function_call_output", call_id="c", output=[picture])
     told = one(writer)
-    block = {
-        "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
-    }
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     assert told.said() == [[{"type": "text", "text": "See"}, block]]
     assert told.of("tool_result")[0].data["result"] == [block]
 
@@ -236,21 +223,12 @@ def test_the_oldest_files_have_no_envelope(one):
         {
             "type": "message",
             "role": "user",
-            "content": [
-                {
-                    "type": "input_text",
-                    "text": "<environment_context><cwd>/w</cwd></environment_context>",
-                }
-            ],
+            "content": [{"type": "input_text", "text": "<environment_context><cwd>/w</cwd></environment_context>"}],
         },
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
         {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c"},
         {"type": "function_call_output", "call_id": "c", "output": "ok"},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Yes"}],
-        },
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes"}]},
     ]
     told = one(lines)
     assert told.counts() == (1, 1, 0, 1, 1)
@@ -279,10 +257,7 @@ def test_a_fork_gets_what_it_points_to(kit):
     parent = conversation()
     parent.user("Not in the fork")
     name = f"2025/rollout-2025-10-01T09-00-00-{CHILD}.jsonl"
-    files = {
-        f"2025/{NAME}": kit.jsonl(*parent.lines),
-        name: kit.jsonl(*fork(len(parent.lines) - 1).lines),
-    }
+    files = {f"2025/{NAME}": kit.jsonl(*parent.lines), name: kit.jsonl(*fork(len(parent.lines) - 1).lines)}
     _, told = kit.read(READER, kit.folder(files))
     assert told.said() == ["List the files", "Another way"]
     assert told.foreign.parent == OWN

@@ -14,19 +14,13 @@ class Writer:
 
     def __init__(self, **start):
         self.lines = []
-        given = {
-            "sessionId": OWN,
-            "copilotVersion": "1.0.0",
-            "startTime": "2025-12-01T07:00:00.000Z",
-        }
+        given = {"sessionId": OWN, "copilotVersion": "1.0.0", "startTime": "2025-12-01T07:00:00.000Z"}
         self.add("session.start", **given, context={"cwd": "/home/kim/bot"}, **start)
 
     def add(self, type, **data):
         number = len(self.lines)
         stamp = f"2025-12-01T07:00:{number:02d}.000Z"
-        self.lines.append(
-            {"type": type, "data": data, "id": f"e{number}", "timestamp": stamp, "parentId": None}
-        )
+        self.lines.append({"type": type, "data": data, "id": f"e{number}", "timestamp": stamp, "parentId": None})
         return f"e{number}"
 
 
@@ -81,9 +75,7 @@ def test_failures_and_odd_results(one):
     writer = conversation()
     for id in ("c2", "c3", "c4"):
         writer.add("tool.execution_start", toolCallId=id, toolName="view", arguments='{"path":"a"}')
-    writer.add(
-        "tool.execution_complete", toolCallId="c2", success=False, error={"message": "denied"}
-    )
+    writer.add("tool.execution_complete", toolCallId="c2", success=False, error={"message": "denied"})
     writer.add("tool.execution_complete", toolCallId="c3", success=True, result="plain")
     writer.add("tool.execution_complete", toolCallId="c4", success=True)
     writer.add("tool.execution_complete", success=True)

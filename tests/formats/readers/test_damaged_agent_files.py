@@ -76,9 +76,7 @@ def read(tool, name, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.floats(0, 1))
 def test_a_file_may_end_anywhere(whole, tool, where):
     """It gives what is whole, or a typed error."""
@@ -88,9 +86,7 @@ def test_a_file_may_end_anywhere(whole, tool, where):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flips=st.lists(st.tuples(st.floats(0, 0.9999), st.integers(0, 255)), min_size=1, max_size=8))
 def test_any_bytes_may_be_wrong(whole, tool, flips):
     """It gives what is whole, or a typed error."""
@@ -103,9 +99,7 @@ def test_any_bytes_may_be_wrong(whole, tool, flips):
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
 
@@ -130,14 +124,8 @@ JSONL = tuple(tool for tool in TOOLS if tool not in {"cline", "opencode", "goose
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", JSONL)
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    line=st.integers(0, 100),
-    steps=st.lists(st.integers(0, 20), min_size=1, max_size=6),
-    bad=VALUES,
-)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(line=st.integers(0, 100), steps=st.lists(st.integers(0, 20), min_size=1, max_size=6), bad=VALUES)
 def test_a_member_of_another_type_costs_at_most_its_line(whole, tool, line, steps, bad):
     """All other lines still say what they said."""
     name, data = whole[tool]

@@ -40,25 +40,10 @@ LINES = [
         tool="todowrite",
         agent="main",
         params={
-            "todos": [
-                {
-                    "content": "first",
-                    "status": "pending",
-                    "activeForm": "doing",
-                    "priority": "high",
-                    "id": "ab",
-                }
-            ]
+            "todos": [{"content": "first", "status": "pending", "activeForm": "doing", "priority": "high", "id": "ab"}]
         },
     ),
-    line(
-        "tool_result",
-        1758741018000,
-        toolCallId="c1",
-        result={"ok": True},
-        resultSizeBytes=11,
-        estimatedTokens=3,
-    ),
+    line("tool_result", 1758741018000, toolCallId="c1", result={"ok": True}, resultSizeBytes=11, estimatedTokens=3),
     line("safety_limit", 1758741019500, limit="depth"),
     line("assistant", 1758741020000, USAGE, role="assistant", content="Done ✓", agent="main"),
     line("agent_complete", 1758741020001, agent="main", duration=2781),
@@ -110,14 +95,7 @@ def test_every_folder_below_one(hf, folder):
 def test_damaged_lines_are_told_and_the_rest_comes(hf, folder):
     """A torn line, garbage and an event without data do not stop the others."""
     log = folder / "events.jsonl"
-    broken = [
-        LINES[0],
-        "garbage",
-        *LINES[1:3],
-        '{"type": "note", "timestamp": 5}',
-        LINES[6],
-        LINES[7][:20],
-    ]
+    broken = [LINES[0], "garbage", *LINES[1:3], '{"type": "note", "timestamp": 5}', LINES[6], LINES[7][:20]]
     log.write_text("\n".join(broken))
     [row] = hf.import_all([folder]).sessions
     assert len(row.problems) == 2
@@ -180,9 +158,7 @@ def test_times_as_text(tmp_path):
     """A time may be written out, also with more digits than are kept."""
     folder = tmp_path / "iso"
     folder.mkdir()
-    (folder / "events.jsonl").write_text(
-        line("user", "2025-10-26T10:00:00.123456789Z", content="x")
-    )
+    (folder / "events.jsonl").write_text(line("user", "2025-10-26T10:00:00.123456789Z", content="x"))
     with holdfast.open(tmp_path / "store") as hf:
         [id] = hf.import_(folder)
         [event] = hf.events(id, types=["user"])

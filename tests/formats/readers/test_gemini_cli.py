@@ -16,10 +16,7 @@ HEAD = {
     "lastUpdated": "2025-12-24T18:00:00.000Z",
     "kind": "main",
 }
-CONTEXT = (
-    "<session_context>\nThis is the CLI.\n- **Workspace Directories:**\n  - /home/kim/garden\n"
-    "</session_context>"
-)
+CONTEXT = "<session_context>\nThis is the CLI.\n- **Workspace Directories:**\n  - /home/kim/garden\n</session_context>"
 
 
 def message(id, type, content="", **members):
@@ -51,9 +48,7 @@ def log():
             tokens={"input": 12, "output": 3, "cached": 2, "total": 15},
             model="gemini-2.5-pro",
         ),
-        message(
-            "g2", "gemini", "", toolCalls=[call("c1", status="executing")], model="gemini-2.5-pro"
-        ),
+        message("g2", "gemini", "", toolCalls=[call("c1", status="executing")], model="gemini-2.5-pro"),
         message("g2", "gemini", "", toolCalls=[done], model="gemini-2.5-pro"),
         message("u2", "user", [response("c1", "read_file", output="roses")]),
         message("g3", "gemini", "Roses.", thoughts=[], model="gemini-2.5-pro"),
@@ -100,9 +95,7 @@ def test_a_message_that_grows_gives_only_what_is_new(one):
     lines = log()
     lines.append(message("u3", "user", [{"text": "Plant more"}]))
     old = lines[6]["toolCalls"][0]
-    new = call(
-        "c2", "write_file", result=[response("c2", "write_file", error="locked")], status="error"
-    )
+    new = call("c2", "write_file", result=[response("c2", "write_file", error="locked")], status="error")
     lines.append(message("g2", "gemini", "", toolCalls=[old, new]))
     told = one(lines)
     assert told.counts() == (2, 2, 1, 2, 2)
@@ -122,12 +115,7 @@ def test_a_grown_log_gives_the_same_keys_for_what_it_held_before(one):
 
 def test_what_was_rewound_is_set_aside(one):
     """That message and all after it; an unknown one takes back everything."""
-    lines = [
-        *log(),
-        message("u3", "user", "Oops"),
-        message("g4", "gemini", "?"),
-        {"$rewindTo": "u3"},
-    ]
+    lines = [*log(), message("u3", "user", "Oops"), message("g4", "gemini", "?"), {"$rewindTo": "u3"}]
     told = one([*lines, message("u4", "user", "Better")])
     assert told.said() == ["What grows?", "Better"]
     assert told.said(run="rewound-1") == ["Oops"]

@@ -39,10 +39,7 @@ def good(*content, is_error=False):
 def talk():
     return [
         ("user", [text("How many rows?")]),
-        (
-            "assistant",
-            [{"type": "thinking", "thinking": "Count.", "signature": "c2ln"}, text("I count.")],
-        ),
+        ("assistant", [{"type": "thinking", "thinking": "Count.", "signature": "c2ln"}, text("I count.")]),
         ("assistant", [request("c1", command="wc -l a")]),
         ("user", [response("c1", good(text("12 a")))]),
         ("assistant", [text("Twelve.")]),
@@ -81,20 +78,14 @@ def test_a_database_arrives_whole(one):
     usage = told.of("usage")[0].data
     assert (usage["input_tokens"], usage["output_tokens"], usage["model"]) == (40, 10, "m-1")
     foreign = told.foreign
-    assert (foreign.foreign_id, foreign.title, foreign.cwd) == (
-        "20251009_1",
-        "Rows",
-        "/home/kim/data",
-    )
+    assert (foreign.foreign_id, foreign.title, foreign.cwd) == ("20251009_1", "Rows", "/home/kim/data")
     assert foreign.created_at == 1760000000000
     assert told.of("user")[0].timestamp == 1760000000000
 
 
 def test_what_a_compaction_hid_from_the_model_is_still_a_turn(one):
     """The summary, which only the model sees, is none."""
-    hidden = [
-        (role, content, {"userVisible": True, "agentVisible": False}) for role, content in talk()
-    ]
+    hidden = [(role, content, {"userVisible": True, "agentVisible": False}) for role, content in talk()]
     summary = ("user", [text("In short: twelve.")], {"userVisible": False, "agentVisible": True})
     assert one([*hidden, summary]).counts() == (1, 2, 1, 1, 1)
 
@@ -109,9 +100,7 @@ def test_what_a_compaction_hid_from_the_model_is_still_a_turn(one):
 )
 def test_failures_are_marked(one, outcome, result):
     """Whichever way the version writes them."""
-    told = one(
-        [("user", [text("Go")]), ("assistant", [request("c")]), ("user", [response("c", outcome)])]
-    )
+    told = one([("user", [text("Go")]), ("assistant", [request("c")]), ("user", [response("c", outcome)])])
     data = told.of("tool_result")[0].data
     assert (data["result"], data["is_error"]) == (result, True)
 
@@ -125,10 +114,7 @@ def test_other_contents(one):
             ("assistant", [{"type": "reasoning", "text": "Hm"}]),
             ("assistant", [{"type": "redactedThinking", "data": "b3BhcXVl"}]),
             ("assistant", [request("c1") | {"type": "frontendToolRequest"}, request("c2")]),
-            (
-                "user",
-                [response("c1", good(text("a"), picture)), response("c2", {"Ok": [{"odd": 1}]})],
-            ),
+            ("user", [response("c1", good(text("a"), picture)), response("c2", {"Ok": [{"odd": 1}]})]),
             ("assistant", [{"type": "systemNotification", "msg": "x"}]),
         ]
     )
@@ -139,9 +125,7 @@ def test_other_contents(one):
 
 def test_several_rows_of_one_message_stay_apart(one):
     """Streamed text is kept in rows with the same id."""
-    told = one(
-        [("user", [text("Hi")], None, "u"), *(("assistant", [text(w)], None, "a") for w in "xy")]
-    )
+    told = one([("user", [text("Hi")], None, "u"), *(("assistant", [text(w)], None, "a") for w in "xy")])
     assert told.said("assistant") == ["x", "y"]
 
 

@@ -19,10 +19,7 @@ NEUTRAL = [
             {"type": "tool_use", "id": "call_1", "name": "read", "input": {"path": "a.txt"}},
         ],
     },
-    {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "forty-two"}],
-    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "forty-two"}]},
     {"role": "assistant", "content": "It says forty-two."},
 ]
 
@@ -57,10 +54,7 @@ def test_the_list_of_any_provider(hf, tmp_path, provider):
     [
         {"model": "m", "system": "Be brief.", "messages": NEUTRAL},
         {"messages": [{"role": "system", "content": "Be brief."}, *NEUTRAL]},
-        {
-            "systemInstruction": {"parts": [{"text": "Be brief."}]},
-            "contents": to_dialect(NEUTRAL, "gemini"),
-        },
+        {"systemInstruction": {"parts": [{"text": "Be brief."}]}, "contents": to_dialect(NEUTRAL, "gemini")},
         {"instructions": "Be brief.", "input": to_dialect(NEUTRAL, "openai-responses")},
     ],
 )
@@ -77,12 +71,7 @@ def test_what_a_conversation_says_of_itself(hf, tmp_path):
     """Id, title, tags, times, model and usage are taken where they are given."""
     messages = [
         {"role": "user", "content": "Hi", "timestamp": "2026-01-02T03:04:05Z"},
-        {
-            "role": "assistant",
-            "content": "Ho",
-            "model": "m",
-            "usage": {"input_tokens": 3, "output_tokens": 2},
-        },
+        {"role": "assistant", "content": "Ho", "model": "m", "usage": {"input_tokens": 3, "output_tokens": 2}},
         "odd",
         {"role": "user", "content": ""},
     ]
@@ -116,9 +105,7 @@ def test_a_list_that_has_grown(hf, tmp_path):
 
 def test_odd_items_are_kept_as_they_came(hf, tmp_path):
     """What is no message is a frame."""
-    path = _written(
-        tmp_path / "odd.json", json.dumps([*NEUTRAL, 7, {"role": "user", "content": []}])
-    )
+    path = _written(tmp_path / "odd.json", json.dumps([*NEUTRAL, 7, {"role": "user", "content": []}]))
     [row] = hf.import_all([path], "messages").sessions
     frames = [event.data["raw"] for event in hf.events(row.session_id, types=["frame"])]
     assert frames == [7, {"role": "user", "content": []}]
@@ -130,11 +117,7 @@ def _written(path, text):
 
 
 SAID = {"role": "assistant", "content": [{"type": "text", "text": "Four."}]}
-ITEM = {
-    "type": "message",
-    "role": "assistant",
-    "content": [{"type": "output_text", "text": "Four."}],
-}
+ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Four."}]}
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,7 @@ FILES = {
         "createdAt": WHEN,
         "state": {
             "conversation": [
-                {
-                    "type": "message",
-                    "role": "user",
-                    "content": [{"type": "input_text", "text": "hi"}],
-                },
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
                 {
                     "type": "message",
                     "role": "assistant",
@@ -80,43 +76,16 @@ FILES = {
             "acp_session_id": "x",
         },
     },
-    "talk.json": {
-        "id": "t",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
-    },
+    "talk.json": {"id": "t", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
 }
-ODD = st.sampled_from(
-    [
-        None,
-        True,
-        0,
-        -1,
-        10**30,
-        1e308,
-        "",
-        "\0",
-        "\ud800",
-        "x" * 300,
-        [],
-        {},
-        [[]],
-        [None],
-        {"": {}},
-    ]
-)
+ODD = st.sampled_from([None, True, 0, -1, 10**30, 1e308, "", "\0", "\ud800", "x" * 300, [], {}, [[]], [None], {"": {}}])
 
 
 def ways(value, way=()):
     """The way to every value inside of a value."""
     if way:
         yield way
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in inner:
         yield from ways(item, (*way, name))
 

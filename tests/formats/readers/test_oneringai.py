@@ -31,12 +31,7 @@ CONVERSATION = [
     message("user", text("What is in a.txt?"), id="m1"),
     message(
         "assistant",
-        {
-            "type": "thinking",
-            "thinking": "I should look.",
-            "signature": "c2ln",
-            "persistInHistory": True,
-        },
+        {"type": "thinking", "thinking": "I should look.", "signature": "c2ln", "persistInHistory": True},
         text("I look.", "output_text"),
         {"type": "tool_use", "id": "t1", "name": "read", "arguments": '{"path": "a.txt"}'},
         id="m2",
@@ -90,11 +85,7 @@ def session(**changes):
         "lastSavedAt": SAVED,
         "state": {
             "conversation": CONVERSATION,
-            "pluginStates": {
-                "working_memory": MEMORY,
-                "in_context_memory": IN_CONTEXT,
-                "other": {"counter": 3},
-            },
+            "pluginStates": {"working_memory": MEMORY, "in_context_memory": IN_CONTEXT, "other": {"counter": 3}},
             "systemPrompt": "You plan trips.",
             "metadata": {"savedAt": SAVED_MS, "agentId": "planner", "model": "m-1"},
         },
@@ -130,19 +121,11 @@ def test_a_session_file_arrives_whole(hf, place):
     assert (row.created_at, row.updated_at, row.status) == (CREATED_MS, SAVED_MS, "idle")
     assert state.links["oneringai"] == ["Trip Planner!"]
     assert said(hf, id, "system") == ["You plan trips.", "Answer shortly."]
-    assert said(hf, id, "user", "assistant") == [
-        "What is in a.txt?",
-        "I look.",
-        "It says forty-two.",
-    ]
+    assert said(hf, id, "user", "assistant") == ["What is in a.txt?", "I look.", "It says forty-two."]
     [thought] = hf.events(id, types=["thinking"])
     assert (thought.data["content"], thought.data["signature"]) == ("I should look.", "c2ln")
     [call] = hf.events(id, types=["tool_call"])
-    assert (call.data["id"], call.data["tool"], call.data["params"]) == (
-        "t1",
-        "read",
-        {"path": "a.txt"},
-    )
+    assert (call.data["id"], call.data["tool"], call.data["params"]) == ("t1", "read", {"path": "a.txt"})
     [result] = hf.events(id, types=["tool_result"])
     assert [part["type"] for part in result.data["result"]] == ["text", "image"]
     assert state.metadata["oneringai"]["model"] == "m-1"
@@ -155,11 +138,7 @@ def test_memory_entries_are_memory_and_other_plugins_are_not_plugins(hf, place):
     [id] = hf.import_(place / "x.json")
     state = hf.state(id)
     prefs, goal = state.memory["prefs"], state.memory["goal"]
-    assert (prefs.value, prefs.description, prefs.scope) == (
-        {"theme": "dark"},
-        "how it should look",
-        "persistent",
-    )
+    assert (prefs.value, prefs.description, prefs.scope) == ({"theme": "dark"}, "how it should look", "persistent")
     assert (prefs.priority, prefs.pinned, prefs.size_bytes) == ("high", True, 16)
     assert (goal.value, goal.priority, goal.updated_at) == ("finish", "critical", 1770800000000)
     assert state.plugins == {}
@@ -177,10 +156,7 @@ def test_a_journal_that_is_fuller_than_the_state(hf, place):
     summary = message("developer", text("Summary of before."), id="s1")
     compaction = {"type": "compaction", "id": "c1", "encrypted_content": "xxxx"}
     late = message("user", text("Thanks."), id="m9")
-    write(
-        place / "x.json",
-        session(state={"conversation": [summary, compaction, CONVERSATION[4], late]}),
-    )
+    write(place / "x.json", session(state={"conversation": [summary, compaction, CONVERSATION[4], late]}))
     journal = place / "x.history.jsonl"
     journal.write_text(
         journal_line("user", CONVERSATION[1], 1770797000000, 1)
@@ -192,12 +168,7 @@ def test_a_journal_that_is_fuller_than_the_state(hf, place):
     report = hf.import_all([place / "x.json"])
     [row] = report.sessions
     id = row.session_id
-    assert said(hf, id, "user", "assistant") == [
-        "What is in a.txt?",
-        "I look.",
-        "It says forty-two.",
-        "Thanks.",
-    ]
+    assert said(hf, id, "user", "assistant") == ["What is in a.txt?", "I look.", "It says forty-two.", "Thanks."]
     assert said(hf, id, "system") == ["Summary of before."]
     assert next(hf.events(id, types=["user"])).timestamp == 1770797000000
     assert any("line 2" in text for text in row.problems)
@@ -212,9 +183,7 @@ def test_a_folder_gives_each_session_once(hf, place):
     write(place / "a.json", session(sessionId="a"))
     write(place / "b.json", session(sessionId="b", metadata={}))
     (place / "a.history.jsonl").write_text(journal_line("user", CONVERSATION[1], 1770797000000, 1))
-    (place / "c.history.jsonl").write_text(
-        journal_line("user", message("user", text("alone")), 1770797000000, 1)
-    )
+    (place / "c.history.jsonl").write_text(journal_line("user", message("user", text("alone")), 1770797000000, 1))
     rows = [
         {
             "sessionId": "b",
@@ -228,10 +197,7 @@ def test_a_folder_gives_each_session_once(hf, place):
     report = hf.import_all([place.parent])
     assert sorted(row.foreign_id for row in report.sessions) == ["a", "b", "c"]
     assert {row.outcome for row in report.sessions} == {"imported"}
-    titles = {
-        hf.state(row.session_id).links["oneringai"][0]: hf.info(row.session_id)
-        for row in report.sessions
-    }
+    titles = {hf.state(row.session_id).links["oneringai"][0]: hf.info(row.session_id) for row in report.sessions}
     assert (titles["b"].title, titles["b"].tags) == ("From the index", ("kept",))
     assert said(hf, report.ids[2], "user") == ["alone"]
 
@@ -256,26 +222,13 @@ def test_the_first_design_of_that_system(hf, tmp_path):
         "context": {
             "core": {
                 "systemPrompt": "Help.",
-                "history": [
-                    {"role": "user", "content": "hi"},
-                    {"role": "assistant", "content": "hello"},
-                ],
+                "history": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}],
             },
-            "permissions": {
-                "version": 1,
-                "approvals": {"rm": {"toolName": "rm", "scope": "always"}},
-            },
+            "permissions": {"version": 1, "approvals": {"rm": {"toolName": "rm", "scope": "always"}}},
         },
         "memory": {
             "version": 1,
-            "entries": [
-                {
-                    "key": "k",
-                    "value": 1,
-                    "createdAt": 1770796900000,
-                    "lastAccessedAt": 1770796950000,
-                }
-            ],
+            "entries": [{"key": "k", "value": 1, "createdAt": 1770796900000, "lastAccessedAt": 1770796950000}],
         },
         "plugins": {},
         "metadata": {"title": "Old", "tags": []},
@@ -284,10 +237,7 @@ def test_the_first_design_of_that_system(hf, tmp_path):
     [id] = hf.import_(tmp_path / "session.json")
     state = hf.state(id)
     assert said(hf, id, "user", "assistant") == ["hi", "hello"]
-    assert (state.memory["k"].created_at, state.memory["k"].last_accessed_at) == (
-        1770796900000,
-        1770796950000,
-    )
+    assert (state.memory["k"].created_at, state.memory["k"].last_accessed_at) == (1770796900000, 1770796950000)
     assert state.permissions.approvals == {}
     assert hf.info(id).title == "Old"
 
@@ -343,10 +293,7 @@ def test_an_index_with_a_damaged_session_and_a_damaged_index(hf, place):
 def test_odd_parts(hf, place):
     """Pictures by address, failed calls, wrapped and doubled memories, lines that are none."""
     parts = [
-        {
-            "type": "input_image_url",
-            "image_url": {"url": "https://example.org/a.png", "detail": "low"},
-        },
+        {"type": "input_image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
         {"type": "tool_result", "tool_use_id": "t9", "content": "", "error": "it broke"},
     ]
     call = {"type": "tool_use", "id": "t9", "name": "draw", "arguments": "not json"}
@@ -426,11 +373,7 @@ def test_files_of_the_first_design(library, tmp_path):
     write_json(agent / "plugins" / "in_context_memory.json", {"entries": more})
     assert library.import_(tmp_path / "agents") == [id]
     state = library.state(id)
-    assert {key: entry.value for key, entry in state.memory.items()} == {
-        "note": [1],
-        "mood": "good",
-        "goal": "finish",
-    }
+    assert {key: entry.value for key, entry in state.memory.items()} == {"note": [1], "mood": "good", "goal": "finish"}
     [told] = state.metadata["custom_instructions"]
     assert told["content"] == "Never shout."
     assert state.permissions.allowlist == []

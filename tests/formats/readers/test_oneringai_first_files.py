@@ -109,11 +109,7 @@ def test_a_call_that_a_message_tells_too_is_told_once(hf, tmp_path):
         message("assistant", {"type": "tool_use", "id": "t1", "name": "go", "arguments": "{}"}),
     ]
     value = with_records(at(2, id="t1", name="go", args={}), at(3, id="t2", name="stay", args={}))
-    value["context"]["core"] |= {
-        "history": [],
-        "conversation": items,
-        "messageMetadata": {"i1": at(1, tokenCount=2)},
-    }
+    value["context"]["core"] |= {"history": [], "conversation": items, "messageMetadata": {"i1": at(1, tokenCount=2)}}
     value["context"]["version"] = 2
     write(tmp_path / "session.json", value)
     [id] = hf.import_(tmp_path / "session.json")
@@ -173,10 +169,7 @@ def test_what_was_left_out_is_told(hf, tmp_path):
     value["context"] |= {
         "permissions": {"version": 1, "approvals": {"rm": {}}, "blocklist": ["curl"]},
         "tools": {"enabled": {"rm": True}},
-        "plugins": {
-            "counter": {"n": 3},
-            "in_context_memory": {"entries": [{"key": "goal", "value": 1}]},
-        },
+        "plugins": {"counter": {"n": 3}, "in_context_memory": {"entries": [{"key": "goal", "value": 1}]}},
     }
     write(tmp_path / "session.json", value)
     (tmp_path / "custom_instructions.md").write_text("Delete everything.")

@@ -51,13 +51,7 @@ def about(id, **extra):
 
 MESSAGES = [
     message("system", "Be kind.", "2025-10-05T14:00:00.200000"),
-    message(
-        "user",
-        "List the files",
-        "2025-10-05T14:00:01.000000",
-        metadata={"query_id": "q-1"},
-        token_count=3,
-    ),
+    message("user", "List the files", "2025-10-05T14:00:01.000000", metadata={"query_id": "q-1"}, token_count=3),
     message(
         "assistant",
         "I list them.",
@@ -185,9 +179,7 @@ def test_sessions_that_were_never_saved_are_told(tmp_path):
     folder.mkdir()
     rows = [about("2025-10-05_140000"), about("2025-10-06_140000", title="Lost"), about("a/b")]
     (folder / "index.json").write_text(json.dumps({"version": "1.0", "sessions": rows}))
-    (folder / "2025-10-05_140000.json").write_text(
-        json.dumps({"metadata": rows[0], "messages": MESSAGES})
-    )
+    (folder / "2025-10-05_140000.json").write_text(json.dumps({"metadata": rows[0], "messages": MESSAGES}))
     with holdfast.open(tmp_path / "store") as hf:
         for path in (folder, folder / "index.json"):
             report = hf.import_all([path])
@@ -224,22 +216,15 @@ def documents(draw):
     about_it = st.dictionaries(st.sampled_from(["query_id", "mood"]), words)
     said = [("system", draw(words), {})] if draw(st.booleans()) else []
     for number in range(draw(st.integers(1, 3))):
-        said.append(
-            ("user", draw(words), {"token_count": draw(counts), "metadata": draw(about_it)})
-        )
+        said.append(("user", draw(words), {"token_count": draw(counts), "metadata": draw(about_it)}))
         arguments = draw(st.lists(st.dictionaries(words, words | st.integers()), max_size=2))
         ids = [f"call_{number}_{place}" for place in range(len(arguments))]
-        calls = [
-            {"id": id, "tool": "ls", "args": args} for id, args in zip(ids, arguments, strict=True)
-        ]
+        calls = [{"id": id, "tool": "ls", "args": args} for id, args in zip(ids, arguments, strict=True)]
         if calls:
             said.append(("assistant", draw(words), {"tool_calls": calls}))
             said += [("tool", draw(words), {"metadata": {"tool_call_id": id}}) for id in ids]
         said.append(("assistant", draw(words), {"token_count": draw(counts)}))
-    messages = [
-        message(role, content, stamp(number), **extra)
-        for number, (role, content, extra) in enumerate(said)
-    ]
+    messages = [message(role, content, stamp(number), **extra) for number, (role, content, extra) in enumerate(said)]
     about_all = about(
         "s",
         created_at=stamp(0),

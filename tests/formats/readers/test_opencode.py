@@ -100,11 +100,7 @@ def test_an_export_arrives_whole(one):
     usage = told.of("usage")[0].data
     assert (usage["input_tokens"], usage["cache_read_tokens"], usage["cost"]) == (11, 3, 0.25)
     foreign = told.foreign
-    assert (foreign.title, foreign.cwd, foreign.version) == (
-        "The footer",
-        "/home/kim/site",
-        "1.2.0",
-    )
+    assert (foreign.title, foreign.cwd, foreign.version) == ("The footer", "/home/kim/site", "1.2.0")
     assert (foreign.created_at, told.of("user")[0].timestamp) == (AT, AT + 1)
 
 
@@ -122,10 +118,7 @@ def test_a_database_gives_every_session(kit):
 
 def test_a_damaged_database_gives_what_is_whole(kit):
     """And says that something is missing."""
-    found = [
-        (about(f"msg_{n:04d}", "user", n), [text(f"prt_{n:04d}", "long " * 200)])
-        for n in range(300)
-    ]
+    found = [(about(f"msg_{n:04d}", "user", n), [text(f"prt_{n:04d}", "long " * 200)]) for n in range(300)]
     data = bytearray(database(kit, [(INFO, found)]))
     middle = len(data) // 2
     data[middle : middle + 20_000] = b"\xff" * 20_000
@@ -187,9 +180,7 @@ def test_what_was_undone_is_set_aside(one):
     assert told.said(run="reverted") == ["Undo me"]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"info": 3, "messages": []}', b"SQLite format 3\0xx"]
-)
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"info": 3, "messages": []}', b"SQLite format 3\0xx"])
 def test_other_files_are_not_claimed(kit, data):
     """The content decides."""
     assert not READER.claims(kit.source("opencode.db", data))
@@ -198,12 +189,7 @@ def test_other_files_are_not_claimed(kit, data):
 def test_parallel_calls_stay_together(one):
     """Both come before the first result, as the model made them in one answer."""
     found = messages()
-    ended = {
-        "status": "completed",
-        "input": {},
-        "output": "b",
-        "time": {"start": AT, "end": AT + 9},
-    }
+    ended = {"status": "completed", "input": {}, "output": "b", "time": {"start": AT, "end": AT + 9}}
     found[1][1].insert(3, tool("prt_4b", "c2", **ended))
     told = one(found)
     kinds = [d.type for d in told.drafts if d.type.startswith("tool")]

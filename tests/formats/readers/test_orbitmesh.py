@@ -57,11 +57,7 @@ LOG = [
         raw={"id": "t1", "name": "Save", "input": {"to": "x"}, "result": "saved"},
     ),
     line(7, "output", "Saved.", "append"),
-    line(
-        8,
-        "plan",
-        json.dumps({"entries": [{"content": "rhyme", "status": "completed", "priority": "high"}]}),
-    ),
+    line(8, "plan", json.dumps({"entries": [{"content": "rhyme", "status": "completed", "priority": "high"}]})),
     line(9, "plan", "first this, then that"),
     line(10, "error", "provider went away"),
     line(11, "system", "resumed"),
@@ -91,11 +87,7 @@ def snapshot(id="s1", **changes):
         "created_at": CREATED,
         "updated_at": UPDATED,
         "version": 1,
-        "config": {
-            "ProviderType": "acp",
-            "WorkingDir": "/srv/other",
-            "Environment": {"KEY": "hidden"},
-        },
+        "config": {"ProviderType": "acp", "WorkingDir": "/srv/other", "Environment": {"KEY": "hidden"}},
         "provider_state": {
             "acp_session_id": "acp-77",
             "messages": [
@@ -180,12 +172,7 @@ def test_a_whole_base_folder(hf, base):
     (base / "sessions/a1.messages.jsonl").write_text("\n".join(LOG))
     write(base / "snapshots/a1.json.gz", snapshot("a1"))
     write(base / "snapshots/s1.json.gz", snapshot("s1"))
-    attempt = {
-        "attempt_id": "t-1",
-        "session_id": "a1",
-        "started_at": CREATED,
-        "terminal_reason": "interrupted",
-    }
+    attempt = {"attempt_id": "t-1", "session_id": "a1", "started_at": CREATED, "terminal_reason": "interrupted"}
     write(base / "sessions/attempts/a1/t-1.json", attempt)
     token = {"token_id": "tok-9", "session_id": "a1", "attempt_id": "t-1", "created_at": CREATED}
     write(base / "sessions/resume_tokens/tok-9.json", token)
@@ -220,9 +207,7 @@ def test_calls_as_far_as_they_were_kept(hf, base):
     )
     [id] = hf.import_(base / "sessions/c.messages.jsonl")
     calls = [event.data for event in hf.events(id, types=["tool_call"])]
-    assert [(call["tool"], call["params"]) for call in calls] == [
-        ("Read", {"contents": "Read: a.txt"})
-    ] * 2
+    assert [(call["tool"], call["params"]) for call in calls] == [("Read", {"contents": "Read: a.txt"})] * 2
     assert calls[0]["id"] != calls[1]["id"]
     blocks = [{"role": "user", "content": [{"type": "text", "text": "in blocks"}]}, "odd"]
     write(base / "snapshots/b.json.gz", snapshot("b", provider_state={"messages": blocks}))
@@ -379,17 +364,9 @@ ACP = [
     ("system", "permission_request"),
     ("tool_use", ": call_7", {"toolCallId": "call_7", "rawInput": {"path": "price.go"}}),
     ("tool_use", ": call_7", {"toolCallId": "call_7", "status": "in_progress"}),
-    (
-        "tool_use",
-        ": call_7",
-        {"toolCallId": "call_7", "status": "completed", "content": text_content("price = 7")},
-    ),
+    ("tool_use", ": call_7", {"toolCallId": "call_7", "status": "completed", "content": text_content("price = 7")}),
     ("tool_use", ": ", {"toolCallId": "call_8", "title": "Run", "rawInput": {"cmd": "go"}}),
-    (
-        "tool_use",
-        ": call_8",
-        {"toolCallId": "call_8", "status": "failed", "rawOutput": {"code": 1}},
-    ),
+    ("tool_use", ": call_8", {"toolCallId": "call_8", "status": "failed", "rawOutput": {"code": 1}}),
     ("output", "It is "),
     ("output", "7."),
     ("system", "stop_reason", {"stopReason": "end_turn"}),
@@ -519,10 +496,7 @@ def test_a_session_of_claude_over_a_socket(hf, bring):
     question = {"type": "control_request", "request_id": "q1", "request": asked}
     messages[9:9] = [("tool_use", "Read: q1", question)] * 2
     total = {"type": "result", "usage": {"input_tokens": 120, "output_tokens": 31}}
-    messages += [
-        ("metric", "in=120 out=31 requests=0", total),
-        ("plan", "map[…]", total | {"total_cost_usd": 0.02}),
-    ]
+    messages += [("metric", "in=120 out=31 requests=0", total), ("plan", "map[…]", total | {"total_cost_usd": 0.02})]
     id = bring(messages)
     assert talk(hf, id) == CLAUDE_TALK
     usage = hf.state(id).usage
@@ -559,17 +533,12 @@ def test_words_that_a_person_or_the_system_said(hf, bring):
     """A remark in words is said; the name of an event is kept beside the talk."""
     listed = [("user", "Go"), ("system", "Run cancelled by user"), ("system", "stderr")]
     id = bring(listed, "list")
-    assert [event.data["content"] for event in hf.events(id, types=["system"])] == [
-        "Run cancelled by user"
-    ]
+    assert [event.data["content"] for event in hf.events(id, types=["system"])] == ["Run cancelled by user"]
 
 
 def test_what_an_earlier_version_brought_in_is_said_anew(hf, bring):
     """Chunks that were messages once are taken back; the conversation is whole, and there once."""
-    keys = {
-        "user": ("What is the price?", "user"),
-        "output": ("I ", "assistant"),
-    }
+    keys = {"user": ("What is the price?", "user"), "output": ("I ", "assistant")}
     id = session_id_of("orbitmesh", "a1")
     with hf.session(id) as old:
         for kind, (words, type) in keys.items():

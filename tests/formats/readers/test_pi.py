@@ -15,13 +15,7 @@ class Writer:
 
     def __init__(self, **head):
         stamp = "2025-11-20T20:00:00.000Z"
-        head = {
-            "type": "session",
-            "version": 3,
-            "id": OWN,
-            "timestamp": stamp,
-            "cwd": "/home/kim/q",
-        } | head
+        head = {"type": "session", "version": 3, "id": OWN, "timestamp": stamp, "cwd": "/home/kim/q"} | head
         self.lines = [head]
         self.leaf = None
 
@@ -29,16 +23,12 @@ class Writer:
         id = f"e{len(self.lines):03d}"
         stamp = f"2025-11-20T20:00:{len(self.lines):02d}.000Z"
         given = self.leaf if parent == "" else parent
-        self.lines.append(
-            {"type": type, "id": id, "parentId": given, "timestamp": stamp, **members}
-        )
+        self.lines.append({"type": type, "id": id, "parentId": given, "timestamp": stamp, **members})
         self.leaf = id
         return id
 
     def say(self, role, content, *, parent="", **members):
-        return self.add(
-            "message", parent=parent, message={"role": role, "content": content, **members}
-        )
+        return self.add("message", parent=parent, message={"role": role, "content": content, **members})
 
 
 def text(words):
@@ -75,11 +65,7 @@ def test_a_session_arrives_whole(one):
     usage = told.of("usage")[0].data
     assert (usage["input_tokens"], usage["cost"], usage["model"]) == (6, 0.5, "m-1")
     foreign = told.foreign
-    assert (foreign.foreign_id, foreign.cwd, foreign.created_at) == (
-        OWN,
-        "/home/kim/q",
-        1763668800000,
-    )
+    assert (foreign.foreign_id, foreign.cwd, foreign.created_at) == (OWN, "/home/kim/q", 1763668800000)
 
 
 def test_the_first_version_has_no_tree(one):

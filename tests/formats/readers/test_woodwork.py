@@ -39,9 +39,7 @@ def test_the_six_fields_arrive(hf, tmp_path):
     [id] = bring(hf, tmp_path, session())
     row, state = hf.info(id), hf.state(id)
     assert (row.created_at, row.updated_at, row.message_count) == (1758999999125, 1759000002750, 3)
-    turns = [
-        (e.type, e.data["content"], e.timestamp) for e in hf.events(id, types=["user", "assistant"])
-    ]
+    turns = [(e.type, e.data["content"], e.timestamp) for e in hf.events(id, types=["user", "assistant"])]
     assert turns == [
         ("user", "Count to three", 1759000000250),
         ("assistant", "1, 2, 3", 1759000001500),

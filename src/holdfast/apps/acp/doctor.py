@@ -12,25 +12,12 @@ import msgspec
 from holdfast.apps.acp.client.config import ClientConfig, Requests
 from holdfast.apps.acp.link import AgentLink
 from holdfast.apps.render.words import counted
-from holdfast.apps.wire.frames import (
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    error_frame,
-    response,
-)
+from holdfast.apps.wire.frames import METHOD_NOT_FOUND, Frame, RpcError, error_frame, response
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 from holdfast.model import VERSION
 
-WORKS, REFUSED, FAILS, SILENT, DIED, UNTRIED = (
-    "works",
-    "refused",
-    "fails",
-    "no answer",
-    "died",
-    "not tried",
-)
+WORKS, REFUSED, FAILS, SILENT, DIED, UNTRIED = ("works", "refused", "fails", "no answer", "died", "not tried")
 _ENDS_S = 1.9
 _OPTIONAL = ("list", "load", "resume", "fork", "close", "delete")
 
@@ -57,12 +44,7 @@ class Examination(msgspec.Struct):
 
 
 async def examine(
-    command: Sequence[str],
-    *,
-    cwd: str,
-    prompt: str | None = None,
-    timeout_s: float = 20.0,
-    quiet_s: float = 0.5,
+    command: Sequence[str], *, cwd: str, prompt: str | None = None, timeout_s: float = 20.0, quiet_s: float = 0.5
 ) -> Examination:
     """Start an agent a few times and try what it can do, in sessions of its own.
 
@@ -73,9 +55,7 @@ async def examine(
 
 
 class _Doctor:
-    def __init__(
-        self, command: list[str], cwd: str, prompt: str | None, timeout_s: float, quiet_s: float
-    ) -> None:
+    def __init__(self, command: list[str], cwd: str, prompt: str | None, timeout_s: float, quiet_s: float) -> None:
         self._cwd = cwd
         self._prompt = prompt
         self._timeout_s = timeout_s
@@ -105,11 +85,7 @@ class _Doctor:
     async def _look(self, what: Any) -> None:
         """Start the agent, do something with it, and end it."""
         self._link = AgentLink(
-            self._launch,
-            on_frame=self._hear,
-            on_batch=self._serve,
-            on_death=_mourn,
-            on_noise=self._count_noise,
+            self._launch, on_frame=self._hear, on_batch=self._serve, on_death=_mourn, on_noise=self._count_noise
         )
         begun = time.monotonic()
         try:
@@ -137,8 +113,7 @@ class _Doctor:
         except (RpcError, TimeoutError) as error:
             why = str(error) or f"no answer to initialize within {self._timeout_s:.0f} s"
             raise AgentError(
-                f"the agent could not be asked: {why}",
-                remedy="Run its command by hand to see what it says.",
+                f"the agent could not be asked: {why}", remedy="Run its command by hand to see what it says."
             ) from error
 
     def _note_start(self, seconds: float) -> None:
@@ -166,9 +141,7 @@ class _Doctor:
         asked, self._asked = self._asked, []
         for frame in asked:
             try:
-                found = await self._requests.answer(
-                    frame["method"], frame.get("params"), asyncio.Event()
-                )
+                found = await self._requests.answer(frame["method"], frame.get("params"), asyncio.Event())
                 self._link.send(response(frame["id"], found))
             except RpcError as error:
                 self._link.send(error_frame(frame["id"], error))
@@ -185,9 +158,7 @@ class _Doctor:
             return
         if self._prompt is not None:
             blocks = [{"type": "text", "text": self._prompt}]
-            answer = await self._try(
-                "prompt", "session/prompt", {"sessionId": self._session, "prompt": blocks}
-            )
+            answer = await self._try("prompt", "session/prompt", {"sessionId": self._session, "prompt": blocks})
             if answer is not None:
                 self._findings["prompt"].detail = str(answer.get("stopReason"))
         await self._list()
@@ -218,9 +189,7 @@ class _Doctor:
             late = self._updates - before - in_time
             self._findings["load"].detail = counted(in_time + late, "update")
             if late:
-                self._say(
-                    f"It answers load before it has replayed: {counted(late, 'update')} came later."
-                )
+                self._say(f"It answers load before it has replayed: {counted(late, 'update')} came later.")
             if not in_time + late and self._prompt is not None:
                 self._findings["load"].real = FAILS
                 self._findings["load"].detail = "nothing of the conversation came back"
@@ -230,9 +199,7 @@ class _Doctor:
         spare = self._spare
         if not spare:
             try:
-                made = await self._link.request(
-                    "session/new", self._place(), timeout_s=self._timeout_s
-                )
+                made = await self._link.request("session/new", self._place(), timeout_s=self._timeout_s)
                 spare = _session_id(made if isinstance(made, dict) else None)
             except (RpcError, TimeoutError):
                 return
@@ -293,9 +260,7 @@ class _Doctor:
         if not self._session:
             return ["It makes no session, so nothing else could be tried."]
         if self._prompt is None:
-            return [
-                "No prompt was sent: whether a conversation survives is not known. Try --prompt."
-            ]
+            return ["No prompt was sent: whether a conversation survives is not known. Try --prompt."]
         able = [name for name in ("resume", "load") if self._findings[name].real == WORKS]
         if able:
             return [f"It goes on with earlier sessions by {able[0]}."]
@@ -307,12 +272,7 @@ async def _mourn(_reason: str) -> None:
 
 
 def _verb(real: str) -> str:
-    return {
-        REFUSED: "is refused",
-        FAILS: "fails",
-        SILENT: "is not answered",
-        DIED: "ends it",
-    }[real]
+    return {REFUSED: "is refused", FAILS: "fails", SILENT: "is not answered", DIED: "ends it"}[real]
 
 
 def _session_id(answer: Frame | None) -> str:

@@ -29,8 +29,7 @@ _COMMANDS = ("command", "cmd", "commands", "script")
 _FOLDERS = ("cwd", "workdir", "working_directory", "directory", "dir_path")
 _UNDONE: dict[Stage, str] = {
     "begun": (
-        "These tool calls had begun, and whether they took effect is unknown: {}."
-        " Check before you do any of it again."
+        "These tool calls had begun, and whether they took effect is unknown: {}. Check before you do any of it again."
     ),
     "asked": "These did not run, because nobody answered whether they may: {}.",
     "refused": "These did not run, because the user refused them: {}.",
@@ -52,10 +51,7 @@ _ABOUT_END = (
 
 
 def transcript_note(
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    cut: bool = False,
-    before: Sequence[Mapping[str, Any]] = (),
+    messages: Sequence[Mapping[str, Any]], *, cut: bool = False, before: Sequence[Mapping[str, Any]] = ()
 ) -> str:
     """A conversation in neutral form as a text for a model that was not there.
 
@@ -239,9 +235,7 @@ def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[M
 
     # From the end on: an agent that was killed lacks what was said last.
     for number in range(len(messages), 0, -1):
-        held = [
-            found for block in _blocks(messages[number - 1]) if (found := holds(block)) is not None
-        ]
+        held = [found for block in _blocks(messages[number - 1]) if (found := holds(block)) is not None]
         if held and all(held):
             return messages[number:]
     return messages
@@ -250,9 +244,7 @@ def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[M
 def is_only_speech(messages: Sequence[Message]) -> bool:
     """Whether these are words of the agent and nothing else."""
     kinds = {block.get("type") for message in messages for block in _blocks(message)}
-    return kinds <= {"text", "thinking"} and all(
-        each.get("role") == "assistant" for each in messages
-    )
+    return kinds <= {"text", "thinking"} and all(each.get("role") == "assistant" for each in messages)
 
 
 def _blocks(message: Message) -> Sequence[Message]:
@@ -271,8 +263,7 @@ def _bare(text: Any) -> str:
 
 
 CONVERSATION = frozenset(
-    {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call"}
-    | {"tool_call_update", "plan"}
+    {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call"} | {"tool_call_update", "plan"}
 )
 """The kinds of updates that a replay consists of; others tell how things are now."""
 
@@ -320,9 +311,7 @@ async def attach(
         before = replayed()
         wait_s = waits.resume_s if how == "resume" else waits.load_s
         try:
-            answer = await agent.request(
-                f"session/{how}", {**params, "sessionId": known_id}, timeout_s=wait_s
-            )
+            answer = await agent.request(f"session/{how}", {**params, "sessionId": known_id}, timeout_s=wait_s)
             if how == "load" and expects_replay:
                 # Some answer first and replay then; silence after that means that there is nothing.
                 await _first_of_replay(replayed, before, waits)
@@ -343,9 +332,7 @@ async def attach(
     try:
         answer = _object(await agent.request("session/new", params, timeout_s=waits.load_s))
     except TimeoutError as error:
-        raise RpcError(
-            INTERNAL, f"the agent did not answer in time: no session within {waits.load_s:g} s"
-        ) from error
+        raise RpcError(INTERNAL, f"the agent did not answer in time: no session within {waits.load_s:g} s") from error
     agent_id = answer.get("sessionId")
     if not isinstance(agent_id, str) or not agent_id:
         raise RpcError(INTERNAL, "the agent made a session without an id")
@@ -407,9 +394,7 @@ async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) ->
     return past
 
 
-async def tell_missing(
-    hf: Holdfast, channel: Channel, window_tokens: int, waits: Waits
-) -> Missing | None:
+async def tell_missing(hf: Holdfast, channel: Channel, window_tokens: int, waits: Waits) -> Missing | None:
     """Wait until the agent's replay is through; what it lacks is told with the prompt.
 
     Agents that were killed have lost what they had not written; some lose all by loading.

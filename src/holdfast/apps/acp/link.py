@@ -123,8 +123,7 @@ class AgentLink:
         wait_s = self._breaker.wait_s
         if wait_s:
             raise AgentGone(
-                f"the agent failed {self._breaker.failures} times in a row;"
-                f" it is tried again in {wait_s:.0f} s"
+                f"the agent failed {self._breaker.failures} times in a row; it is tried again in {wait_s:.0f} s"
             )
         await asyncio.sleep(self._breaker.pause_s)
         try:
@@ -245,9 +244,7 @@ class AgentLink:
         if isinstance(line, TooLong):
             self._on_noise(line.head)
             error = RpcError(INVALID_REQUEST, "the line is too long")
-            self.send(
-                {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}}
-            )
+            self.send({"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}})
             return
         if self._on_line(line):
             return
@@ -294,11 +291,7 @@ class Breaker:
     """Counts failures in a row. Open: nothing is tried until the rest is over."""
 
     def __init__(
-        self,
-        failures_max: int = FAILURES_MAX,
-        rest_s: float = REST_S,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, failures_max: int = FAILURES_MAX, rest_s: float = REST_S, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._failures_max = failures_max
         self._rest_s = rest_s

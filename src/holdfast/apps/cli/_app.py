@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from holdfast.apps.cli._failure import (
-    explain,
-    kind_of,
-    suggestion,
-    tell_failure,
-    tell_warning,
-)
+from holdfast.apps.cli._failure import explain, kind_of, suggestion, tell_failure, tell_warning
 from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
 from holdfast.model import VERSION
 
@@ -280,9 +274,7 @@ class _Verbs(click.Group):
         app = App(None, asked(words))
         try:
             self._prepare()
-            found = super().main(
-                words, "holdfast", complete_var, standalone_mode=False, obj=app, **extra
-            )
+            found = super().main(words, "holdfast", complete_var, standalone_mode=False, obj=app, **extra)
             code = found if isinstance(found, int) else 0
             # A full disk or a closed pipe may show only now, while it can still be told.
             standard_output().flush()
@@ -300,9 +292,7 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--store", metavar="URL", help="The store: a path or a URL [env: HOLDFAST_STORE].")
-@click.version_option(
-    VERSION, prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version."
-)
+@click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:
     """Keep the sessions of AI agents: look at them, check them, mend them.
@@ -383,6 +373,4 @@ def asked(arguments: Sequence[str]) -> Flags:
         name, equals, value = word.partition("=")
         if name == "--color":
             colour = value if equals else after
-    return Flags(
-        "--json" in words, colour if colour in COLOURS else None, "--no-pager" not in words
-    )
+    return Flags("--json" in words, colour if colour in COLOURS else None, "--no-pager" not in words)

@@ -224,13 +224,7 @@ def _find_readline() -> Any:
 
 
 _LISTED = 20
-_LIST = (
-    Column(""),
-    Column("ID"),
-    Column("UPDATED"),
-    Column("TITLE", flexible=True),
-    Column("MSGS", right=True),
-)
+_LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))
 
 
 def obey(chat: Chat, name: str, rest: str) -> None:
@@ -254,9 +248,7 @@ def _help(chat: Chat, _: str) -> None:
     for name, command in COMMANDS.items():
         shown = f"/{name} {command.takes}".ljust(width + 1)
         chat.app.out.line(Span(f"  {shown}", "name"), command.does)
-    chat.app.out.line(
-        Span("  Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed.", "faint")
-    )
+    chat.app.out.line(Span("  Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed.", "faint"))
 
 
 def _list(chat: Chat, _: str) -> None:
@@ -343,9 +335,7 @@ def _exit(chat: Chat, _: str) -> None:
 def _session(chat: Chat) -> Session:
     session = chat.talker.session
     if session is None:
-        raise UsageError(
-            "there is no session yet", remedy="It begins with the first thing you say."
-        )
+        raise UsageError("there is no session yet", remedy="It begins with the first thing you say.")
     return session
 
 

@@ -35,9 +35,7 @@ def choose(library: Holdfast, given: str) -> str:
         # People know a session by the id that its own tool gave it.
         found = library.foreign.imported(given) if given else []
         if len(found) > 1:
-            raise UsageError(
-                _several(given, found), remedy="Give the id that it has here."
-            ) from None
+            raise UsageError(_several(given, found), remedy="Give the id that it has here.") from None
         if found:
             return found[0]
         _lead_to_import(library, given, error)

@@ -11,13 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ZshComplete,
-    add_completion_class,
-)
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
 from holdfast.apps.cli._options import STORE
 from holdfast.errors import HoldfastError
@@ -76,9 +70,7 @@ def _sessions(library: Holdfast, incomplete: str) -> Offer:
     return [_item(id, titles.get(id, "")) for id in begin[:_OFFERED_MAX]]
 
 
-def _names(
-    library: Holdfast, names: Callable[[SessionMetadata], Iterable[str]], incomplete: str
-) -> Offer:
+def _names(library: Holdfast, names: Callable[[SessionMetadata], Iterable[str]], incomplete: str) -> Offer:
     rows = library.list(_LOOKED_AT_MAX)
     found = sorted({name for row in rows for name in names(row)})
     # A tag may hold what a terminal obeys, and shells show it as it is.

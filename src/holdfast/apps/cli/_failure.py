@@ -78,10 +78,7 @@ def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
 def tell_warning(screen: Screen, message: str, remedy: str, *, as_json: bool) -> None:
     """Something that is no failure."""
     if as_json:
-        from holdfast.library.answers.failures import (
-            Advice,
-            WarningLine,
-        )
+        from holdfast.library.answers.failures import Advice, WarningLine
 
         screen.json_line(WarningLine(warning=Advice(message=message, remedy=remedy)))
     else:
@@ -92,17 +89,9 @@ def tell_failure(screen: Screen, failure: Failure, kind: str, *, as_json: bool) 
     """Why it failed. Somebody who is not there any more is not told."""
     try:
         if as_json:
-            from holdfast.library.answers.failures import (
-                ErrorLine,
-                Failed,
-            )
+            from holdfast.library.answers.failures import ErrorLine, Failed
 
-            failed = Failed(
-                code=kind,
-                message=failure.message,
-                remedy=failure.remedy,
-                exit_code=failure.code,
-            )
+            failed = Failed(code=kind, message=failure.message, remedy=failure.remedy, exit_code=failure.code)
             screen.json_line(ErrorLine(error=failed))
         else:
             tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)

@@ -38,10 +38,7 @@ def shared_options() -> list[click.Parameter]:
             help="Colours: auto (the default), always, never.",
         ),
         click.Option(
-            ["--no-pager"],
-            is_flag=True,
-            expose_value=False,
-            help="Print long output straight onto the terminal.",
+            ["--no-pager"], is_flag=True, expose_value=False, help="Print long output straight onto the terminal."
         ),
         click.Option(
             ["-h", "--help"],

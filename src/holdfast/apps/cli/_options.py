@@ -26,15 +26,7 @@ STORE = "holdfast.store"
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Named here too, so that `--help` needs nothing of the replay; a test compares the two.
-PROVIDERS = (
-    "neutral",
-    "anthropic",
-    "openai",
-    "openai-responses",
-    "gemini",
-    "mistral",
-    "pydantic-ai",
-)
+PROVIDERS = ("neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai")
 INCOMPLETE = ("mark", "drop", "keep")
 
 
@@ -56,18 +48,14 @@ class When(click.ParamType[datetime]):
     def __init__(self, *, end: bool = False) -> None:
         self._end = end
 
-    def convert(
-        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """The moment in the user's time zone."""
         if isinstance(value, datetime):
             return value
         try:
             return moment_of(value.strip(), end=self._end)
         except (ValueError, OverflowError, OSError):
-            self.fail(
-                f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
-            )
+            self.fail(f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param)
 
 
 Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
@@ -76,14 +64,10 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[
 def _completed(what: str) -> Complete:
     """Whatever the store has of a kind that begins like this; looked for only when it is asked."""
 
-    def complete(
-        ctx: click.Context, parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem[str]]:
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from holdfast.apps.cli import _completion
 
-        found: list[CompletionItem[str]] = getattr(_completion, f"complete_{what}")(
-            ctx, parameter, incomplete
-        )
+        found: list[CompletionItem[str]] = getattr(_completion, f"complete_{what}")(ctx, parameter, incomplete)
         return found
 
     return complete
@@ -92,9 +76,7 @@ def _completed(what: str) -> Complete:
 def _from_shell(kind: str) -> Complete:
     """Whatever the shell itself offers for a file or a folder."""
 
-    def complete(
-        _ctx: click.Context, _: click.Parameter, incomplete: str
-    ) -> list[CompletionItem[str]]:
+    def complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type=kind)]
@@ -113,10 +95,7 @@ complete_folder = _from_shell("dir")
 
 
 def verb(
-    name: str,
-    group: click.Command | None = None,
-    cls: type[click.Command] = click.Command,
-    **more: Any,
+    name: str, group: click.Command | None = None, cls: type[click.Command] = click.Command, **more: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a verb of a function that takes the App first, or a part of the verb ``group``.
 
@@ -230,9 +209,7 @@ def filter_options(**helps: str) -> Callable[[F], F]:
     return add
 
 
-model_option = click.option(
-    "--model", metavar="NAME", help="The model, such as openai:gpt-5 or local."
-)
+model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
@@ -258,23 +235,14 @@ wait_option = click.option(
     help="Wait so long for a session that is open elsewhere.",
 )
 json_option = click.option(
-    "--json",
-    is_flag=True,
-    expose_value=False,
-    callback=_use_json,
-    help="Print JSON for programs.",
+    "--json", is_flag=True, expose_value=False, callback=_use_json, help="Print JSON for programs."
 )
 
 
 def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
     return click.option(
-        "--limit",
-        type=AtLeast(0),
-        default=default,
-        show_default=True,
-        metavar="N",
-        help="At most so many; 0 for all.",
+        "--limit", type=AtLeast(0), default=default, show_default=True, metavar="N", help="At most so many; 0 for all."
     )
 
 
@@ -292,18 +260,13 @@ def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
 
 def host_option(metavar: str, help: str) -> Callable[[F], F]:
     """``--host``: the address that a server listens at."""
-    return click.option(
-        "--host", default="127.0.0.1", show_default=True, metavar=metavar, help=help
-    )
+    return click.option("--host", default="127.0.0.1", show_default=True, metavar=metavar, help=help)
 
 
 def provider_options(function: F) -> F:
     """``--provider``, ``--incomplete`` and ``--window-tokens``."""
     function = click.option(
-        "--window-tokens",
-        type=AtLeast(1),
-        metavar="N",
-        help="Only the newest part that fits into so many tokens.",
+        "--window-tokens", type=AtLeast(1), metavar="N", help="Only the newest part that fits into so many tokens."
     )(function)
     function = click.option(
         "--incomplete",
@@ -325,6 +288,4 @@ session_argument = click.argument("id", metavar="ID", shell_complete=complete_id
 def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
     """``ID...``: the same, several times; ``[ID]...`` where they may be left out."""
     shown = "ID..." if required else "[ID]..."
-    return click.argument(
-        "ids", metavar=shown, nargs=-1, required=required, shell_complete=complete_id
-    )
+    return click.argument("ids", metavar=shown, nargs=-1, required=required, shell_complete=complete_id)

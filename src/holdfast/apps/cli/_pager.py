@@ -146,11 +146,7 @@ def _started(command: list[str]) -> subprocess.Popen[str]:
     # The user's own LESS wins; without it less would show colours as `ESC[1m`.
     settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
     return subprocess.Popen(  # noqa: S603 - the user's own pager
-        command,
-        stdin=subprocess.PIPE,
-        env={**settings, **os.environ},
-        encoding="utf-8",
-        errors="replace",
+        command, stdin=subprocess.PIPE, env={**settings, **os.environ}, encoding="utf-8", errors="replace"
     )
 
 

@@ -26,12 +26,7 @@ class Meter:
     """
 
     def __init__(
-        self,
-        screen: Screen,
-        what: str,
-        *,
-        in_bytes: bool = False,
-        now: Callable[[], float] = time.monotonic,
+        self, screen: Screen, what: str, *, in_bytes: bool = False, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._screen = screen
         self._what = what
@@ -121,9 +116,7 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def metered(
-    screen: Screen, what: str, *, in_bytes: bool = False
-) -> Iterator[Callable[[int, int], None]]:
+def metered(screen: Screen, what: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
     """For work that says itself how far it is: a function to call with (done, total)."""
     meter = Meter(screen, what, in_bytes=in_bytes)
     with screen.showing(meter):

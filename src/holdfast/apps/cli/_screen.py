@@ -31,9 +31,7 @@ COLOURS = ("auto", "always", "never")
 _FORCING = ("FORCE_COLOR", "CLICOLOR_FORCE")
 
 
-def wants_colour(
-    choice: str | None, *, is_terminal: bool, environment: Mapping[str, str] = os.environ
-) -> bool:
+def wants_colour(choice: str | None, *, is_terminal: bool, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether to colour: by ``--color``, else as NO_COLOR, FORCE_COLOR and CLICOLOR ask for.
 
     A variable that is empty says nothing, and `0` takes back what FORCE_COLOR asks for. Without
@@ -123,9 +121,7 @@ class Screen(Canvas):
         self._stream.flush()
         return ByteSink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
 
-    def meter(
-        self, what: str, *, in_bytes: bool = False
-    ) -> AbstractContextManager[Callable[[int, int], None]]:
+    def meter(self, what: str, *, in_bytes: bool = False) -> AbstractContextManager[Callable[[int, int], None]]:
         """For work that says itself how far it is: a function to call with (done, total)."""
         from holdfast.apps.cli._progress import metered
 

@@ -79,9 +79,7 @@ def print_conversation(
         app.out.line(Span("  Nothing was said yet.", "faint"))
 
 
-def print_around(
-    app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None
-) -> None:
+def print_around(app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None) -> None:
     """What was said at an event, marked and whole, with a few entries before and after it."""
     # In one pass with a few entries held: a log may be larger than memory.
     before: deque[Entry] = deque(maxlen=_AROUND + 1)
@@ -118,8 +116,7 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     mark += _MARKS.get(entry.kind, "")
     app.out.line()
     app.out.line(
-        Span(f"{mark}{heading(entry)}", _STYLES[entry.kind]),
-        Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint"),
+        Span(f"{mark}{heading(entry)}", _STYLES[entry.kind]), Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint")
     )
     text, hidden = (body(entry), 0) if full else folded(entry)
     if text:

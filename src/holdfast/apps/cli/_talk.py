@@ -28,21 +28,11 @@ _HERE = "here"  # a talk has one session at a time, which may have no id yet
 class Talker:
     """One agent on its session, and the screen that shows what it says."""
 
-    def __init__(
-        self,
-        app: App,
-        wishes: Wishes,
-        permission: Callable[[PermissionRequest], Any] | None = None,
-    ) -> None:
+    def __init__(self, app: App, wishes: Wishes, permission: Callable[[PermissionRequest], Any] | None = None) -> None:
         self.app = app
         watch(app.library, has_screen=True)
         self._maker = AgentMaker(
-            app.library,
-            app.place,
-            model=wishes.model,
-            agent=wishes.agent,
-            permission=permission,
-            warn=app.warn,
+            app.library, app.place, model=wishes.model, agent=wishes.agent, permission=permission, warn=app.warn
         )
         self.choice: ModelChoice = self._maker.choice
         session_id = _wanted_session(app, wishes)
@@ -94,19 +84,13 @@ class Talker:
         """Say which session this is, and how much of it there is."""
         session = self.session
         if session is None or not session.restored:
-            self.app.err.line(
-                Span("New session", "good"), f" of {self.agent_id}, kept in {self.app.where}"
-            )
+            self.app.err.line(Span("New session", "good"), f" of {self.agent_id}, kept in {self.app.where}")
             return
         state = session.live_state
         title = f" {session.title!r}" if session.title else ""
         many = counted(state.message_count, "message")
         when = ago(state.updated_at, now_ms()) or "at an unknown time"
-        self.app.err.line(
-            Span("Restored session ", "good"),
-            Span(session.id, "name"),
-            f"{title} ({many}, {when})",
-        )
+        self.app.err.line(Span("Restored session ", "good"), Span(session.id, "name"), f"{title} ({many}, {when})")
 
     def end_line(self) -> None:
         """See to it that what comes next begins on a line of its own."""

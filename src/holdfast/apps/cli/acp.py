@@ -62,11 +62,7 @@ def acp_verb(_: App) -> None:
     """
 
 
-@verb(
-    "proxy",
-    acp_verb,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@verb("proxy", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--window-tokens",
@@ -143,9 +139,7 @@ class _Wishes(NamedTuple):
 @click.argument("prompt", nargs=-1, required=True)
 @click.option("--agent", required=True, metavar="CMD", help="The agent's command, as in a shell.")
 @named_option(
-    "--session",
-    of="session",
-    help="Go on with this session, or begin it; `-` is the newest [default: a new one].",
+    "--session", of="session", help="Go on with this session, or begin it; `-` is the newest [default: a new one]."
 )
 @click.option(
     "--cwd",
@@ -192,9 +186,7 @@ class _Talk:
 
         wishes = self._wishes
         watch(self._app.library, has_screen=True)
-        session = await create_or_resume(
-            wishes.agent, self._session_id(), self._config(), library=self._app.library
-        )
+        session = await create_or_resume(wishes.agent, self._session_id(), self._config(), library=self._app.library)
         async with session:
             if not self._app.as_json:
                 self._tell_session(session)
@@ -223,10 +215,7 @@ class _Talk:
         from holdfast.apps.acp.client import ClientConfig
 
         return ClientConfig(
-            cwd=self._wishes.cwd,
-            permission=self._permission(),
-            on_warning=self._warn,
-            enable_persistence=True,
+            cwd=self._wishes.cwd, permission=self._permission(), on_warning=self._warn, enable_persistence=True
         )
 
     def _permission(self) -> Permission:
@@ -242,8 +231,7 @@ class _Talk:
             return wanted
         if not someone:
             raise UsageError(
-                "nobody can be asked: standard input is no terminal",
-                remedy="Choose --permission allow or deny.",
+                "nobody can be asked: standard input is no terminal", remedy="Choose --permission allow or deny."
             )
         return self._ask
 
@@ -338,11 +326,7 @@ _COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL
 _STYLES = {"works": "good", "not tried": "faint"}
 
 
-@verb(
-    "doctor",
-    acp_verb,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@verb("doctor", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--prompt", metavar="TEXT", help="Ask its model this, to see whether it is kept.")
 @click.option(
@@ -360,14 +344,7 @@ _STYLES = {"works": "good", "not tried": "faint"}
     help="How long it may take for each answer.",
 )
 @json_option
-def doctor_verb(
-    app: App,
-    agent: tuple[str, ...],
-    *,
-    prompt: str | None,
-    cwd: str | None,
-    timeout_s: float,
-) -> None:
+def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: str | None, timeout_s: float) -> None:
     """Start an agent, try everything it announces, and what it does not, and say what it does.
 
     It makes sessions of the agent's own, and removes one if it can. Its model is called only with
@@ -410,11 +387,7 @@ def _show(app: App, found: Examination) -> None:
         app.out.line("- ", sentence, hang=2)
 
 
-@verb(
-    "install",
-    acp_verb,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True},
-)
+@verb("install", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("editor", metavar="zed|jetbrains")
 @click.argument("agent", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", metavar="TEXT", help="What it is called in the editor's menu.")
@@ -422,13 +395,7 @@ def _show(app: App, found: Examination) -> None:
 @click.option("--print", "only_print", is_flag=True, help="Show it and write nothing.")
 @json_option
 def install_verb(
-    app: App,
-    editor: str,
-    agent: tuple[str, ...],
-    *,
-    name: str | None,
-    path: str | None,
-    only_print: bool,
+    app: App, editor: str, agent: tuple[str, ...], *, name: str | None, path: str | None, only_print: bool
 ) -> None:
     """Write the configuration of an editor: our own agent, or the proxy in front of CMD.
 

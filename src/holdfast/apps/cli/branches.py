@@ -113,9 +113,7 @@ class _Turns(click.ParamType[list[int] | str]):
 
     name = "turns"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int] | str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int] | str:
         text = str(value)
         if text in ("all", "summary"):
             return text
@@ -147,15 +145,7 @@ class _Turns(click.ParamType[list[int] | str]):
 @_title_option
 @json_option
 def merge_verb(
-    app: App,
-    /,
-    *,
-    a: str,
-    b: str,
-    turns: list[int] | str,
-    policy: str,
-    new_id: str | None,
-    title: str | None,
+    app: App, /, *, a: str, b: str, turns: list[int] | str, policy: str, new_id: str | None, title: str | None
 ) -> None:
     """Make a new session from A, with the turns of B since they parted.
 
@@ -183,23 +173,17 @@ def merge_verb(
 
         app.out.json(SessionMerged(session_id=made, report=report))
         return
-    app.out.line(
-        "merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name")
-    )
+    app.out.line("merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name"))
     _tell(app, report)
 
 
 def _tell(app: App, report: MergeReport) -> None:
     many = counted(report.merged_turns, "turn")
-    app.out.line(
-        f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}"
-    )
+    app.out.line(f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}")
     for name in report.taken:
         app.out.line("  taken over: ", name)
     for clash in report.conflicts:
-        app.out.line(
-            Span("  conflict: ", "warning"), f"{clash.kind} {clash.name}", f" ({clash.taken} taken)"
-        )
+        app.out.line(Span("  conflict: ", "warning"), f"{clash.kind} {clash.name}", f" ({clash.taken} taken)")
 
 
 def _asker(app: App) -> Callable[[Clash], str] | None:
@@ -213,10 +197,7 @@ def _asker(app: App) -> Callable[[Clash], str] | None:
         for name, value in sides.items():
             app.err.line(f"  {name:<8}", _shown(clash, value), hang=10)
         answer = click.prompt(
-            "[o]urs, [t]heirs or [b]oth",
-            type=click.Choice(list(_ANSWERS)),
-            show_choices=False,
-            err=True,
+            "[o]urs, [t]heirs or [b]oth", type=click.Choice(list(_ANSWERS)), show_choices=False, err=True
         )
         return _ANSWERS[answer]
 

@@ -14,14 +14,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, session_ids
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
-from holdfast.apps.cli._health import (
-    BAD,
-    WARNING,
-    check_model,
-    check_settings,
-    check_store,
-    place_and_reason,
-)
+from holdfast.apps.cli._health import BAD, WARNING, check_model, check_settings, check_store, place_and_reason
 from holdfast.apps.cli._options import complete_id, json_option, refuse, sessions_argument, verb
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.render.page import Span
@@ -48,9 +41,7 @@ from holdfast.storage.sqlite import sqlite_version
 @sessions_argument(required=False)
 @click.option("--all", "everything", is_flag=True, help="Every session of the store.")
 @click.option(
-    "--since",
-    metavar="FILE",
-    help="What --json printed before: all that was there then must be there still.",
+    "--since", metavar="FILE", help="What --json printed before: all that was there then must be there still."
 )
 @json_option
 def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str | None) -> int:
@@ -74,9 +65,7 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
     wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
     # Read first: a wrong file is refused before hours of reading.
     heads = {} if since is None else _read_heads(since)
-    reports = [
-        _verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")
-    ]
+    reports = [_verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")]
     if everything:
         # What is left of them was there before and was not met now.
         reports += _gone(app, heads)
@@ -123,9 +112,7 @@ def _gone(app: App, heads: dict[str, str]) -> list[Report]:
     deleted = {one.session_id for one in app.library.trash.list()} if heads else set()
     reason = "It was there before, and is neither there nor in the trash any more."
     return [
-        _Unreadable(session_id=id, ok=False, kept=False, reason=reason)
-        for id in sorted(heads)
-        if id not in deleted
+        _Unreadable(session_id=id, ok=False, kept=False, reason=reason) for id in sorted(heads) if id not in deleted
     ]
 
 
@@ -165,9 +152,7 @@ def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
 
 @verb("repair")
 @click.argument("id", metavar="[ID]", required=False, shell_complete=complete_id)
-@click.option(
-    "--agent", metavar="AGENT", help="The documents of this agent, in the place of a session."
-)
+@click.option("--agent", metavar="AGENT", help="The documents of this agent, in the place of a session.")
 @json_option
 def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
     """Write a whole log in the place of a damaged one, from everything in it that is whole.
@@ -184,9 +169,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
       holdfast repair --agent assistant
     """
     if (id is None) == (agent is None):
-        raise UsageError(
-            "repair takes a session or an agent", remedy="Name a session, or give --agent."
-        )
+        raise UsageError("repair takes a session or an agent", remedy="Name a session, or give --agent.")
     if agent is not None:
         _repair_agent(app, agent)
         return
@@ -205,9 +188,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
         app.out.line("There is nothing to repair: ", Span(session_id, "name"), " is whole.")
         return
     lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
-    app.out.line(
-        Span("repaired ", "good"), Span(session_id, "name"), f": {counted(lost, 'event')} lost"
-    )
+    app.out.line(Span("repaired ", "good"), Span(session_id, "name"), f": {counted(lost, 'event')} lost")
     for gap in gaps:
         app.out.text(_explain(gap))
     app.out.line(f"  The old bytes are kept in {kept}")
@@ -380,10 +361,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "postgres": ("stores in PostgreSQL", ("asyncpg",)),
     "s3": ("stores in S3 and its kin", ("obstore",)),
     "tui": ("the terminal app", ("markdown-it-py", "textual")),
-    "web": (
-        "the web app and the HTTP service",
-        ("jinja2", "markdown-it-py", "starlette", "uvicorn", "websockets"),
-    ),
+    "web": ("the web app and the HTTP service", ("jinja2", "markdown-it-py", "starlette", "uvicorn", "websockets")),
     "acp": ("editors and agents, by ACP; nothing more is needed", ()),
     "mcp": ("tools for models, by MCP", ("mcp",)),
     "otel": ("traces and metrics by OpenTelemetry", ("opentelemetry-api",)),

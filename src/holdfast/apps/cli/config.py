@@ -13,13 +13,7 @@ from holdfast.apps.cli._options import json_option, verb
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
-from holdfast.library.answers.store import (
-    ConfigFile,
-    ConfigFiles,
-    Setting,
-    SettingCheck,
-    SettingList,
-)
+from holdfast.library.answers.store import ConfigFile, ConfigFiles, Setting, SettingCheck, SettingList
 
 _COLUMNS = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM", flexible=True))
 
@@ -58,11 +52,7 @@ def _show(app: App, *, everything: bool) -> None:
     app.out.table(
         _COLUMNS,
         [
-            [
-                Span(name, "name"),
-                "" if row.value is None else str(row.value),
-                Span(row.origin or "", "faint"),
-            ]
+            [Span(name, "name"), "" if row.value is None else str(row.value), Span(row.origin or "", "faint")]
             for name, row in rows.items()
         ],
     )
@@ -75,10 +65,7 @@ def _rows(found: Configuration, *, everything: bool) -> dict[str, Setting]:
     names = KEYS if everything else [name for name, _ in found.items()]
     return {
         name: Setting(
-            value=found.get(name),
-            origin=found.origin(name),
-            variable=variable(name),
-            meaning=KEYS[name].meaning,
+            value=found.get(name), origin=found.origin(name), variable=variable(name), meaning=KEYS[name].meaning
         )
         for name in names
     }
@@ -92,9 +79,7 @@ def _check(app: App) -> int:
         problems.append((error.message, error.remedy))
     # A misspelt variable is passed over by everybody else, and somebody meant something by it.
     for name, meant in strange_variables().items():
-        problems.append(
-            (f"environment variable {name} is no setting{meant}", "Correct or unset it.")
-        )
+        problems.append((f"environment variable {name} is no setting{meant}", "Correct or unset it."))
     if app.as_json:
         messages = [message for message, _ in problems]
         app.out.json(SettingCheck(ok=not problems, problems=messages))

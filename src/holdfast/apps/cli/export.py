@@ -61,16 +61,10 @@ _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
 @click.option("--zone", metavar="ZONE", help="Times in this zone: UTC (default), local, or a name.")
-@named_option(
-    "--cwd",
-    of="folder",
-    help="The project for a tool's own file (default: this one).",
-)
+@named_option("--cwd", of="folder", help="The project for a tool's own file (default: this one).")
 @click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
 @click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
-@click.option(
-    "--sign", metavar="SOURCE", help="Sign the file with this key; the signature is beside it."
-)
+@click.option("--sign", metavar="SOURCE", help="Sign the file with this key; the signature is beside it.")
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
 @json_option
 def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
@@ -106,9 +100,7 @@ def format_by_name(path: str | None) -> str:
 def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
     output = given["output"]
     chosen = format or format_by_name(output)
-    options: dict[str, Any] = {
-        name: given[name] for name in ("zone", "cwd", "model") if given[name] is not None
-    }
+    options: dict[str, Any] = {name: given[name] for name in ("zone", "cwd", "model") if given[name] is not None}
     if given["seal"]:
         options["passphrase"] = _passphrase(chosen)
     if given["sign"] is not None:
@@ -125,9 +117,7 @@ def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]
         app.err.line("wrote ", Span(output, "name"))
 
 
-def _meter(
-    app: App, session_id: str, to: object
-) -> AbstractContextManager[Callable[[int, int], None] | None]:
+def _meter(app: App, session_id: str, to: object) -> AbstractContextManager[Callable[[int, int], None] | None]:
     """How far a long export has come, unless the document itself is on the screen."""
     # A line that comes and goes would be drawn into the document.
     is_seen = app.err.is_terminal and not (app.out.is_terminal and not isinstance(to, str))
@@ -168,12 +158,7 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
         raise UsageError("--install chooses the file itself", remedy="Leave out -o and --seal.")
     with force_named():
         done = app.library.install(
-            session_id,
-            format,
-            cwd=given["cwd"],
-            at=given["at"],
-            model=given["model"],
-            overwrite=given["force"],
+            session_id, format, cwd=given["cwd"], at=given["at"], model=given["model"], overwrite=given["force"]
         )
     if app.as_json:
         app.out.json(done)
@@ -185,14 +170,7 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
 
 @verb("copy")
 @sessions_argument(required=False)
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    metavar="URL",
-    shell_complete=complete_folder,
-    help="The other store.",
-)
+@click.option("--to", "target", required=True, metavar="URL", shell_complete=complete_folder, help="The other store.")
 @json_option
 def copy_verb(app: App, /, *, ids: tuple[str, ...], target: str) -> int:
     """Copy sessions with their snapshots and documents, or all of them and every agent.

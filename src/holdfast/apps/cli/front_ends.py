@@ -9,14 +9,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import (
-    host_option,
-    model_option,
-    named_option,
-    needs_extra,
-    port_option,
-    verb,
-)
+from holdfast.apps.cli._options import host_option, model_option, named_option, needs_extra, port_option, verb
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
@@ -26,9 +19,7 @@ from holdfast.errors import UsageError
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions new ones are.")
 @click.option("--light", is_flag=True, help="Dark letters on a light ground.")
-def tui_verb(
-    app: App, /, *, session: str | None, model: str | None, agent: str | None, light: bool
-) -> None:
+def tui_verb(app: App, /, *, session: str | None, model: str | None, agent: str | None, light: bool) -> None:
     """Open the terminal app: every session in a list, its conversation, search, and talk.
 
     A press of ? shows all keys, Ctrl+P all actions.
@@ -45,9 +36,7 @@ def tui_verb(
             remedy="Install it with: pip install 'holdfast[tui]'",
         )
     if not has_terminal():
-        raise UsageError(
-            "the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`."
-        )
+        raise UsageError("the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`.")
     session_id = None if session is None else choose(app.library, session)
     start(app, session_id=session_id, model=model, agent=agent, light=light)
 
@@ -65,26 +54,14 @@ def is_installed() -> bool:
 
 
 def start(
-    app: App,
-    *,
-    session_id: str | None = None,
-    model: str | None = None,
-    agent: str | None = None,
-    light: bool = False,
+    app: App, *, session_id: str | None = None, model: str | None = None, agent: str | None = None, light: bool = False
 ) -> None:
     """Run the app until the user leaves it."""
     from holdfast.apps.tui import make_app
     from holdfast.apps.watched import watch
 
     watch(app.library, has_screen=True)
-    make_app(
-        app.library,
-        place=app.place,
-        session_id=session_id,
-        model=model,
-        agent=agent,
-        light=light,
-    ).run()
+    make_app(app.library, place=app.place, session_id=session_id, model=model, agent=agent, light=light).run()
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -96,9 +73,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
 @click.option("--model", metavar="NAME", help="The model for chats, as of `holdfast chat`.")
 @click.option("--agent", metavar="ID", help="The agent whose sessions new chats are.")
-def web_verb(
-    app: App, *, port: int, host: str, no_open: bool, model: str | None, agent: str | None
-) -> None:
+def web_verb(app: App, *, port: int, host: str, no_open: bool, model: str | None, agent: str | None) -> None:
     """Open every session in a browser: list, search, conversation, branches, activity, chat.
 
     The page is served on this machine only. The address that is printed lets one browser in, once.
@@ -197,13 +172,7 @@ def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
 @named_option("--agent", of="agent", help="The agent whose sessions the new ones are.")
 @click.option("--schema", "shows_schema", is_flag=True, help="Print the schema, and end.")
 def bridge_verb(
-    app: App,
-    *,
-    socket: str | None,
-    stdio: bool,
-    model: str | None,
-    agent: str | None,
-    shows_schema: bool,
+    app: App, *, socket: str | None, stdio: bool, model: str | None, agent: str | None, shows_schema: bool
 ) -> None:
     """Serve sessions and an agent to programs in any language, as lines of JSON.
 

@@ -26,9 +26,7 @@ from holdfast.storage import place_file
 def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The commands that begin like this."""
     names = cli.list_commands(ctx)
-    return (
-        [] if ctx.params.get("words") else [name for name in names if name.startswith(incomplete)]
-    )
+    return [] if ctx.params.get("words") else [name for name in names if name.startswith(incomplete)]
 
 
 @verb("help")
@@ -156,11 +154,7 @@ def page_name(context: click.Context) -> str:
     return context.command_path.replace(" ", "-")
 
 
-def manual(
-    context: click.Context,
-    version: str,
-    sections: dict[str, dict[str, str]] | None = None,
-) -> str:
+def manual(context: click.Context, version: str, sections: dict[str, dict[str, str]] | None = None) -> str:
     """The page of a command; ``sections`` are the commands in it by heading, with what they do."""
     command = context.command
     name = page_name(context)

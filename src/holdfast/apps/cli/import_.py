@@ -51,9 +51,7 @@ def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -
     help="Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
 )
 @click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
-@click.option(
-    "--tool", metavar="TOOL", shell_complete=_complete_tool, help="With --scan: only of this tool."
-)
+@click.option("--tool", metavar="TOOL", shell_complete=_complete_tool, help="With --scan: only of this tool.")
 @click.option("--watch", is_flag=True, help="Stay, and bring in what comes; ctrl-c ends it.")
 @click.option(
     "--every",
@@ -65,9 +63,7 @@ def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -
 )
 @click.option("--dry-run", is_flag=True, help="Say what would come, and record nothing.")
 @click.option(
-    "--verify-key",
-    metavar="KEY",
-    help="Only files that were signed with this public key, or the one in this file.",
+    "--verify-key", metavar="KEY", help="Only files that were signed with this public key, or the one in this file."
 )
 @json_option
 def import_verb(
@@ -178,16 +174,12 @@ class _Importing:
         library = self._app.library
         given = os.environ.get(_PASSPHRASE)
         source = self._signed.get(place.path, place.path)
-        report = library.import_all(
-            [source], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell
-        )
+        report = library.import_all([source], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell)
         # Asked for only when it turns out to be needed, and once.
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
         if sealed and given is None and _may_ask():
             asked: str = click.prompt("Passphrase", hide_input=True, err=True)
-            report = library.import_all(
-                [source], place.tool, dry_run=self._dry_run, passphrase=asked
-            )
+            report = library.import_all([source], place.tool, dry_run=self._dry_run, passphrase=asked)
         return report
 
     def tell(self, report: ImportReport) -> None:
@@ -220,18 +212,13 @@ class _Importing:
 
     def _tell_reasons(self, report: ImportReport) -> None:
         remedies = {str(error): error.remedy for error in report.errors}
-        reasons = [
-            (f"{row.session_id}: {row.reason}", remedies.get(row.reason or "", ""))
-            for row in report.failed
-        ]
+        reasons = [(f"{row.session_id}: {row.reason}", remedies.get(row.reason or "", "")) for row in report.failed]
         reasons += [
             (one.reason if one.reason.startswith(one.source) else f"{one.source}: {one.reason}", "")
             for one in report.skipped
         ]
         # What of a session did not come with it is told of the session, wherever it came from.
-        reasons += [
-            (f"{row.session_id}: {text}", "") for row in report.sessions for text in row.problems
-        ]
+        reasons += [(f"{row.session_id}: {text}", "") for row in report.sessions for text in row.problems]
         for text, remedy in reasons[:_REASONS_SHOWN]:
             self._app.warn(text, remedy)
         if len(reasons) > _REASONS_SHOWN:

@@ -48,9 +48,7 @@ def tell(app: App, done: Resealed, word: str) -> int:
     for key in done.changed:
         app.out.line(f"{word} ", Span(key.removeprefix("sessions/"), "name"))
     for key, why in done.failed.items():
-        app.err.line(
-            Span("failed ", "bad"), Span(key.removeprefix("sessions/"), "name"), f"  {why}"
-        )
+        app.err.line(Span("failed ", "bad"), Span(key.removeprefix("sessions/"), "name"), f"  {why}")
     if not done.changed and not done.failed:
         app.out.line("nothing to do")
     if done.relatives:
@@ -69,9 +67,7 @@ _NEEDS_NAME = ("new", "add", "remove", "public")
 
 
 @verb("keys")
-@click.argument(
-    "what", type=click.Choice(["list", "new", "add", "remove", "check", "public"]), default="list"
-)
+@click.argument("what", type=click.Choice(["list", "new", "add", "remove", "check", "public"]), default="list")
 @click.argument("name", required=False, metavar="[SOURCE|KEY]")
 @json_option
 def keys_verb(app: App, what: str, name: str | None) -> int:
@@ -120,8 +116,7 @@ def _list(app: App) -> int:
         app.out.json(KeyList(keys=found))
     elif found:
         rows = [
-            [Span(one.id, "name"), one.source, f"{one.sealed:,}", "yes" if one.available else "no"]
-            for one in found
+            [Span(one.id, "name"), one.source, f"{one.sealed:,}", "yes" if one.available else "no"] for one in found
         ]
         app.out.table(_COLUMNS, rows)
     else:
@@ -160,9 +155,7 @@ def _make(app: App, source: str) -> int:
         app.out.json(made)
         return EXIT_FINE
     app.out.line("made ", Span(made.id, "name"), f" in {source}")
-    app.err.line(
-        f"Use it with: key = '{source}' in your config.toml, and seal = true for new sessions."
-    )
+    app.err.line(f"Use it with: key = '{source}' in your config.toml, and seal = true for new sessions.")
     app.err.line("Keep a copy in a safe place: without it nothing that it seals can be read.")
     return EXIT_FINE
 

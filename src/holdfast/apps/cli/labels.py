@@ -8,14 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import (
-    complete_tag,
-    json_option,
-    refuse,
-    session_argument,
-    verb,
-    wait_option,
-)
+from holdfast.apps.cli._options import complete_tag, json_option, refuse, session_argument, verb, wait_option
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import ModelFailed
 
@@ -62,16 +55,7 @@ _WHY = (Column("TAG"), Column("SCORE", right=True), Column("WHY", flexible=True)
 @json_option
 @wait_option
 def tag_verb(
-    app: App,
-    /,
-    *,
-    id: str,
-    tags: tuple[str, ...],
-    remove: bool,
-    why: bool,
-    asks: bool,
-    model: str | None,
-    apply: bool,
+    app: App, /, *, id: str, tags: tuple[str, ...], remove: bool, why: bool, asks: bool, model: str | None, apply: bool
 ) -> None:
     """Show the tags of a session; with TAGs add them, or remove them with --remove.
 
@@ -126,9 +110,7 @@ def _explain(app: App, session_id: str) -> None:
 
         app.out.json(SessionTopics(session_id=session_id, topics=found))
     elif found:
-        rows: list[list[Piece]] = [
-            [Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found
-        ]
+        rows: list[list[Piece]] = [[Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found]
         app.out.table(_WHY, rows)
     else:
         app.err.line(f"Nothing in {session_id} speaks for any topic.")
@@ -233,8 +215,7 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
     found = read_suggestion(asyncio.run(request()))
     if not found.title and not found.tags:
         raise ModelFailed(
-            f"the model {choice.name} gave neither a title nor tags",
-            remedy="Try another one with --model.",
+            f"the model {choice.name} gave neither a title nor tags", remedy="Try another one with --model."
         )
     return found
 

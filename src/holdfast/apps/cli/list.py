@@ -12,14 +12,7 @@ from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import tell_none
-from holdfast.apps.cli._options import (
-    filter_options,
-    json_option,
-    limit_option,
-    named_option,
-    refuse,
-    verb,
-)
+from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, refuse, verb
 from holdfast.apps.cli._quick_list import COLUMNS, LIMIT, older, session_cells
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.render.page import Column, Span
@@ -42,9 +35,7 @@ _WITH_TRASH = ("trash", "limit", "everything", "json", "store")
     "--sort",
     default="updated",
     metavar="ORDER",
-    shell_complete=lambda _ctx, _parameter, begun: [
-        name for name in _ORDERS if name.startswith(begun)
-    ],
+    shell_complete=lambda _ctx, _parameter, begun: [name for name in _ORDERS if name.startswith(begun)],
     help=f"{', '.join(_ORDERS)}; :asc or :desc after it.",
 )
 @limit_option(LIMIT)
@@ -58,10 +49,7 @@ _WITH_TRASH = ("trash", "limit", "everything", "json", "store")
     model="Only sessions that this model answered last.",
 )
 @click.option(
-    "--status",
-    type=click.Choice(STATUSES),
-    metavar="STATUS",
-    help=f"Only of this status: {', '.join(STATUSES)}.",
+    "--status", type=click.Choice(STATUSES), metavar="STATUS", help=f"Only of this status: {', '.join(STATUSES)}."
 )
 @named_option("--parent", of="session", help="Only forks of this session.")
 @named_option(
@@ -71,9 +59,7 @@ _WITH_TRASH = ("trash", "limit", "everything", "json", "store")
     help="Only sessions whose agent worked in this folder.",
 )
 @click.option(
-    "--archived/--not-archived",
-    default=None,
-    help="Only archived sessions, or only others; without it both.",
+    "--archived/--not-archived", default=None, help="Only archived sessions, or only others; without it both."
 )
 @click.option("--watch", is_flag=True, help="Show changes as they happen, until Ctrl-C.")
 @click.option("--tree", is_flag=True, help="Forks below the sessions that they came from.")
@@ -222,11 +208,7 @@ _STYLES = {"added": "good", "changed": "", "removed": "bad"}
 Change = tuple[Literal["added", "changed", "removed"], SessionMetadata]
 
 
-def watch_sessions(
-    app: App,
-    ask: Callable[[], Page],
-    draw: Callable[[Sequence[SessionMetadata]], None],
-) -> None:
+def watch_sessions(app: App, ask: Callable[[], Page], draw: Callable[[Sequence[SessionMetadata]], None]) -> None:
     """Show what changes until the user has seen enough.
 
     On a terminal the list is drawn again; otherwise each change is a line.
@@ -254,9 +236,7 @@ def watch_sessions(
         return
 
 
-def _changes(
-    app: App, known: dict[str, SessionMetadata], rows: Sequence[SessionMetadata]
-) -> Iterator[Change]:
+def _changes(app: App, known: dict[str, SessionMetadata], rows: Sequence[SessionMetadata]) -> Iterator[Change]:
     """What is not as it was, the oldest first."""
     now = {row.session_id for row in rows}
     for id, row in known.items():

@@ -20,25 +20,13 @@ _LINES_MAX = 10_000
 @verb("redact")
 @session_argument
 @click.option(
-    "--find",
-    "texts",
-    multiple=True,
-    metavar="TEXT",
-    help="Also this text; - reads one from each line of the input.",
+    "--find", "texts", multiple=True, metavar="TEXT", help="Also this text; - reads one from each line of the input."
 )
 @click.option("--alone", is_flag=True, help="Leave forks, parents and the trash as they are.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be replaced.")
 @yes_option
 @json_option
-def redact_verb(
-    app: App,
-    id: str,
-    *,
-    texts: tuple[str, ...],
-    alone: bool,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_run: bool, yes: bool) -> int:
     """Replace secrets by marks in a session that is recorded already, for good.
 
     What the rules find goes, and every text that is given. The log is written anew and the old one

@@ -15,14 +15,7 @@ from holdfast.apps.cli._options import verb
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.catalog import Reindexed, Stats, Timeline
 from holdfast.errors import NotFound
-from holdfast.library import (
-    Copied,
-    Erased,
-    ImportedSession,
-    Installed,
-    RedactionReport,
-    Resealed,
-)
+from holdfast.library import Copied, Erased, ImportedSession, Installed, RedactionReport, Resealed
 from holdfast.library.answers import events, failures, sessions, store, turns
 from holdfast.library.answers.schema import DRAFT, schemas_of
 from holdfast.replay import Comparison
@@ -36,10 +29,7 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "show": ("holdfast show --json", events.SessionDocument),
     "show-event": ("holdfast show --events --json, each line", events.EventRecord),
     "show-state": ("holdfast show --state", events.SessionState),
-    "recover": (
-        "holdfast recover --json, holdfast show --messages --json",
-        events.RecoveredMessages,
-    ),
+    "recover": ("holdfast recover --json, holdfast show --messages --json", events.RecoveredMessages),
     "stats": ("holdfast stats --json", Stats),
     "stats-session": ("holdfast stats --session ID --json", Timeline),
     "snapshots": ("holdfast snapshots --json", events.SessionSnapshots),
@@ -58,10 +48,7 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "repair-agent": ("holdfast repair --agent AGENT --json", store.RepairedAgent),
     "redact": ("holdfast redact --json", RedactionReport),
     "copy": ("holdfast copy --json", Copied),
-    "encrypt": (
-        "holdfast encrypt --json, holdfast decrypt --json, holdfast rotate --json",
-        Resealed,
-    ),
+    "encrypt": ("holdfast encrypt --json, holdfast decrypt --json, holdfast rotate --json", Resealed),
     "keys": ("holdfast keys --json", store.KeyList),
     "keys-check": ("holdfast keys check --json", store.KeyCheck),
     "keys-new": ("holdfast keys new --json, holdfast keys public --json", store.KeyMade),
@@ -106,9 +93,7 @@ def schema_verb(app: App, name: str | None) -> None:
         text = json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n"
         app.out.sink(is_json=True).write(text.encode())
         return
-    rows: list[list[Piece]] = [
-        [Span(one, "name"), printed_by] for one, (printed_by, _) in sorted(DOCUMENTS.items())
-    ]
+    rows: list[list[Piece]] = [[Span(one, "name"), printed_by] for one, (printed_by, _) in sorted(DOCUMENTS.items())]
     app.out.table(_COLUMNS, rows)
 
 
@@ -116,8 +101,7 @@ def schema_of(name: str) -> dict[str, Any]:
     """Return the schema of that name. Raises NotFound, with the nearest name."""
     if name not in DOCUMENTS:
         raise NotFound(
-            f"there is no schema {name[:60]!a}{suggestion(name, DOCUMENTS)}",
-            remedy="`holdfast schema` lists them.",
+            f"there is no schema {name[:60]!a}{suggestion(name, DOCUMENTS)}", remedy="`holdfast schema` lists them."
         )
     printed_by, shape = DOCUMENTS[name]
     (root,), parts = schemas_of([shape])

@@ -16,13 +16,7 @@ from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
 
 _LIMIT = 20
-_STYLES = {
-    "user": "user",
-    "assistant": "assistant",
-    "thinking": "thinking",
-    "tool_call": "tool",
-    "tool_result": "tool",
-}
+_STYLES = {"user": "user", "assistant": "assistant", "thinking": "thinking", "tool_call": "tool", "tool_result": "tool"}
 _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
 
 
@@ -45,9 +39,7 @@ _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
 @click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
 @limit_option(_LIMIT)
 @json_option
-def search_verb(
-    app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any
-) -> None:
+def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any) -> None:
     """Find what was said, in every session or in one.
 
     Words must all be in one event. "…" is a phrase, word* a beginning, -word an exclusion, a OR b a
@@ -74,9 +66,7 @@ def search_verb(
     _print(app, hits)
     best = hits[0]
     app.err.line()
-    app.err.line(
-        Span(f"To look around a hit: holdfast show {best.session_id} --at {best.seq}", "faint")
-    )
+    app.err.line(Span(f"To look around a hit: holdfast show {best.session_id} --at {best.seq}", "faint"))
     if len(hits) == limit:
         app.err.line(Span("There may be more; all with --limit 0.", "faint"))
 

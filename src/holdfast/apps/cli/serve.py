@@ -40,20 +40,12 @@ PARTS = {
 
 @verb("serve", cls=Parts, parts=PARTS, invoke_without_command=True)
 @port_option(8700)
-@host_option(
-    "ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1."
+@host_option("ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="Another name by which clients may call the server; * for any."
 )
 @click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which clients may call the server; * for any.",
-)
-@click.option(
-    "--allow-origin",
-    multiple=True,
-    metavar="URL",
-    help="A web page, such as https://app.example, that may use it.",
+    "--allow-origin", multiple=True, metavar="URL", help="A web page, such as https://app.example, that may use it."
 )
 @click.option(
     "--rate",
@@ -107,15 +99,7 @@ def serve_verb(
 
     kit = None if no_agent else Kit.configured(app.place, model=model, agent=agent)
     serve(
-        app.place,
-        kit,
-        host=host,
-        port=port,
-        hosts=allow_host,
-        origins=allow_origin,
-        rate=rate,
-        root=files,
-        ready=ready,
+        app.place, kit, host=host, port=port, hosts=allow_host, origins=allow_origin, rate=rate, root=files, ready=ready
     )
 
 
@@ -136,9 +120,7 @@ class _Until(click.ParamType[int]):
 
     name = "until"
 
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The moment; one that has passed is refused."""
         if isinstance(value, int):
             return value
@@ -189,9 +171,7 @@ def _create(app: App, *, space: str, scope: str, expires: int | None, label: str
     chosen = widest_scope(scope)
     if not space and chosen != METRICS_SCOPE:
         raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
-    text, token = TokenBook(app.library.store).create(
-        space, chosen, expires_at=expires, label=label
-    )
+    text, token = TokenBook(app.library.store).create(space, chosen, expires_at=expires, label=label)
     if app.as_json:
         from holdfast.library.answers.store import TokenMade
 

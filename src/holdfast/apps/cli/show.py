@@ -211,8 +211,7 @@ def _judge(app: App, row: SessionMetadata) -> int:
     if row.state != "damaged":
         return EXIT_FINE
     app.warn(
-        f"{row.session_id} is damaged; everything that is whole was shown",
-        f"See `holdfast verify {row.session_id}`.",
+        f"{row.session_id} is damaged; everything that is whole was shown", f"See `holdfast verify {row.session_id}`."
     )
     return EXIT_DAMAGED
 
@@ -358,9 +357,7 @@ def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery
         check_format(event)
     if at is not None and at > events[-1].seq:
         raise NotFound(
-            f"there is no event {at} in {path}; the last is {events[-1].seq}",
-            remedy="Choose an earlier one.",
-            seq=at,
+            f"there is no event {at} in {path}; the last is {events[-1].seq}", remedy="Choose an earlier one.", seq=at
         )
     if reader.gaps:
         lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)

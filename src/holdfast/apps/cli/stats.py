@@ -54,9 +54,7 @@ _TABLES = "periods models agents tags tools topics longest most_expensive days h
     help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.",
 )
 @json_option
-def stats_verb(
-    app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any
-) -> None:
+def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any) -> None:
     """Show what the sessions used: tokens and cost over time, activity, tools and topics.
 
     Costs come from the log where it names them, else from a table of prices that you can change
@@ -183,9 +181,7 @@ def _safe(value: Any) -> Any:
 
 @verb("metrics")
 @named_option(
-    "--textfile",
-    of="file",
-    help="Write them to this file, for cron and the textfile collector of the node exporter.",
+    "--textfile", of="file", help="Write them to this file, for cron and the textfile collector of the node exporter."
 )
 @click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana instead.")
 @json_option

@@ -28,10 +28,7 @@ _SHOWN_HEADERS = "location, retry-after"
 # Who is asked is known by a token in a header, which no page sends by accident: no cookies.
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
-    (
-        b"access-control-allow-headers",
-        b"authorization, content-type, accept, idempotency-key, last-event-id",
-    ),
+    (b"access-control-allow-headers", b"authorization, content-type, accept, idempotency-key, last-event-id"),
     (b"access-control-max-age", b"600"),
 )
 
@@ -74,9 +71,7 @@ class OriginCheck:
     The pages of ``origins`` may read the answers too, and are told so before they ask (CORS).
     """
 
-    def __init__(
-        self, app: ASGIApp, origins: Collection[str] = (), *, need_origin: bool = False
-    ) -> None:
+    def __init__(self, app: ASGIApp, origins: Collection[str] = (), *, need_origin: bool = False) -> None:
         self._app = app
         self._origins = frozenset(origin.lower() for origin in origins)
         self._need_origin = need_origin
@@ -96,9 +91,7 @@ class OriginCheck:
             return
         await self._app(scope, receive, send)
 
-    async def _app_of_another_page(
-        self, scope: Scope, receive: Receive, send: Send, origin: str
-    ) -> None:
+    async def _app_of_another_page(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         """What a page that may come asks for; the browser shows it the answer if it says so."""
 
         async def send_shown(message: Message) -> None:

@@ -82,9 +82,7 @@ class _TooMuch(Exception):
 class _Counted:
     """One request whose body is counted; once it is refused its application is not heard."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, bytes_max: int, limits: _Limits
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, bytes_max: int, limits: _Limits) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -196,9 +194,7 @@ class RateLimit:
     ``client_of`` names the client of a scope; without it the address it comes from does.
     """
 
-    def __init__(
-        self, app: ASGIApp, buckets: Buckets, client_of: Callable[[Scope], str] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, buckets: Buckets, client_of: Callable[[Scope], str] | None = None) -> None:
         self._app = app
         self._buckets = buckets
         self._client_of = client_of or address_of

@@ -94,9 +94,7 @@ class Call:
     def key(self) -> str | None:
         """The idempotency key, if there is one. Raises Refused for what is none."""
         given = self.request.headers.get("idempotency-key")
-        if given is not None and not (
-            0 < len(given) <= _KEY_CHARS_MAX and given.isascii() and given.isprintable()
-        ):
+        if given is not None and not (0 < len(given) <= _KEY_CHARS_MAX and given.isascii() and given.isprintable()):
             detail = f"an Idempotency-Key has 1 to {_KEY_CHARS_MAX} printable ASCII characters"
             raise Refused(400, "usage", detail)
         return given
@@ -129,9 +127,7 @@ def _check_scope(token: Token, endpoint: Endpoint) -> None:
         )  # fmt: skip
 
 
-async def _work(
-    service: Service, endpoint: Endpoint, request: Request, token: Token | None
-) -> Response:
+async def _work(service: Service, endpoint: Endpoint, request: Request, token: Token | None) -> Response:
     # Read before a space or a session is opened: a slow or wrong client holds neither.
     query = _read_query(endpoint, request)
     body = await _read_body(endpoint, request)
@@ -141,9 +137,7 @@ async def _work(
             hf = await stack.enter_async_context(service.spaces.use(token.space))
         call = Call(service, hf, token, request, query, body)
         if endpoint.writes:
-            call.session = await stack.enter_async_context(
-                service.spaces.session(call.space, call.id)
-            )
+            call.session = await stack.enter_async_context(service.spaces.session(call.space, call.id))
         # The server itself may be the writer that would keep it from being moved.
         if endpoint.alone:
             await service.spaces.let_go(call.space, call.id)
@@ -225,9 +219,7 @@ _REMEDIES = {
 class Refused(Exception):
     """A request that is answered with a problem of the service itself."""
 
-    def __init__(
-        self, status: int, code: str, detail: str, remedy: str = "", *, wait_s: float = 0
-    ) -> None:
+    def __init__(self, status: int, code: str, detail: str, remedy: str = "", *, wait_s: float = 0) -> None:
         super().__init__(detail)
         self.wait_s = wait_s
         self.status = status
@@ -268,11 +260,7 @@ LOGGER = logging.getLogger("holdfast.audit")
 
 
 def audit_answer(
-    endpoint: Endpoint,
-    request: HTTPConnection,
-    token: Token | None,
-    response: Response,
-    seconds: float,
+    endpoint: Endpoint, request: HTTPConnection, token: Token | None, response: Response, seconds: float
 ) -> None:
     """One request that was answered. Health checks are no news."""
     if endpoint.scope is not None:

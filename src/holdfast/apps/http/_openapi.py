@@ -56,10 +56,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -73,9 +70,7 @@ def _types(endpoints: tuple[Endpoint, ...]) -> list[Any]:
     return list(found.values())
 
 
-def _operation(
-    endpoint: Endpoint, schema_of: dict[str, Any], components: dict[str, Any]
-) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -96,12 +91,7 @@ def _operation(
 
 def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
     """The WebSocket. OpenAPI has no words for messages; ``x-websocket`` has their schemas."""
-    session_id = {
-        "name": "session_id",
-        "in": "query",
-        "required": False,
-        "schema": schema_of[repr(Id)],
-    }
+    session_id = {"name": "session_id", "in": "query", "required": False, "schema": schema_of[repr(Id)]}
     event = {"type": "string", "enum": list(EVENTS)}
     payloads = [schema_of[name] for name in dict.fromkeys(map(repr, EVENTS.values()))]
     told = {"event": event, "payload": {"anyOf": payloads}}
@@ -119,18 +109,12 @@ def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
         "x-websocket": {
             "subprotocols": ["holdfast", "bearer.TOKEN"],
             "from-client": schema_of[repr(Input)],
-            "from-server": {
-                "type": "object",
-                "properties": told,
-                "required": list(told),
-            },
+            "from-server": {"type": "object", "properties": told, "required": list(told)},
         },
     }
 
 
-def _parameters(
-    endpoint: Endpoint, schema_of: dict[str, Any], components: dict[str, Any]
-) -> list[dict[str, Any]]:
+def _parameters(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": _in_path(name, schema_of)}
         for name in re.findall(r"\{(\w+)\}", endpoint.path)
@@ -177,9 +161,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         statuses |= {"415"}
     if endpoint.answer is TurnAnswer:
         statuses |= {"410", "501", "502"}
-    refused = {
-        status: {"description": "A problem.", "content": problem} for status in sorted(statuses)
-    }
+    refused = {status: {"description": "A problem.", "content": problem} for status in sorted(statuses)}
     return {str(endpoint.status): fine, **refused}
 
 

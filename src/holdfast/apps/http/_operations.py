@@ -30,13 +30,7 @@ from holdfast.library.answers.events import (
     SnapshotList,
     SnapshotTaken,
 )
-from holdfast.library.answers.sessions import (
-    SessionCreated,
-    SessionMade,
-    SessionPage,
-    SessionRow,
-    TrashPage,
-)
+from holdfast.library.answers.sessions import SessionCreated, SessionMade, SessionPage, SessionRow, TrashPage
 from holdfast.library.answers.store import ImportedIds, ServerHealth, VerifiedSession
 from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION, Event, SessionMetadata, is_reference, make_id
@@ -70,19 +64,12 @@ def search(call: Call) -> SearchHits:
     """What was said, best first."""
     asked = call.query
     by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
-    return SearchHits(
-        hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event)
-    )
+    return SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
 
 
 def _narrowing(asked: Any) -> dict[str, Any]:
     """Which sessions are meant, for whatever is asked of all of them."""
-    return {
-        "tags": asked.tag,
-        "since": _moment(asked.since),
-        "until": _moment(asked.until),
-        "agent_id": asked.agent_id,
-    }
+    return {"tags": asked.tag, "since": _moment(asked.since), "until": _moment(asked.until), "agent_id": asked.agent_id}
 
 
 def _moment(time_s: float | None) -> dt.datetime | None:
@@ -123,9 +110,7 @@ def state(call: Call) -> State:
 def messages(call: Call) -> MessageList:
     """A valid conversation, whatever the log holds."""
     asked = call.query
-    found = call.hf.recover(
-        call.id, asked.provider, asked.incomplete, asked.window_tokens, asked.at
-    )
+    found = call.hf.recover(call.id, asked.provider, asked.incomplete, asked.window_tokens, asked.at)
     plain = msgspec.to_builtins(found.messages)
     issues = [f"{issue.where}: {issue.detail}" for issue in found.issues]
     return MessageList(messages=plain, system=found.system, issues=issues)
@@ -303,9 +288,7 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
     A legal hold is not among them: whoever may write could lift it so.
     """
     if any(wish.type == "metadata" and "legal_hold" in wish.data for wish in wishes):
-        raise Refused(
-            403, "scope", "a legal hold is no event of a client", "Use PUT /v1/sessions/{id}/hold."
-        )
+        raise Refused(403, "scope", "a legal hold is no event of a client", "Use PUT /v1/sessions/{id}/hold.")
     events = [
         Event.make(wish.type, wish.data, run=wish.run, key=_key_of(wish, key, at, len(wishes)))
         for at, wish in enumerate(wishes)
@@ -351,9 +334,7 @@ def _is_made(call: Call, id: str | None) -> bool:
     if id is None or not call.hf.exists(id):
         return False
     if call.key is None:
-        raise Conflict(
-            f"there is a session {id} already", remedy="Choose another id.", session_id=id
-        )
+        raise Conflict(f"there is a session {id} already", remedy="Choose another id.", session_id=id)
     return True
 
 

@@ -9,17 +9,12 @@ import msgspec
 from holdfast.model import Status, check_id
 
 Id = Annotated[
-    str,
-    msgspec.Meta(
-        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="An id of a session.", title="id"
-    ),
+    str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="An id of a session.", title="id")
 ]
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="The number of an event.")]
 _Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-_Seconds = Annotated[
-    float, msgspec.Meta(ge=-(10**11), le=10**12, description="Unix time in seconds.")
-]
+_Seconds = Annotated[float, msgspec.Meta(ge=-(10**11), le=10**12, description="Unix time in seconds.")]
 
 
 class _Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,9 +26,7 @@ from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.library.answers import encoded
 from holdfast.library.answers.events import EventRecord
-from holdfast.library.answers.failures import (
-    ProblemTold,
-)
+from holdfast.library.answers.failures import ProblemTold
 from holdfast.library.answers.turns import (
     Connected,
     Recorded,

@@ -40,9 +40,7 @@ async def follow(call: Call) -> Response:
     await call.service.threads.run(_check_there, call.hf, id)
     if call.request.method == "HEAD":
         return Response(None, 200, media_type=EVENT_STREAM)
-    return StreamingResponse(
-        _stream(call.service, _token(call), id, start), 200, media_type=EVENT_STREAM
-    )
+    return StreamingResponse(_stream(call.service, _token(call), id, start), 200, media_type=EVENT_STREAM)
 
 
 def _check_there(hf: Holdfast, id: str) -> None:

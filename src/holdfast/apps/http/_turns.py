@@ -12,14 +12,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.agent import AGENT_TYPE, AgentHome, HostedTurn, Kit, Message, Scope
-from holdfast.apps.http._call import (
-    EVENT_STREAM,
-    JSON,
-    Call,
-    Refused,
-    problem,
-    told_problem,
-)
+from holdfast.apps.http._call import EVENT_STREAM, JSON, Call, Refused, problem, told_problem
 from holdfast.apps.http._requests import TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS, BoundedThreads, Spaces
 from holdfast.apps.http._stream import sse
@@ -64,17 +57,13 @@ class RunningTurns:
         """Whether there is a model."""
         return self._kit is not None
 
-    def begin(
-        self, space: str, id: str, wish: TurnRequest, *, key: str | None = None
-    ) -> HostedTurn:
+    def begin(self, space: str, id: str, wish: TurnRequest, *, key: str | None = None) -> HostedTurn:
         """Begin a turn. Raises Refused while one goes on, or where none can be."""
         kit = self._kit
         if kit is None:
             raise Refused(501, "no_model", "this server has no model", "Start it with --model.")
         if self._host.turn((space, id)) is not None:
-            raise Refused(
-                409, "busy", "a turn of this session is going on", "Follow it, or cancel it first."
-            )
+            raise Refused(409, "busy", "a turn of this session is going on", "Follow it, or cancel it first.")
         turns = self._host.turns
         of_space = sum(turn.key[0] == space for turn in turns)
         is_full = len(turns) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
@@ -83,9 +72,7 @@ class RunningTurns:
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
         return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
 
-    def approve(
-        self, space: str, id: str, call: str, *, approved: bool, scope: Scope = "once"
-    ) -> None:
+    def approve(self, space: str, id: str, call: str, *, approved: bool, scope: Scope = "once") -> None:
         """Let a tool run, or not. Raises Refused if none waits under that id."""
         turn = self._host.turn((space, id))
         if turn is None or not turn.answer(call, approved=approved, scope=scope):
@@ -97,9 +84,7 @@ class RunningTurns:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _answer(
-        self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit
-    ) -> TurnAnswer:
+    async def _answer(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
         except (HoldfastError, Refused):
@@ -108,14 +93,9 @@ class RunningTurns:
             _LOGGER.exception("a turn of session %s failed", turn.key[1])
             raise Refused(500, "internal", "the server made a mistake") from error
 
-    async def _run(
-        self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit
-    ) -> TurnAnswer:
+    async def _run(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:
         space, id = turn.key
-        async with (
-            self._spaces.use(space) as hf,
-            self._spaces.session(space, id, partial(_open, kit)) as session,
-        ):
+        async with self._spaces.use(space) as hf, self._spaces.session(space, id, partial(_open, kit)) as session:
             # A client that heard no answer asks again with its key, and must not pay twice.
             if key is not None:
                 wish, recorded = await self._threads.run(_take_key, session, wish, key)
@@ -183,9 +163,7 @@ def _answered(session: Session, result: RunResult) -> TurnAnswer:
     )
 
 
-def _take_key(
-    session: Session, wish: TurnRequest, key: str
-) -> tuple[TurnRequest, TurnAnswer | None]:
+def _take_key(session: Session, wish: TurnRequest, key: str) -> tuple[TurnRequest, TurnAnswer | None]:
     """A turn that was asked for before: gone on with if it was cut, else its answer."""
     mark = f"turn.{key}"
     begun = session.live_state.keys.get(mark)
@@ -199,9 +177,7 @@ def _take_key(
     if session.live_state.unfinished or said[-1].type == "user":
         return TurnRequest(prompt=None), None
     output = said[-1].data.get("content")
-    return wish, TurnAnswer(
-        session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded"
-    )
+    return wish, TurnAnswer(session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded")
 
 
 # Turns over HTTP: asked for, streamed, approved, stopped.

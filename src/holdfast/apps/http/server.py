@@ -36,9 +36,7 @@ _BODY_BYTES_MAX = 16 << 20
 _IMPORT_BYTES_MAX = 128 << 20
 
 
-def http_app(
-    service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()
-) -> ASGIApp:
+def http_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> ASGIApp:
     """The application behind its guards; ``service`` is closed when its lifespan ends."""
 
     @contextlib.asynccontextmanager
@@ -49,9 +47,7 @@ def http_app(
             await service.close()
 
     app = Starlette(
-        routes=_routes(service),
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        routes=_routes(service), lifespan=lifespan, exception_handlers={HTTPException: _refused, Exception: _failed}
     )
     # A path with a slash too many is none of ours, and told as such.
     app.router.redirect_slashes = False
@@ -84,9 +80,7 @@ def _routes(service: Service) -> list[BaseRoute]:
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
 
 
-def _dispatcher(
-    service: Service, methods: dict[str, Endpoint]
-) -> Callable[[Request], Awaitable[Response]]:
+def _dispatcher(service: Service, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
     """One path: each method is its own row; a method that there is not is told which there are."""
     allowed = {*methods, "OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
     allow = {"allow": ", ".join(sorted(allowed))}

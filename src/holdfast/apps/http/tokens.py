@@ -39,13 +39,9 @@ def widest_scope(text: str) -> str:
     named = [name.strip() for name in text.split(",") if name.strip()]
     strange = next((name for name in named if name not in SCOPES), None)
     if strange is not None or not named:
-        raise UsageError(
-            f"{(strange or text)[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}."
-        )
+        raise UsageError(f"{(strange or text)[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}.")
     if METRICS_SCOPE in named and len(set(named)) > 1:
-        raise UsageError(
-            "a token for metrics is for nothing else", remedy="Make another one for the rest."
-        )
+        raise UsageError("a token for metrics is for nothing else", remedy="Make another one for the rest.")
     return next(scope for scope in reversed(SCOPES) if scope in named)
 
 
@@ -93,9 +89,7 @@ class TokenBook:
         self._clock = clock
         self._known: tuple[float, dict[str, Token]] | None = None
 
-    def create(
-        self, space: str, scope: str, *, expires_at: int | None = None, label: str = ""
-    ) -> tuple[str, Token]:
+    def create(self, space: str, scope: str, *, expires_at: int | None = None, label: str = "") -> tuple[str, Token]:
         """A new token and what is kept of it. Raises InvalidId, UsageError.
 
         One for metrics tells of the whole service, and opens no space: its space is empty.
@@ -168,9 +162,7 @@ class TokenBook:
         try:
             return msgspec.json.decode(found[0], type=_Page).tokens, found[1]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Damaged(
-                "the tokens cannot be read", remedy=f"Look at {_KEY}/{_DOCUMENT} in the store."
-            ) from error
+            raise Damaged("the tokens cannot be read", remedy=f"Look at {_KEY}/{_DOCUMENT} in the store.") from error
 
     def _change(self, change: Callable[[list[Token]], list[Token]]) -> None:
         for _ in range(_TRIES):

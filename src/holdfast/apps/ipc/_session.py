@@ -100,9 +100,7 @@ class Current:
         """Put everything of the current session on the medium; whether that could be done."""
         try:
             if self._id is None:
-                raise UsageError(
-                    "there is no current session", remedy="Create one, load one, or say something."
-                )
+                raise UsageError("there is no current session", remedy="Create one, load one, or say something.")
             session = self._session
             if session is not None:
                 await session.aflush()
@@ -200,8 +198,7 @@ class Current:
         turn = self._host.turn(_HERE)
         if turn is None or not turn.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
             missing = NotFound(
-                f"no tool waits under the id {wish.tool_id[:128]!a}",
-                remedy="Use the tool_id of tool_request_approval.",
+                f"no tool waits under the id {wish.tool_id[:128]!a}", remedy="Use the tool_id of tool_request_approval."
             )
             return ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
         return ToolOutcome(tool_id=wish.tool_id, success=True)
@@ -264,9 +261,7 @@ class Current:
         with needs_agent():
             from holdfast.agent import builtin_tools
 
-            return self._kit.agent(
-                self._hf, session, lambda: builtin_tools(self._root), self._permission
-            )
+            return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permission)
 
     async def _demonstrate(self, turn: HostedTurn, session: Session, text: str) -> str:
         """A turn without a model: what a front end sees and what is recorded are the same."""

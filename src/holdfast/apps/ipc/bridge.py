@@ -177,10 +177,7 @@ class _TagAsker:
         self._tag = tag[:64]
         if tag not in ASKS:
             raise refusal(
-                METHOD_NOT_FOUND,
-                "unknown_type",
-                f"there is no type {tag[:64]!a}",
-                f"One of {', '.join(ASKS)}.",
+                METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", f"One of {', '.join(ASKS)}."
             )
         _check_id(self._frame)
         return ASKS[tag], _read_wish(ASKS[tag], self._frame)
@@ -207,21 +204,14 @@ class _RpcAsker:
         frame = self._frame or {}
         _check_id(frame)
         if frame.get("jsonrpc", "2.0") != "2.0":
-            raise refusal(
-                INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other", ""
-            )
+            raise refusal(INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other", "")
         method, params = frame.get("method"), frame.get("params")
         if not isinstance(method, str):
             raise refusal(INVALID_REQUEST, "invalid_request", "a request has a method, a text", "")
         ask = BY_METHOD.get(method)
         if ask is None:
             known = ", ".join(ask.method for ask in ASKS.values())
-            raise refusal(
-                METHOD_NOT_FOUND,
-                "unknown_method",
-                f"there is no method {method[:64]!a}",
-                f"One of {known}.",
-            )
+            raise refusal(METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}.")
         if not isinstance(params, (dict, type(None))):
             raise refusal(INVALID_PARAMS, "invalid_params", "params are an object, by name", "")
         return ask, _read_wish(ask, params or {})
@@ -262,9 +252,7 @@ def _read_wish(ask: Operation, fields: Frame) -> Wish:
     try:
         return msgspec.convert(fields, ask.takes)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise refusal(
-            INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema."
-        ) from error
+        raise refusal(INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema.") from error
 
 
 # The bridge itself: on a private socket for any number of clients, or on standard input.
@@ -317,9 +305,7 @@ class Bridge:
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
 
-    async def _serve_client(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pipe = Pipe(reader, PipeWriter(writer), line_bytes_max=LINE_BYTES_MAX)
         try:
             await self.serve(pipe)
@@ -346,9 +332,7 @@ def serve_stdio(place: str | None, kit: Kit) -> None:
         serve(work, line_bytes_max=LINE_BYTES_MAX)
 
 
-def serve_socket(
-    place: str | None, kit: Kit, address: str, *, ready: Callable[[str], None] = lambda _: None
-) -> None:
+def serve_socket(place: str | None, kit: Kit, address: str, *, ready: Callable[[str], None] = lambda _: None) -> None:
     """Serve clients at a socket until the process is asked to end. Raises as PrivateSocket does.
 
     ``ready`` is told the address once clients can come.

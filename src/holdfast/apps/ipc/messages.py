@@ -119,23 +119,13 @@ class Operation(NamedTuple):
     """What the answer says, where its struct does not say it."""
 
 
-_STOPPED = (
-    "Whether there was something to stop. The query itself is answered with an error of the code"
-    " cancelled."
-)
+_STOPPED = "Whether there was something to stop. The query itself is answered with an error of the code cancelled."
 _ASKS = (
     Operation("initialize", "initialize", Hello, "initialized", Greeting),
     Operation("query", "agent.query", PromptMessage, "query_result", QueryAnswer),
     Operation("cancel", "agent.cancel", Cancel, "cancelled", Outcome, _STOPPED),
     Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", ToolOutcome),
-    Operation(
-        "session_create",
-        "session.create",
-        SessionCreate,
-        "session_created",
-        SessionMade,
-        "The new session.",
-    ),
+    Operation("session_create", "session.create", SessionCreate, "session_created", SessionMade, "The new session."),
     Operation("session_save", "session.save", SessionSave, "session_saved", Outcome),
     Operation("session_load", "session.load", SessionLoad, "session_loaded", SessionLoaded),
     Operation("session_list", "session.list", ListSessions, "session_list_result", SessionBriefs),
@@ -172,11 +162,7 @@ _ID = {
     "type": ["string", "number", "null"],
     "description": "Anything; it comes back with everything that belongs to this request.",
 }
-_SESSION_ID = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
-    "description": "The id of a session.",
-}
+_SESSION_ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "description": "The id of a session."}
 # What programs in other languages call the structs inside of messages.
 _NAMES = {"SessionBrief": "session_info", "Refusal": "error_body"}
 
@@ -186,35 +172,20 @@ def schema() -> str:
     from holdfast.library.answers.schema import DRAFT, schemas_of
 
     asked = [
-        (ask.tag, ask.takes, {"x-kind": "request", "x-method": ask.method, "x-answer": ask.answer})
-        for ask in _ASKS
+        (ask.tag, ask.takes, {"x-kind": "request", "x-method": ask.method, "x-answer": ask.answer}) for ask in _ASKS
     ]
     given = [
-        (
-            ask.answer,
-            ask.gives,
-            {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {}),
-        )
-        for ask in _ASKS
+        (ask.answer, ask.gives, {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {})) for ask in _ASKS
     ]
     given.append(("error", RefusedRequest, {"x-kind": "answer"}))
-    given += [
-        (tag, one.gives, {"x-kind": "notice", "x-method": one.method})
-        for tag, one in NOTICES.items()
-    ]
+    given += [(tag, one.gives, {"x-kind": "notice", "x-method": one.method}) for tag, one in NOTICES.items()]
     _, parts = schemas_of([shape for _, shape, _ in (*asked, *given)], defaults=True)
-    messages = {
-        tag: _message(tag, parts[shape.__name__], facts) for tag, shape, facts in (*asked, *given)
-    }
+    messages = {tag: _message(tag, parts[shape.__name__], facts) for tag, shape, facts in (*asked, *given)}
     inside = {name: _with_ids(parts[kind]) for kind, name in _NAMES.items()}
     inside["session_info"]["additionalProperties"] = False
     sides = {
-        "from_client": _one_of(
-            (tag for tag, _, _ in asked), "Every line that a client sends, in the tagged form."
-        ),
-        "from_bridge": _one_of(
-            (tag for tag, _, _ in given), "Every line that the bridge sends, in the tagged form."
-        ),
+        "from_client": _one_of((tag for tag, _, _ in asked), "Every line that a client sends, in the tagged form."),
+        "from_bridge": _one_of((tag for tag, _, _ in given), "Every line that the bridge sends, in the tagged form."),
     }
     whole = {
         "$schema": DRAFT,
@@ -248,10 +219,7 @@ def _with_ids(shape: dict[str, Any]) -> dict[str, Any]:
     members = shape["properties"]
     if "session_id" in members:
         known, choices = _reference("session_id"), members["session_id"].get("anyOf")
-        members = {
-            **members,
-            "session_id": {"oneOf": [known, {"type": "null"}]} if choices else known,
-        }
+        members = {**members, "session_id": {"oneOf": [known, {"type": "null"}]} if choices else known}
     return {**shape, "properties": members}
 
 

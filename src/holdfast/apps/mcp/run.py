@@ -28,12 +28,7 @@ def serve_stdio(place: str | None, *, writes: bool) -> None:
 
 
 def serve_http(
-    place: str | None,
-    *,
-    port: int,
-    writes: bool,
-    token: str | None,
-    ready: Callable[[str, str], None],
+    place: str | None, *, port: int, writes: bool, token: str | None, ready: Callable[[str, str], None]
 ) -> None:
     """Serve clients of this machine that know the token, until the process is asked to end.
 

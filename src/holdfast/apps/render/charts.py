@@ -69,9 +69,7 @@ def bars(title: str, rows: Sequence[Bar], at: float | None = None) -> str:
     return _picture(height, title, parts)
 
 
-def curves(
-    title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_said: str, y_said: str
-) -> str:
+def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_said: str, y_said: str) -> str:
     """Curves on two logarithmic scales, each with its name at its end."""
     left, top, width, height = _PLOT
     right, bottom = left + width, top + height
@@ -113,11 +111,7 @@ def _picture(height: int, title: str, parts: Sequence[str]) -> str:
     size = {"width": _WIDTH, "height": height}
     ground = _element("rect", **size, rx=6, fill="#ffffff")
     look = {"font_size": 15, "fill": _INK, "font_weight": 600}
-    shown = [
-        _element("title", escape(title)),
-        ground,
-        _element("text", escape(title), x=12, y=24, **look),
-    ]
+    shown = [_element("title", escape(title)), ground, _element("text", escape(title), x=12, y=24, **look)]
     return (
         _element(
             "svg",
@@ -185,9 +179,7 @@ def over_time(
     return _element(
         "svg",
         _element("title", escape(f"{title} over time"), id=f"chart-{id}-title"),
-        _element(
-            "desc", f"{escape(about)}. The table below has the figures.", id=f"chart-{id}-about"
-        ),
+        _element("desc", f"{escape(about)}. The table below has the figures.", id=f"chart-{id}-about"),
         *drawn,
         class_="chart",
         id=f"chart-{id}",

@@ -103,11 +103,7 @@ def _turn_spans(turn: TurnView | None, answer: str, asked: str, *, same: bool) -
     if turn is None:
         return []
     tools = f"→ {', '.join(dict.fromkeys(turn.tools))}" if turn.tools else ""
-    return [
-        Span(turn.user or "(goes on)", asked),
-        Span(tools, "tool"),
-        Span(answer, "faint" if same else ""),
-    ]
+    return [Span(turn.user or "(goes on)", asked), Span(tools, "tool"), Span(answer, "faint" if same else "")]
 
 
 def _print_uses(page: Canvas, found: Comparison) -> None:
@@ -116,9 +112,7 @@ def _print_uses(page: Canvas, found: Comparison) -> None:
         page.table(_USES, [_tool_cells(use) for use in found.tools])
     if found.files:
         _heading(page, "Files")
-        rows: list[list[Piece]] = [
-            [Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files
-        ]
+        rows: list[list[Piece]] = [[Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files]
         page.table(_USES, rows)
 
 
@@ -194,16 +188,11 @@ def print_halves(screen: Canvas, pairs: Sequence[tuple[Half, Half]], lines_max: 
             first = False
 
 
-def _lines(
-    pair: tuple[Half, Half], width: int, lines_max: int | None
-) -> Iterator[tuple[Span, Span]]:
+def _lines(pair: tuple[Half, Half], width: int, lines_max: int | None) -> Iterator[tuple[Span, Span]]:
     """The lines of both; what comes second on one side is beside what comes second on the other."""
     nothing = Span("")
     for texts in zip_longest(*(half.texts for half in pair), fillvalue=nothing):
-        sides = [
-            [Span(line, text.style) for line in broken(text.text, width, lines_max)]
-            for text in texts
-        ]
+        sides = [[Span(line, text.style) for line in broken(text.text, width, lines_max)] for text in texts]
         yield from zip_longest(*sides, fillvalue=nothing)
 
 

@@ -265,9 +265,7 @@ class Colour(Ink):
         lines = text.wrap(self._console, width, overflow="fold")
         for number, line in enumerate(lines):
             line.rstrip()
-            self._console.print(
-                Text(" " * hang if number else "").append_text(line), soft_wrap=True
-            )
+            self._console.print(Text(" " * hang if number else "").append_text(line), soft_wrap=True)
 
     def text(self, span: Span, indent: int) -> None:
         """The indentation holds on broken lines too."""
@@ -318,9 +316,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
     """
     natural = [max([len(c.name), *(cells(r[i].text) for r in rows)]) for i, c in enumerate(columns)]
     kept = [
-        index
-        for index, column in enumerate(columns)
-        if not column.optional or any(row[index].text for row in rows)
+        index for index, column in enumerate(columns) if not column.optional or any(row[index].text for row in rows)
     ]
     # One by one from the right: what stands there is what can best be done without.
     while (lack := _lack(columns, natural, kept, width)) > 0:
@@ -342,8 +338,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
 def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int) -> int:
     """How much is missing to give every column what it needs to be readable."""
     needed = (
-        min(natural[index], columns[index].least) if columns[index].flexible else natural[index]
-        for index in kept
+        min(natural[index], columns[index].least) if columns[index].flexible else natural[index] for index in kept
     )
     return sum(needed) + _GAP * (len(kept) - 1) - width
 

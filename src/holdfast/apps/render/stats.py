@@ -8,15 +8,7 @@ from typing import NamedTuple
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time, short
-from holdfast.catalog import (
-    Period,
-    SessionFigures,
-    Share,
-    Stats,
-    Timeline,
-    ToolFigures,
-    TurnFigures,
-)
+from holdfast.catalog import Period, SessionFigures, Share, Stats, Timeline, ToolFigures, TurnFigures
 
 __all__ = ["print_stats", "print_timeline"]
 
@@ -142,9 +134,7 @@ def _hours_and_weekdays(page: Canvas, stats: Stats, *, wide: bool) -> None:
         busiest = max(range(24), key=lambda hour: stats.hours[hour])
         line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
         page.line(
-            Span("  Hours     ", "faint"),
-            Span(line, "good"),
-            Span(f"  most from {busiest} to {busiest + 1}", "faint"),
+            Span("  Hours     ", "faint"), Span(line, "good"), Span(f"  most from {busiest} to {busiest + 1}", "faint")
         )
         axis = "".join(f"{hour:<{6 if wide else 3}}" for hour in range(0, 24, 3))
         page.line(Span(f"            {axis}", "faint"))
@@ -233,11 +223,7 @@ def _topics(page: Canvas, stats: Stats) -> None:
         return
     _heading(page, "Topics", _more(len(stats.topics)))
     most = stats.topics[0].sessions
-    table = (
-        Column("TOPIC", flexible=True),
-        Column("SESSIONS", right=True),
-        Column("", spared=True),
-    )
+    table = (Column("TOPIC", flexible=True), Column("SESSIONS", right=True), Column("", spared=True))
     rows: list[list[Piece]] = [
         [Span(one.tag, "name"), f"{one.sessions:,}", Span(bar(one.sessions, most, _BAR), "good")]
         for one in stats.topics[:_ROWS_MAX]
@@ -300,9 +286,7 @@ def print_timeline(page: Canvas, timeline: Timeline) -> None:
 
 
 def _turn_cells(turn: TurnFigures, longest: int) -> list[Piece]:
-    tools = ", ".join(
-        name if calls == 1 else f"{name} x{calls}" for name, calls in turn.tools.items()
-    )
+    tools = ", ".join(name if calls == 1 else f"{name} x{calls}" for name, calls in turn.tools.items())
     failed = f" ({turn.failures} failed)" if turn.failures else ""
     return [
         Span(str(turn.seq), "faint"),
@@ -457,9 +441,7 @@ def _bounds(days: Mapping[str, int]) -> list[int]:
     return [active[min(len(active) - 1, len(active) * quarter // 4)] for quarter in (1, 2, 3)]
 
 
-def _shade(
-    days: Mapping[str, int], monday: dt.date, weekday: int, last: dt.date, bounds: Sequence[int]
-) -> str:
+def _shade(days: Mapping[str, int], monday: dt.date, weekday: int, last: dt.date, bounds: Sequence[int]) -> str:
     if (last - monday).days < weekday:
         return " "
     count = days.get((monday + dt.timedelta(days=weekday)).isoformat(), 0)

@@ -102,10 +102,7 @@ class SessionActions:
 
     def _undo(self) -> ActionResult:
         if not self.done:
-            raise NotFound(
-                "there is nothing to undo",
-                remedy="`holdfast undelete` has what was deleted before.",
-            )
+            raise NotFound("there is nothing to undo", remedy="`holdfast undelete` has what was deleted before.")
         undo = self.done[-1].undo
         assert undo is not None
         try:
@@ -143,9 +140,7 @@ class SessionActions:
         self._library.delete(session_id)
         hand_over(self._screen, self._screen.forget, session_id)
 
-    def _prompt(
-        self, question: str, value: str, act: Callable[[str], ActionResult], detail: str = ""
-    ) -> None:
+    def _prompt(self, question: str, value: str, act: Callable[[str], ActionResult], detail: str = "") -> None:
         def answered(text: str | None) -> None:
             if text is not None:
                 self._do(lambda: act(text))
@@ -190,9 +185,7 @@ class SessionActions:
             added, taken = set(tags) - before, before - set(tags)
             if not added and not taken:
                 return ActionResult(_told_tags(tags))
-            return ActionResult(
-                _told_tags(tags), lambda: _told_tags(self._tagged(id, taken, added))
-            )
+            return ActionResult(_told_tags(tags), lambda: _told_tags(self._tagged(id, taken, added)))
 
         now = ", ".join(row.tags) or "none"
         self._prompt("Tags to add; -tag takes one away", "", tag, f"Now: {now}")

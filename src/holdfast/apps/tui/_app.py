@@ -31,15 +31,7 @@ from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent import (
-        Agent,
-        AgentMaker,
-        HostedTurn,
-        PermissionRequest,
-        Question,
-        RunResult,
-        Scope,
-    )
+    from holdfast.agent import Agent, AgentMaker, HostedTurn, PermissionRequest, Question, RunResult, Scope
     from holdfast.library import Holdfast
 
 
@@ -119,15 +111,9 @@ def _triple(colour: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-DARK_ANSI = _ansi(
-    "15181c",
-    "e6e6e6",
-    *("8f99a5", "ff8c5a", "2fc79a", "f0e442", "6fb7ff", "e59ac6", "56b4e9", "e6e6e6"),
-)
+DARK_ANSI = _ansi("15181c", "e6e6e6", *("8f99a5", "ff8c5a", "2fc79a", "f0e442", "6fb7ff", "e59ac6", "56b4e9", "e6e6e6"))
 LIGHT_ANSI = _ansi(
-    "fafafa",
-    "1a1a1a",
-    *("1a1a1a", "b34700", "00664a", "7a5200", "0055a5", "9a2f6c", "005f8a", "545d69"),
+    "fafafa", "1a1a1a", *("1a1a1a", "b34700", "00664a", "7a5200", "0055a5", "9a2f6c", "005f8a", "545d69")
 )
 
 
@@ -194,12 +180,7 @@ async def _turn_of(node: DOMNode) -> None:
         await done.wait()
 
 
-_ANSWERS = (
-    ("y", "Yes, once", "once"),
-    ("s", "This session", "session"),
-    ("a", "Always", "always"),
-    ("n", "No", "no"),
-)
+_ANSWERS = (("y", "Yes, once", "once"), ("s", "This session", "session"), ("a", "Always", "always"), ("n", "No", "no"))
 _SCOPES: dict[str | None, Scope] = {"once": "once", "session": "session", "always": "always"}
 _ARGUMENT_CHARS = 2_000
 _NAME_CHARS = 40
@@ -301,10 +282,7 @@ class SessionsApp(KeyOrder):
 
     def tell_failure(self, error: object) -> None:
         """Say what went wrong, and what to do about it."""
-        if isinstance(error, BaseException):
-            text = "\n".join(filter(None, told(error)))
-        else:
-            text = str(error)
+        text = "\n".join(filter(None, told(error))) if isinstance(error, BaseException) else str(error)
         self.notify(paragraphs(text), severity="error", timeout=8, markup=False)
 
     # -- talking -----------------------------------------------------------------------------
@@ -388,9 +366,7 @@ class AppTalks:
     """
 
     def __init__(
-        self,
-        make: Callable[[Callable[[PermissionRequest], Any]], AgentMaker],
-        tell: Callable[[str, str, Any], None],
+        self, make: Callable[[Callable[[PermissionRequest], Any]], AgentMaker], tell: Callable[[str, str, Any], None]
     ) -> None:
         self._make = make
         self._tell = tell
@@ -460,17 +436,13 @@ class AppTalks:
         # Only who talks has the thread; reading alone starts as quickly as without an agent.
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="holdfast-talks", daemon=True
-            )
+            self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-talks", daemon=True)
             self._thread.start()
         return self._loop
 
     def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
         try:
-            turn = self._host.begin(
-                session_id, lambda turn: self._answer(turn, session_id, text, new=new)
-            )
+            turn = self._host.begin(session_id, lambda turn: self._answer(turn, session_id, text, new=new))
         except UsageError:
             self._tell(session_id, "failed", "an answer is under way; stop it first")
             return
@@ -494,9 +466,7 @@ class AppTalks:
                         value.answer.add_done_callback(lambda _, tell=settled: tell())
         self._tidy()
 
-    async def _answer(
-        self, turn: HostedTurn, session_id: str, text: str | None, *, new: bool
-    ) -> RunResult:
+    async def _answer(self, turn: HostedTurn, session_id: str, text: str | None, *, new: bool) -> RunResult:
         maker = await self._ready_maker()
 
         def make() -> Agent:

@@ -145,10 +145,7 @@ class ConversationView(LineView):
         ask_beside(self, ask, then, failed, group="read")
 
     def _opened_chunk(
-        self,
-        reader: PageReader,
-        at: int | None,
-        found: tuple[LogChunk | None, list[EntryBlock], bool],
+        self, reader: PageReader, at: int | None, found: tuple[LogChunk | None, list[EntryBlock], bool]
     ) -> None:
         chunk, blocks, at_end = found
         if reader is not self._reader:
@@ -402,9 +399,7 @@ class ConversationView(LineView):
         drawn = [self._drawn(chunk) for chunk in chunks]
         hand_over(self, self._redrew, chunks, drawn, then)
 
-    def _redrew(
-        self, chunks: list[LogChunk], drawn: list[list[EntryBlock]], then: Callable[[], None]
-    ) -> None:
+    def _redrew(self, chunks: list[LogChunk], drawn: list[list[EntryBlock]], then: Callable[[], None]) -> None:
         if len(chunks) != len(self._chunks) or any(
             one is not other for one, other in zip(chunks, self._chunks, strict=True)
         ):

@@ -79,9 +79,7 @@ class Prompt(_Dialog):
 class Buttons(_Dialog):
     """Asks for one of a few answers, each with a key: ``("y", "Yes, once", "once")``."""
 
-    def __init__(
-        self, question: str, answers: Sequence[tuple[str, str, str]], detail: str = ""
-    ) -> None:
+    def __init__(self, question: str, answers: Sequence[tuple[str, str, str]], detail: str = "") -> None:
         super().__init__(question, detail)
         self._answers = {key: answer for key, _, answer in answers}
         self._labels = [(key, label) for key, label, _ in answers]
@@ -136,9 +134,7 @@ class Pick(_Dialog):
 class Choose(_Dialog):
     """Asks for some of a list, at first for all of them; gives their keys with a blank between."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "accept", "Accept", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "accept", "Accept", priority=True)]
 
     def __init__(self, question: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__(question)
@@ -149,10 +145,7 @@ class Choose(_Dialog):
         with self._frame("Space chooses · Enter accepts · Esc leaves"):
             yield from self._asked()
             yield SelectionList[str](
-                *(
-                    Selection(content(label), key, initial_state=True)
-                    for key, label in self._choices
-                )
+                *(Selection(content(label), key, initial_state=True) for key, label in self._choices)
             )
 
     def action_accept(self) -> None:

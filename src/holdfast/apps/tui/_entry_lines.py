@@ -58,9 +58,7 @@ def is_foldable(entry: Entry) -> bool:
     return is_long_winded(entry) and bool(body(entry).strip())
 
 
-def block_of(
-    entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: bool = False
-) -> EntryBlock:
+def block_of(entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: bool = False) -> EntryBlock:
     """The lines of an entry; ``found`` marks the one that was looked for."""
     style = _STYLES.get(entry.kind, ("", ""))[0 if look.dark else 1]
     shown = is_open or not is_foldable(entry)
@@ -71,9 +69,7 @@ def block_of(
     return EntryBlock(entry, who, look, lines)
 
 
-def _heading(
-    entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool, found: bool
-) -> Text:
+def _heading(entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool, found: bool) -> Text:
     mark = "▶ " if found else ""
     fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
     label = f"{_SIGNS.get(entry.kind, '')} {_YOU if entry.kind == 'user' else who}".strip()

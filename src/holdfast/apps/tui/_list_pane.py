@@ -14,14 +14,7 @@ from textual.widgets import Input
 
 from holdfast.apps.render.words import counted
 from holdfast.apps.tui._session_table import SessionTable
-from holdfast.apps.tui._sessions import (
-    FIRST_PAGE,
-    ORDERS,
-    ListRequest,
-    SessionPages,
-    parse,
-    renewed,
-)
+from holdfast.apps.tui._sessions import FIRST_PAGE, ORDERS, ListRequest, SessionPages, parse, renewed
 from holdfast.apps.tui._widgets import SLOW_S, TextLine, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
@@ -52,9 +45,7 @@ class ListPane(Vertical):
 
         error: HoldfastError
 
-    def __init__(
-        self, pages: SessionPages, known: dict[str, SessionMetadata], *, id: str | None = None
-    ) -> None:
+    def __init__(self, pages: SessionPages, known: dict[str, SessionMetadata], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._pages = pages
         self._known = known
@@ -189,9 +180,7 @@ class ListPane(Vertical):
             group="renew",
         )
 
-    def _renewed(
-        self, asked: ListRequest, head: list[SessionMetadata], after: Any, total: int
-    ) -> None:
+    def _renewed(self, asked: ListRequest, head: list[SessionMetadata], after: Any, total: int) -> None:
         self._tell_total(total)
         rows = self.sessions.rows
         if asked != self._asked or rows[: len(head)] == head:

@@ -273,10 +273,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
             here = "▶ " if number == self._cursor else "  "
             text = styled(
                 (here + mark, "bold"),
-                (
-                    row.title or row.session_id,
-                    "bold reverse" if row.session_id == self._session_id else "",
-                ),
+                (row.title or row.session_id, "bold reverse" if row.session_id == self._session_id else ""),
                 (f"  {counted(row.message_count, 'message')}  {ago(row.updated_at, now)}", "dim"),
                 (f"  {row.session_id}", "dim"),
             )
@@ -364,9 +361,7 @@ class HelpScreen(ModalScreen[None]):
         background: $surface; padding: 0 2;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "Back"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
 
     def compose(self) -> ComposeResult:
         """One page that scrolls."""

@@ -73,9 +73,7 @@ class HitList(LineView):
         if self.hits and number // _HIT_LINES == self.cursor and number % _HIT_LINES < 2:
             look = self.component("hits--cursor")
             width = self.scrollable_content_region.width
-            return (
-                Strip([Segment("", look), *line]).apply_style(look).extend_cell_length(width, look)
-            )
+            return Strip([Segment("", look), *line]).apply_style(look).extend_cell_length(width, look)
         return line
 
     def on_resize(self) -> None:
@@ -183,9 +181,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
 
 def _hit_lines(hit: Hit, width: int, now: int) -> list[Strip]:
-    where = (
-        f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
-    )
+    where = f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
     title = cut(hit.title or hit.session_id, max(width - len(where), 10))
     heading = styled((title, "bold"), (where, "dim"))
     heading.truncate(width, overflow="ellipsis")

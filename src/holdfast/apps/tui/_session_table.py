@@ -53,25 +53,12 @@ def state_of(row: SessionMetadata) -> str:
 
 
 _COLUMNS = (
-    ListColumn(
-        "UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"
-    ),
-    ListColumn(
-        "MSGS",
-        6,
-        lambda row, _: f"{row.message_count:,}",
-        right=True,
-        from_width=56,
-        order="messages",
-    ),
+    ListColumn("UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"),
+    ListColumn("MSGS", 6, lambda row, _: f"{row.message_count:,}", right=True, from_width=56, order="messages"),
     ListColumn(
         "TOKENS",
         7,
-        lambda row, _: (
-            ("~" if row.tokens_estimated else "") + short(row.total_tokens)
-            if row.total_tokens
-            else ""
-        ),
+        lambda row, _: ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
         "list--faint",
         right=True,
         from_width=66,
@@ -79,9 +66,7 @@ _COLUMNS = (
     ),
     ListColumn("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
     ListColumn("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
-    ListColumn(
-        "TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124
-    ),
+    ListColumn("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
 )
 
 
@@ -278,15 +263,11 @@ class SessionTable(LineView):
             if number >= len(self.rows):
                 told = self.nothing if number == 1 and not self.rows else ""
                 look = base + self.component("list--faint")
-                return Strip([Segment("   " + cut(told, width - 3), look)]).adjust_cell_length(
-                    width, look
-                )
+                return Strip([Segment("   " + cut(told, width - 3), look)]).adjust_cell_length(width, look)
             strip = self._row(number, width)
             if number == self.cursor:
                 look = self.component("list--cursor")
-                return Strip([Segment(strip.text, base + look)]).adjust_cell_length(
-                    width, base + look
-                )
+                return Strip([Segment(strip.text, base + look)]).adjust_cell_length(width, base + look)
         return strip.apply_style(base).adjust_cell_length(width, base)
 
     def _shown(self, width: int) -> tuple[list[ListColumn], int]:

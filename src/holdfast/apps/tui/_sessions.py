@@ -88,9 +88,7 @@ class SessionPages:
             return None
         return self.first(asked) if asked == ListRequest() else None
 
-    def first(
-        self, asked: ListRequest, limit: int = FIRST_PAGE
-    ) -> tuple[list[SessionMetadata], Any]:
+    def first(self, asked: ListRequest, limit: int = FIRST_PAGE) -> tuple[list[SessionMetadata], Any]:
         """The first that fit, and where the next page begins; None at the end."""
         # It counts once: by the next time others may have written.
         ahead, self._ahead = self._ahead, None
@@ -117,9 +115,7 @@ class SessionPages:
         return None if place is None else place.tool
 
 
-def renewed(
-    old: list[SessionMetadata], head: list[SessionMetadata], *, more: bool
-) -> list[SessionMetadata]:
+def renewed(old: list[SessionMetadata], head: list[SessionMetadata], *, more: bool) -> list[SessionMetadata]:
     """The rows in the order of the store, with what its newest page says now.
 
     One that the page would have to hold, and does not, is gone; so is all the rest if there are no

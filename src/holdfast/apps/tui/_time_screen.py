@@ -81,18 +81,13 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         kept = any(one.seq == at for one in self._snapshots)
         note = "  a snapshot" if kept else ""
         many = counted(len(self._snapshots), "snapshot")
-        return [
-            Text("├" + "".join(bar) + "┤"),
-            Text(f"event {at:,} of {self._newest:,}{note}   ◇ {many}", "dim"),
-        ]
+        return [Text("├" + "".join(bar) + "┤"), Text(f"event {at:,} of {self._newest:,}{note}   ◇ {many}", "dim")]
 
     def _place(self, seq: int, room: int) -> int:
         return min(max(round(seq / max(self._newest, 1) * (room - 1)), 0), room - 1)
 
     def _said(self, at: int, width: int) -> list[Text]:
-        events = list(self.library.events(self._session_id, stop=at + 1, reverse=True, limit=12))[
-            ::-1
-        ]
+        events = list(self.library.events(self._session_id, stop=at + 1, reverse=True, limit=12))[::-1]
         if not events:
             return []
         first = events[0].seq
@@ -162,15 +157,8 @@ def _told(state: State) -> list[RenderableType]:
     memory = {name: as_text(entry.value) for name, entry in state.memory.items()}
     # A value that no longer decodes is shown all the same.
     variables = {name: bytes(raw).decode("utf-8", "replace") for name, raw in state.encoded.items()}
-    todos = [
-        f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
-        for todo in state.todos
-    ]
-    for title, values in (
-        ("Memory", _pairs(memory)),
-        ("Variables", _pairs(variables)),
-        ("Todos", todos),
-    ):
+    todos = [f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}" for todo in state.todos]
+    for title, values in (("Memory", _pairs(memory)), ("Variables", _pairs(variables)), ("Todos", todos)):
         lines += [Text(""), Text(f"{title} ({len(values)})", "bold")]
         lines += [Text("  " + one_line(value), overflow="fold") for value in values]
     if state.tags:

@@ -116,9 +116,7 @@ class KeyBar(Widget):
         named: dict[str, str] | None = getattr(self.screen, "named_keys", None)
         if named is None:
             return [key for key in found.values() if key.binding.show]
-        return [
-            found[action]._replace(does=does) for action, does in named.items() if action in found
-        ]
+        return [found[action]._replace(does=does) for action, does in named.items() if action in found]
 
     def render_line(self, y: int) -> Strip:
         """The one line."""

@@ -40,9 +40,7 @@ class LogChunk(NamedTuple):
         return heading(entry, is_live=self.events[-1].type == "delta", first=self.first)
 
 
-def chunk_of(
-    events: list[Event], first: int | None = None, lost: int | None = None
-) -> LogChunk | None:
+def chunk_of(events: list[Event], first: int | None = None, lost: int | None = None) -> LogChunk | None:
     """Events in the order of the log, as a chunk; None if there are none."""
     if not events:
         return None

@@ -209,9 +209,7 @@ def _restore(site: Site, id: str, form: Form) -> Done:
     if at is None:
         raise UsageError("no event was given", remedy="Choose the moment to go back to.")
     made = site.hf.restore(id, at)
-    return Note(f"Back at event {at}, as a new session that its agent goes on with."), session_url(
-        made
-    )
+    return Note(f"Back at event {at}, as a new session that its agent goes on with."), session_url(made)
 
 
 def _repair(site: Site, id: str, _: Form) -> Done:
@@ -241,9 +239,7 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
     "untag": _untag,
     "pin": _plain(lambda hf, key: hf.policies.pin(key), "Pinned: no policy lets it go."),
     "unpin": _plain(lambda hf, key: hf.policies.unpin(key), "Not pinned any more."),
-    "archive": _plain(
-        lambda hf, key: hf.archive(key), "Archived: compressed, and readable as before."
-    ),
+    "archive": _plain(lambda hf, key: hf.archive(key), "Archived: compressed, and readable as before."),
     "unarchive": _plain(lambda hf, key: hf.unarchive(key), "Taken out of the archive."),
     "delete": _delete,
     "fork": _fork,
@@ -313,9 +309,7 @@ class Talks:
         kit = await self._ready()
         self._check_rests(session_id)
         # Here and not in the turn: what cannot be opened is told to whoever sent the message.
-        async with self._host.ause(
-            session_id, partial(kit.open_session, self._hf, session_id)
-        ) as session:
+        async with self._host.ause(session_id, partial(kit.open_session, self._hf, session_id)) as session:
             # Loading a model may take seconds, and reads files.
             agent = await asyncio.to_thread(self._agent, kit, session)
             self._newest[session_id] = self._host.begin(

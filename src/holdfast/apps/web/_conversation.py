@@ -141,9 +141,7 @@ def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
 def media_of(event: Event) -> list[tuple[str, str, str]]:
     """Return kind, media type and base64 data of the pictures and files in a message or result."""
     entries = read_transcript([event], event.seq)
-    return [
-        (one.kind, one.media_type, one.source["data"]) for entry in entries for one in _files(entry)
-    ]
+    return [(one.kind, one.media_type, one.source["data"]) for entry in entries for one in _files(entry)]
 
 
 def _files(entry: Entry) -> Iterator[Media]:
@@ -161,9 +159,7 @@ def _first_open(events: list[Event], start: int) -> int:
     return reader.open_from
 
 
-def _items(
-    events: list[Event], first: int, lost: int | None = None, *, is_writing: bool = False
-) -> list[ShownItem]:
+def _items(events: list[Event], first: int, lost: int | None = None, *, is_writing: bool = False) -> list[ShownItem]:
     calls: dict[tuple[str | None, str | None], ShownItem] = {}
     items: list[ShownItem] = []
     seq, number = -1, 0

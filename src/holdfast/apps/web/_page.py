@@ -210,12 +210,7 @@ def _environment() -> Environment:
         "ticks": _ticks,
         "duration": _duration,
     }
-    made.globals |= {
-        "ago": ago,
-        "counted": counted,
-        "session_url": session_url,
-        "version": VERSION,
-    }
+    made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
     return made
 
 
@@ -229,9 +224,7 @@ def _ticks(text: str) -> Markup:
     parts = neutralise(text).split("`")
     if len(parts) % 2 == 0:
         return escape(neutralise(text))
-    marked = (
-        Markup("<code>%s</code>") % one if n % 2 else escape(one) for n, one in enumerate(parts)
-    )
+    marked = (Markup("<code>%s</code>") % one if n % 2 else escape(one) for n, one in enumerate(parts))
     return Markup("").join(marked)
 
 

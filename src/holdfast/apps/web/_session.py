@@ -14,15 +14,7 @@ from starlette.responses import Response
 from holdfast.apps.render.transcript import family, with_blobs
 from holdfast.apps.render.words import forest
 from holdfast.apps.web._conversation import media_of, read_tail, read_window
-from holdfast.apps.web._page import (
-    guest_of,
-    page,
-    raw_in_words,
-    site_of,
-    todo_in_words,
-    value_in_words,
-    wants_part,
-)
+from holdfast.apps.web._page import guest_of, page, raw_in_words, site_of, todo_in_words, value_in_words, wants_part
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import State, as_text
@@ -190,13 +182,7 @@ def state_page(request: Request) -> Response:
     }
     if wants_part(request):
         return page(request, "part/state.html", **values)
-    return page(
-        request,
-        "state.html",
-        **values,
-        formats=FORMATS,
-        snapshots=hf.snapshots(row.session_id)[:50],
-    )
+    return page(request, "state.html", **values, formats=FORMATS, snapshots=hf.snapshots(row.session_id)[:50])
 
 
 def branches_page(request: Request) -> Response:
@@ -256,11 +242,7 @@ def _row(request: Request) -> SessionMetadata:
 def _number(request: Request, name: str) -> int | None:
     """A position from the query; None for none, and for what is none."""
     given = request.query_params.get(name, "")
-    return (
-        min(int(given), 2**53)
-        if given.isascii() and given.isdecimal() and len(given) < 17
-        else None
-    )
+    return min(int(given), 2**53) if given.isascii() and given.isdecimal() and len(given) < 17 else None
 
 
 def _event(request: Request) -> Event:
@@ -313,10 +295,7 @@ def _file(content: bytes, name: str) -> Response:
     return Response(
         content,
         media_type="application/octet-stream",
-        headers={
-            "content-disposition": f'attachment; filename="{name}"',
-            "content-security-policy": _SANDBOX,
-        },
+        headers={"content-disposition": f'attachment; filename="{name}"', "content-security-policy": _SANDBOX},
     )
 
 

@@ -110,9 +110,7 @@ def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
 def charts_of(stats: Stats) -> list[Chart]:
     """Tokens and cost of each period, as columns."""
     starts = [one.start for one in stats.periods]
-    given = [
-        one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in stats.periods
-    ]
+    given = [one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in stats.periods]
     output = [one.output_tokens for one in stats.periods]
     both = [sum(pair) for pair in zip(given, output, strict=True)]
     costs = [one.cost or 0.0 for one in stats.periods]

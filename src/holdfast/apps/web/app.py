@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["POLICY", "make_app"]
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
-)
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
 """What our pages may load: their own scripts, styles and pictures, and nothing else."""
 _BODY_BYTES_MAX = 1 << 20
 
@@ -55,17 +53,11 @@ def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
     app = Starlette(
         routes=_routes(),
         middleware=[Middleware(_Entrance, site=site)],
-        exception_handlers={
-            HoldfastError: _failed,
-            HTTPException: _missing,
-            Exception: _broken,
-        },
+        exception_handlers={HoldfastError: _failed, HTTPException: _missing, Exception: _broken},
         lifespan=_lifespan,
     )
     app.state.site = site
-    return guarded(
-        app, hosts=hosts, need_origin=True, policy=POLICY, body_bytes_max=_BODY_BYTES_MAX
-    )
+    return guarded(app, hosts=hosts, need_origin=True, policy=POLICY, body_bytes_max=_BODY_BYTES_MAX)
 
 
 class _Entrance:
@@ -183,9 +175,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return await _told(
-            request, 404, "there is no such page", "Go to the list, and choose a session there."
-        )
+        return await _told(request, 404, "there is no such page", "Go to the list, and choose a session there.")
     return await _told(request, error.status_code, error.detail, "Go back to the page before.")
 
 
@@ -202,9 +192,7 @@ async def _told(request: Request, status: int, message: str, remedy: str) -> Res
     is_script = "x-form-token" in request.headers or wants_part(request)
     if is_script or not hasattr(request.state, "guest"):
         return PlainTextResponse(f"{message}. {remedy}", status)
-    return await asyncio.to_thread(
-        page, request, "failed.html", status, message=message, remedy=remedy, status=status
-    )
+    return await asyncio.to_thread(page, request, "failed.html", status, message=message, remedy=remedy, status=status)
 
 
 # Running the web app until the process is asked to end.
@@ -291,9 +279,7 @@ async def live_stream(request: Request) -> Response:
         return Response("too many pages follow sessions", 503, headers={"retry-after": "10"})
     follower = await asyncio.to_thread(site.hf.follow, id, after)
     return StreamingResponse(
-        _stream(site, id, follower),
-        media_type="text/event-stream",
-        headers={"x-accel-buffering": "no"},
+        _stream(site, id, follower), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
 
 

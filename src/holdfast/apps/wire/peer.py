@@ -135,11 +135,7 @@ class Peer:
         if isinstance(error, dict):
             code = error.get("code")
             future.set_exception(
-                RpcError(
-                    code if isinstance(code, int) else INTERNAL,
-                    str(error.get("message")),
-                    error.get("data"),
-                )
+                RpcError(code if isinstance(code, int) else INTERNAL, str(error.get("message")), error.get("data"))
             )
         elif "error" in frame and "result" not in frame:
             future.set_exception(RpcError(INTERNAL, str(error)))

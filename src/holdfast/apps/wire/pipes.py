@@ -94,9 +94,7 @@ def _write_now(stream: asyncio.StreamWriter | IO[bytes], data: bytes) -> int:
 class Pipe:
     """Lines in, lines out."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: PipeWriter, *, line_bytes_max: int | None = None
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: PipeWriter, *, line_bytes_max: int | None = None) -> None:
         self._reader = reader
         self._writer = writer
         self._splitter = Splitter() if line_bytes_max is None else Splitter(line_bytes_max)
@@ -153,9 +151,7 @@ async def own_pipes(*, line_bytes_max: int | None = None) -> Pipe:
     return await connect(source, target, line_bytes_max=line_bytes_max)
 
 
-async def connect(
-    source: IO[bytes], target: IO[bytes], *, line_bytes_max: int | None = None
-) -> Pipe:
+async def connect(source: IO[bytes], target: IO[bytes], *, line_bytes_max: int | None = None) -> Pipe:
     """A pipe that reads one file and writes another; both are closed with it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_READ_BYTES)
@@ -166,9 +162,7 @@ async def connect(
     with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
         widen_pipe(target.fileno(), _PIPE_BYTES)
     try:
-        transport, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, target
-        )
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, target)
         writer = PipeWriter(asyncio.StreamWriter(transport, protocol, None, loop))
     except ValueError:
         writer = PipeWriter(target)
@@ -181,9 +175,7 @@ def _can_be_waited_for(source: IO[bytes]) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty()
 
 
-def _read_file(
-    source: IO[bytes], loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader
-) -> None:
+def _read_file(source: IO[bytes], loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader) -> None:
     while data := source.read(_READ_BYTES):
         loop.call_soon_threadsafe(reader.feed_data, data)
     loop.call_soon_threadsafe(reader.feed_eof)
@@ -234,9 +226,7 @@ class AgentProcess:
         reader, stdin = process.stdout, process.stdin
         if reader is None or stdin is None:  # pragma: no cover - both were asked for
             raise AgentError("the agent has no pipes")
-        return cls(
-            process, Pipe(reader, PipeWriter(stdin), line_bytes_max=line_bytes_max), lifeline
-        )
+        return cls(process, Pipe(reader, PipeWriter(stdin), line_bytes_max=line_bytes_max), lifeline)
 
     @property
     def pid(self) -> int:
@@ -290,9 +280,7 @@ class AgentProcess:
             os.killpg(self._process.pid, number)
 
 
-def _watched(
-    command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, watched: int
-) -> list[str]:
+def _watched(command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, watched: int) -> list[str]:
     """The command with the watch; alone if it cannot be found, for the system to say why."""
     name = command[0] if command else ""
     folders = [cwd or ""]

@@ -93,9 +93,7 @@ class PostgresIndex(Index):
             return None
         [found] = rows
         row = whole_row(found)
-        if found["state"] is None or found["fold_crc"] != fold_crc(
-            found["state"], found["tally"], found["listener"]
-        ):
+        if found["state"] is None or found["fold_crc"] != fold_crc(found["state"], found["tally"], found["listener"]):
             raise IndexDamaged(f"what is kept of session {id}")
         version = version_of(found["crc"], found["trace_crc"])
         if found["priced"] != self.price_mark:
@@ -109,14 +107,9 @@ class PostgresIndex(Index):
 
     def folders(self) -> dict[str, str]:
         """By the columns of that name."""
-        return {
-            row["id"]: row["folder"]
-            for row in self._fetch("SELECT id, folder FROM catalog_sessions")
-        }
+        return {row["id"]: row["folder"] for row in self._fetch("SELECT id, folder FROM catalog_sessions")}
 
-    def write(
-        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
-    ) -> list[str]:
+    def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
         """One transaction; the words are made ready before it."""
         changes = make_ready(updates, self._listeners(updates), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
@@ -126,9 +119,7 @@ class PostgresIndex(Index):
             self._words |= unknown
         return conflicts
 
-    def page(
-        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
-    ) -> Page:
+    def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
         """By the best table index; in several steps where only a look at processes can tell."""
         if limit is None:
             found = [meta for _, meta in self._matching(wanted, after, _ROWS_AT_ONCE, order)]
@@ -148,9 +139,7 @@ class PostgresIndex(Index):
         """By the folded ids."""
         folded = fold_id(prefix).replace("\0", "\x01")
         rows = self._fetch(
-            "SELECT id FROM catalog_sessions WHERE folded >= $1 AND folded < $2",
-            folded,
-            folded + "\U0010ffff",
+            "SELECT id FROM catalog_sessions WHERE folded >= $1 AND folded < $2", folded, folded + "\U0010ffff"
         )
         return [row["id"] for row in rows]
 
@@ -234,14 +223,10 @@ class PostgresIndex(Index):
             after = (found[-1]["place"], found[-1]["id"])
 
     def _metas(self, ids: Sequence[str]) -> dict[str, SessionMetadata]:
-        rows = self._fetch(
-            "SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids)
-        )
+        rows = self._fetch("SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids))
         return {row["id"]: read_row(row["id"], row["data"], row["crc"]) for row in rows}
 
-    def _tallies_to_price(
-        self, rows: Sequence[Any], metas: Sequence[SessionMetadata]
-    ) -> dict[str, bytes]:
+    def _tallies_to_price(self, rows: Sequence[Any], metas: Sequence[SessionMetadata]) -> dict[str, bytes]:
         """The tallies of sessions whose costs a machine with other prices computed."""
         mine = self.price_mark
         ids = [
@@ -264,9 +249,7 @@ class PostgresIndex(Index):
         ids = [update.row.meta.session_id for update in updates if update.version]
         if not ids:
             return {}
-        rows = self._fetch(
-            "SELECT id, listener, said FROM catalog_folds WHERE id = ANY($1::text[])", ids
-        )
+        rows = self._fetch("SELECT id, listener, said FROM catalog_folds WHERE id = ANY($1::text[])", ids)
         return {row["id"]: row for row in rows}
 
     def _state(self) -> Any:
@@ -336,8 +319,7 @@ async def _write(connection: Connection, work: _Work) -> list[str]:
 async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str]:
     """Those that nobody brought back, and another machine read, since they were looked for."""
     rows = await connection.fetch(
-        "SELECT n.key FROM names n JOIN heads h USING (id)"
-        " WHERE n.key = ANY($1::text[]) AND h.generation > 0",
+        "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0",
         [_PREFIX + id for id in ids],
     )
     back = {row["key"] for row in rows}
@@ -396,19 +378,15 @@ async def empty_tables(connection: Connection) -> None:
     """Forget everything; whoever is at work notices by the generation."""
     async with connection.transaction():
         await connection.execute("SELECT 1 FROM catalog_state FOR UPDATE")
-        done = await connection.execute(
-            "UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''"
-        )
+        done = await connection.execute("UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''")
         if done == "UPDATE 0":
             await connection.execute(
-                "INSERT INTO catalog_state (version, generation, mark)"
-                " VALUES ($1, gen_random_uuid(), '')",
+                "INSERT INTO catalog_state (version, generation, mark) VALUES ($1, gen_random_uuid(), '')",
                 len(MIGRATIONS.steps),
             )
         names = [f"catalog_{one}" for one in TABLES]
         may_truncate = await connection.fetchval(
-            "SELECT bool_and(has_table_privilege(name, 'TRUNCATE')) FROM unnest($1::text[]) name",
-            names,
+            "SELECT bool_and(has_table_privilege(name, 'TRUNCATE')) FROM unnest($1::text[]) name", names
         )
         if may_truncate:
             await connection.execute(f"TRUNCATE {', '.join(names)}")
@@ -451,13 +429,9 @@ async def _index_parts(connection: Connection, schema: str) -> bool:
     quoted = home.replace('"', '""')
     with contextlib.suppress(Exception):
         async with connection.transaction():
-            for name, table, column in (
-                ("catalog_by_text", "sessions", "text"),
-                (_INSIDE, "words", "word"),
-            ):
+            for name, table, column in (("catalog_by_text", "sessions", "text"), (_INSIDE, "words", "word")):
                 await connection.execute(
-                    f"CREATE INDEX IF NOT EXISTS {name} ON catalog_{table}"
-                    f' USING gin ({column} "{quoted}".gin_trgm_ops)'
+                    f'CREATE INDEX IF NOT EXISTS {name} ON catalog_{table} USING gin ({column} "{quoted}".gin_trgm_ops)'
                 )
             return True
     return False

@@ -104,9 +104,7 @@ class RowChange(msgspec.Struct):
         return self.version, self.first
 
 
-def make_ready(
-    updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced: str
-) -> list[RowChange]:
+def make_ready(updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced: str) -> list[RowChange]:
     """The changes in the order of their ids; ``known`` has the listeners of sessions that go on.
 
     ``priced`` is the mark of the prices by which costs were computed.
@@ -207,9 +205,7 @@ def _row(id: str, number: int, one: Heard, vector: Vector, *, is_open: bool) -> 
 # -- writing -----------------------------------------------------------------------------------
 
 
-async def put(
-    connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]
-) -> list[str]:
+async def put(connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]) -> list[str]:
     """Write all changes whose row is as it was; the ids of the others.
 
     ``unknown`` are the words that may not be in the table of words.
@@ -244,9 +240,7 @@ def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-async def _put_rest(
-    connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]
-) -> None:
+async def _put_rest(connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]) -> None:
     if not changes:
         return
     await connection.execute(_FOLD, *_transposed([change.fold for change in changes]))
@@ -273,9 +267,7 @@ async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
         ("role = 'title'", [change.id for change in changes if change.gone_titles]),
     ):
         if ids:
-            await connection.execute(
-                f"{delete} WHERE session = ANY($1::text[]) AND {condition}", ids
-            )
+            await connection.execute(f"{delete} WHERE session = ANY($1::text[]) AND {condition}", ids)
     tags = [(change.id, tag) for change in changes for tag in change.gone_tags]
     if tags:
         await connection.execute(
@@ -294,16 +286,8 @@ async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
 
 async def remove(connection: Connection, ids: Collection[str]) -> None:
     """Leave out sessions that are gone."""
-    for table, column in (
-        ("sessions", "id"),
-        ("labels", "id"),
-        ("folds", "id"),
-        ("said", "session"),
-    ):
-        await connection.execute(
-            f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])",
-            sorted(ids),
-        )
+    for table, column in (("sessions", "id"), ("labels", "id"), ("folds", "id"), ("said", "session")):
+        await connection.execute(f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])", sorted(ids))
 
 
 # -- columns -----------------------------------------------------------------------------------
@@ -404,11 +388,7 @@ def vector_of(text: str) -> Vector:
     for number, word in enumerate(words, 1):
         places.setdefault(word[:_WORD_CHARS_MAX], []).append(number)
     has_giant = any(len(word) >= _WORD_CHARS_MAX for word in places)
-    is_long = (
-        has_giant
-        or len(words) > _PLACES_MAX
-        or max(map(len, places.values()), default=0) > _PLACES_OF_ONE_MAX
-    )
+    is_long = has_giant or len(words) > _PLACES_MAX or max(map(len, places.values()), default=0) > _PLACES_OF_ONE_MAX
     if len(text) > _CHARS_SURELY_FEW:
         size = sum(len(word.encode()) + 4 for word in places)
         if size > _BYTES_MAX:
@@ -491,9 +471,7 @@ def _checked(found: Any) -> Row:
     if any(found[name] != value for name, value in expected.items()):
         raise IndexDamaged("what lists are sorted and narrowed by")
     labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
-    if found["labels"] != len(labels) or labels != list(
-        zip(found["tags"], found["autos"], strict=True)
-    ):
+    if found["labels"] != len(labels) or labels != list(zip(found["tags"], found["autos"], strict=True)):
         raise IndexDamaged("the labels of a session")
     return row
 

@@ -6,15 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.catalog._filter import (
-    NEWEST,
-    Filter,
-    Order,
-    Place,
-    Statement,
-    clamped,
-    in_order,
-)
+from holdfast.catalog._filter import NEWEST, Filter, Order, Place, Statement, clamped, in_order
 from holdfast.catalog._query import Query, read_query
 from holdfast.catalog._recall import Recaller
 from holdfast.catalog._search import Asked, Candidate, Hit, make_hit, search
@@ -57,11 +49,7 @@ class PostgresStatement(Statement):
 
 
 def select_sessions(
-    wanted: Filter,
-    after: Place | None,
-    statement: PostgresStatement,
-    columns: str,
-    order: Order = NEWEST,
+    wanted: Filter, after: Place | None, statement: PostgresStatement, columns: str, order: Order = NEWEST
 ) -> str:
     """The question for at least the sessions that fit, in order.
 

@@ -84,11 +84,7 @@ def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[
         for number, *columns in connection.execute(_ROWS, (after, _ROWS_AT_ONCE)).fetchall():
             *values, folder, settled = columns[: len(COLUMNS) + 2]
             kept = read_whole(*columns[len(COLUMNS) + 2 :])
-            if (*values, folder, settled) != (
-                *column_values(kept.meta),
-                kept.trace.folder,
-                kept.trace.is_settled,
-            ):
+            if (*values, folder, settled) != (*column_values(kept.meta), kept.trace.folder, kept.trace.is_settled):
                 raise IndexDamaged("what lists are sorted and narrowed by")
             query = "SELECT tag, updated, id FROM labels WHERE row = ?"
             labels = Counter(connection.execute(query, (number,)).fetchall())

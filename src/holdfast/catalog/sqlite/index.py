@@ -34,13 +34,7 @@ from holdfast.catalog.sqlite.rows import (
     selection,
     version_of,
 )
-from holdfast.catalog.sqlite.schema import (
-    create_schema,
-    drop_schema,
-    has_schema,
-    read_fact,
-    write_fact,
-)
+from holdfast.catalog.sqlite.schema import create_schema, drop_schema, has_schema, read_fact, write_fact
 from holdfast.model import SessionMetadata, fold_id
 from holdfast.storage.sqlite import transaction
 
@@ -112,15 +106,11 @@ class SqliteIndex(Index):
             raise IndexDamaged("the number of sessions")
         return found
 
-    def write(
-        self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None
-    ) -> list[str]:
+    def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
         """One transaction."""
         with transaction(self.connection):
             writing = Writing(self.connection, self._total())
-            conflicts = [
-                update.row.meta.session_id for update in updates if not writing.put(update)
-            ]
+            conflicts = [update.row.meta.session_id for update in updates if not writing.put(update)]
             for id in gone:
                 writing.remove(id)
             if updates or gone:
@@ -131,9 +121,7 @@ class SqliteIndex(Index):
                 self._set_mark(mark)
         return conflicts
 
-    def page(
-        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
-    ) -> Page:
+    def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
             return make_page(self._chosen(wanted, after, order), None, order)
@@ -174,9 +162,7 @@ class SqliteIndex(Index):
             yield meta, tally
 
     @contextmanager
-    def figures(
-        self, variant: str, make: Callable[[int], bytes]
-    ) -> Iterator[Iterable[tuple[int, bytes]]]:
+    def figures(self, variant: str, make: Callable[[int], bytes]) -> Iterator[Iterable[tuple[int, bytes]]]:
         """From a table of their own; what is missing is made first."""
         keep_figures(self.connection, variant, make)
         with transaction(self.connection, to_write=False):
@@ -233,9 +219,7 @@ class SqliteIndex(Index):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read_page(
-        self, rows: list[Any], wanted: Filter, order: Order = NEWEST
-    ) -> list[SessionMetadata]:
+    def _read_page(self, rows: list[Any], wanted: Filter, order: Order = NEWEST) -> list[SessionMetadata]:
         """The sessions of these rows, all verified and decoded with one call each."""
         if not rows:
             return []
@@ -246,10 +230,7 @@ class SqliteIndex(Index):
         if sorted(keys, reverse=order.descending) != [*keys]:
             raise IndexDamaged("the order of sessions")
         if not all(settled):
-            found = [
-                meta if is_settled else self._shown(meta)
-                for meta, is_settled in zip(found, settled, strict=True)
-            ]
+            found = [meta if is_settled else self._shown(meta) for meta, is_settled in zip(found, settled, strict=True)]
         return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
 
     def _check_places(self, found: list[SessionMetadata], keys: Any, order: Order) -> None:
@@ -266,9 +247,7 @@ class SqliteIndex(Index):
         row = self.connection.execute(query, (meta.session_id,)).fetchone()
         return meta if row is None else shown(read_whole(*row))
 
-    def _matching(
-        self, wanted: Filter, limit: int, after: Place | None, order: Order
-    ) -> list[SessionMetadata]:
+    def _matching(self, wanted: Filter, limit: int, after: Place | None, order: Order) -> list[SessionMetadata]:
         """In several steps where only a look at what is found tells whether it fits."""
         tags = self._rarest_first(wanted.tags)
         step = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)

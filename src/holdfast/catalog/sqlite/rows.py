@@ -51,9 +51,7 @@ def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
     raise IndexDamaged("the row of a session")
 
 
-def read_rows(
-    ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
-) -> list[SessionMetadata]:
+def read_rows(ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]) -> list[SessionMetadata]:
     """What a list shows of many sessions at once."""
     try:
         if tuple(map(crc32, data)) != crcs:
@@ -82,10 +80,7 @@ COLUMNS = (
 )
 """What is sorted and narrowed by, as ``column_values`` gives it."""
 _ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
-_INSERT = (
-    f"INSERT INTO sessions (id, folded, {', '.join(_ALL)})"
-    f" VALUES ({', '.join('?' * (2 + len(_ALL)))})"
-)
+_INSERT = f"INSERT INTO sessions (id, folded, {', '.join(_ALL)}) VALUES ({', '.join('?' * (2 + len(_ALL)))})"
 _UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
 
 _encode = msgspec.json.Encoder().encode
@@ -117,22 +112,12 @@ class Writing:
         row = update.row
         meta = row.meta
         execute = self._connection.execute
-        found = execute(
-            "SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)
-        ).fetchone()
+        found = execute("SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)).fetchone()
         number, version = (found[0], version_of(*found[1:])) if found else (None, 0)
         if version != update.version:
             return False
         data, trace = stored(meta), _encode(row.trace)
-        columns = (
-            *column_values(meta),
-            row.trace.folder,
-            row.trace.is_settled,
-            data,
-            crc32(data),
-            trace,
-            crc32(trace),
-        )
+        columns = (*column_values(meta), row.trace.folder, row.trace.is_settled, data, crc32(data), trace, crc32(trace))
         if number is None:
             added = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns))
             number = added.lastrowid or 0
@@ -327,10 +312,7 @@ def _crc(block: int, variant: str, data: bytes) -> int:
 
 
 def selection(
-    wanted: Filter,
-    after: Place | None,
-    tags: Sequence[str] | None = None,
-    order: Order = NEWEST,
+    wanted: Filter, after: Place | None, tags: Sequence[str] | None = None, order: Order = NEWEST
 ) -> tuple[str, list[Any]]:
     """The statement and its values: what a page needs of at least the rows that fit.
 
@@ -352,8 +334,7 @@ def selection(
         source = f"sessions s INDEXED BY by_{order.name}"
     for tag in tags[1:]:
         demands.demand(
-            "EXISTS (SELECT 1 FROM labels o WHERE o.tag = {} AND o.updated = s.updated"
-            " AND o.id = s.id)",
+            "EXISTS (SELECT 1 FROM labels o WHERE o.tag = {} AND o.updated = s.updated AND o.id = s.id)",
             demands.key(tag),
         )
     demands.demand_columns(wanted, "s.")
@@ -363,9 +344,7 @@ def selection(
     return f"SELECT {_columns(order)} FROM {found} LIMIT ?", demands.values
 
 
-def _narrow(
-    wanted: Filter, after: Place | None, tags: Sequence[str], order: Order
-) -> tuple[str, list[Any]]:
+def _narrow(wanted: Filter, after: Place | None, tags: Sequence[str], order: Order) -> tuple[str, list[Any]]:
     """By an index that has all that is asked for: whatever that is, no row is read in vain."""
     demands = Statement()
     for word in wanted.text:

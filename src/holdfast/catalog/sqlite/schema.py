@@ -70,8 +70,7 @@ def read_fact(connection: Connection, name: str) -> bytes:
 def write_fact(connection: Connection, name: str, value: bytes) -> None:
     """Keep a value, within the caller's transaction."""
     connection.execute(
-        "INSERT OR REPLACE INTO facts (name, value, crc) VALUES (?, ?, ?)",
-        (name, value, _crc(name, value)),
+        "INSERT OR REPLACE INTO facts (name, value, crc) VALUES (?, ?, ?)", (name, value, _crc(name, value))
     )
 
 

@@ -53,9 +53,7 @@ class SourceEntry:
         """What the model said."""
         said = _content(content)
         if said:
-            self.add(
-                "assistant", {"role": "assistant", "content": said, "model": _name(model)}, key
-            )
+            self.add("assistant", {"role": "assistant", "content": said, "model": _name(model)}, key)
 
     def thinking(self, content: Any, signature: Any = None, key: str | None = None) -> None:
         """What the model thought: a text with its signature, or blocks of the provider."""
@@ -65,12 +63,7 @@ class SourceEntry:
     def call(self, id: Any, tool: Any, params: Any, signature: Any = None) -> None:
         """What the model wants done. Told again, it is left out."""
         name = _name(tool) or "unknown"
-        call = {
-            "id": str(id),
-            "tool": name,
-            "params": params,
-            "thought_signature": _name(signature),
-        }
+        call = {"id": str(id), "tool": name, "params": params, "thought_signature": _name(signature)}
         self.add("tool_call", call, f"call/{id}")
 
     def block(self, block: Record, kinds: Mapping[str, tuple[str, ...]], model: Any = None) -> bool:
@@ -91,9 +84,7 @@ class SourceEntry:
             self.thinking([block])
         return bool(what)
 
-    def result(
-        self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None
-    ) -> None:
+    def result(self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None) -> None:
         """What came of it, and when if not at the entry's time. Told again, it is left out.
 
         Results of parallel calls come after the last of the calls: else they would part them.
@@ -153,13 +144,7 @@ class Book:
 
     @contextmanager
     def entry(
-        self,
-        raw: Any,
-        stamp: int | None = None,
-        key: str | None = None,
-        run: str | None = None,
-        *,
-        again: bool = False,
+        self, raw: Any, stamp: int | None = None, key: str | None = None, run: str | None = None, *, again: bool = False
     ) -> Iterator[SourceEntry]:
         """An entry to be filled; at the end of the block its drafts are in the book.
 
@@ -176,9 +161,7 @@ class Book:
             first = len(self.drafts)
             self.drafts += entry.close()
             self._main += [
-                at
-                for at, draft in enumerate(self.drafts[first:], first)
-                if draft.run is None and draft.type in _TALK
+                at for at, draft in enumerate(self.drafts[first:], first) if draft.run is None and draft.type in _TALK
             ]
 
     def has_talk(self) -> bool:
@@ -222,9 +205,7 @@ class Book:
                 draft.key = f"{draft.key}@{run}"
         if not keys:
             return []
-        return [
-            ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")
-        ]
+        return [ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")]
 
     def foreign(self, foreign_id: str, **details: Any) -> Foreign:
         """The session as it is written down so far."""

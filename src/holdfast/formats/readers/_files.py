@@ -37,11 +37,7 @@ class ToolReader:
     """
 
     def __init__(
-        self,
-        tool: str,
-        places: tuple[str, ...],
-        *kinds: FileKind,
-        homes: Mapping[str, str] | None = None,
+        self, tool: str, places: tuple[str, ...], *kinds: FileKind, homes: Mapping[str, str] | None = None
     ) -> None:
         self.tool = tool
         self.places = places
@@ -112,9 +108,7 @@ def _first_records(source: Source, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def records(
-    source: Source, name: str, problems: list[str]
-) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def records(source: Source, name: str, problems: list[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """The lines of a JSONL file with their objects; what is none is told in ``problems``."""
     for line, value in source.values(name, problems):
         if isinstance(value, dict):
@@ -154,11 +148,7 @@ def open_document(source: Source, name: str, problems: list[str]) -> Any:
 
 
 def document_beside(
-    source: Source,
-    name: str,
-    tool: str,
-    newest: int,
-    is_wanted: Callable[[Any], bool] = lambda _: True,
+    source: Source, name: str, tool: str, newest: int, is_wanted: Callable[[Any], bool] = lambda _: True
 ) -> Any:
     """A document that a tool keeps beside its sessions; None without one.
 

@@ -37,9 +37,7 @@ class OrbitmeshMessage:
 
     __slots__ = ("_pieces", "_raws", "is_chunk", "is_notice", "kind", "own", "when")
 
-    def __init__(
-        self, kind: str, contents: str, when: int | None, raw: Any, own: Any, *, how: str = ""
-    ) -> None:
+    def __init__(self, kind: str, contents: str, when: int | None, raw: Any, own: Any, *, how: str = "") -> None:
         self.kind = kind
         self.when = when
         own = as_json(own)
@@ -150,9 +148,7 @@ def embedded(messages: Any) -> list[OrbitmeshMessage]:
     ]
 
 
-def join_in_time(
-    base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]
-) -> list[OrbitmeshMessage]:
+def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
     """All of ``base`` and what only ``other`` has: where it stands there, or by time at the end."""
     last = max((one.when for one in base if one.when), default=None)
     if last is None:
@@ -354,15 +350,11 @@ class _Told:
         self._say: dict[str, Callable[[OrbitmeshMessage, int], list[ForeignDraft]]] = {
             "user": lambda said, _: speak("user", said.contents, said.when, said.raw),
             "output": lambda said, _: self._answer(said),
-            "thought": lambda said, _: [
-                ForeignDraft("thinking", {"content": said.contents}, said.when, raw=said.raw)
-            ],
+            "thought": lambda said, _: [ForeignDraft("thinking", {"content": said.contents}, said.when, raw=said.raw)],
             "tool_use": self._call,
             "system": lambda said, _: self._notice(said),
             "metric": lambda said, _: self._usage(said),
-            "error": lambda said, _: [
-                ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)
-            ],
+            "error": lambda said, _: [ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)],
             "plan": lambda said, _: self._plan(said),
         }
 
@@ -395,9 +387,7 @@ class _Told:
         kind = own.get("type")
         if kind != "content_block_start":
             self._typing = None
-        self._model = first_text(mapping(own.get("message")).get("model"), own.get("model")) or (
-            self._model
-        )
+        self._model = first_text(mapping(own.get("message")).get("model"), own.get("model")) or (self._model)
         if kind == "content_block_start":
             return self._begin(said)
         if kind == "assistant":
@@ -420,9 +410,7 @@ class _Told:
                 drafts += speak("assistant", words, said.when, None, model=self._model)
             elif kind == "thinking":
                 thought = {"type": "thinking", "thinking": block.get("thinking")}
-                drafts += speak(
-                    "assistant", [thought | {"signature": block.get("signature")}], said.when, None
-                )
+                drafts += speak("assistant", [thought | {"signature": block.get("signature")}], said.when, None)
             elif kind == "tool_use":
                 drafts += self._told_call(said, block)
         id = as_text(message.get("id"))
@@ -451,9 +439,7 @@ class _Told:
             return []
         return self._open(said, id, tool, block.get("input") or {})
 
-    def _open(
-        self, said: OrbitmeshMessage, id: str, tool: str | None, params: Any
-    ) -> list[ForeignDraft]:
+    def _open(self, said: OrbitmeshMessage, id: str, tool: str | None, params: Any) -> list[ForeignDraft]:
         data = {"id": id, "tool": tool or "unknown", "params": as_json(params)}
         draft = ForeignDraft("tool_call", data, said.when, raw=said.raw)
         self._calls[id] = _ToldCall(draft, list(said.raws))
@@ -471,18 +457,14 @@ class _Told:
         self._words = ""
         return drafts
 
-    def _end(
-        self, id: str, result: Any, said: OrbitmeshMessage, *, is_error: bool
-    ) -> list[ForeignDraft]:
+    def _end(self, id: str, result: Any, said: OrbitmeshMessage, *, is_error: bool) -> list[ForeignDraft]:
         known = self._calls.get(id)
         if known is not None:
             if known.is_over:
                 return []
             known.is_over = True
         data = {"toolCallId": id, "result": result}
-        return [
-            ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)
-        ]
+        return [ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)]
 
     def _call(self, said: OrbitmeshMessage, count: int) -> list[ForeignDraft]:
         """A call, or news about one, as far as it was kept: from the provider's own words."""

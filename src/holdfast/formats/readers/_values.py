@@ -122,9 +122,7 @@ def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
     """Token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
     given = mapping(figures)
     return {
-        ours: given[theirs]
-        for theirs, ours in names.items()
-        if _is_figure(given.get(theirs)) and given[theirs] > 0
+        ours: given[theirs] for theirs, ours in names.items() if _is_figure(given.get(theirs)) and given[theirs] > 0
     }
 
 
@@ -227,9 +225,7 @@ def _dressed(
 
 
 def _is_one_text(words: list[Any]) -> bool:
-    return (
-        len(words) == 1 and words[0].get("type") == "text" and words[0].keys() <= {"type", "text"}
-    )
+    return len(words) == 1 and words[0].get("type") == "text" and words[0].keys() <= {"type", "text"}
 
 
 def _words(block: Any) -> list[dict[str, Any]]:
@@ -255,11 +251,7 @@ def _own_draft(block: Any, when: int | None) -> ForeignDraft | None:
 
 
 def _call(block: dict[str, Any]) -> dict[str, Any]:
-    data = {
-        "id": as_text(block.get("id")),
-        "tool": as_text(block.get("name")),
-        "params": block.get("input"),
-    }
+    data = {"id": as_text(block.get("id")), "tool": as_text(block.get("name")), "params": block.get("input")}
     signature = block.get("thought_signature")
     return data | ({"thought_signature": signature} if signature else {})
 
@@ -277,9 +269,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def memories(
-    entries: Any, when: int | None, read_time: Callable[[Any], int | None]
-) -> Iterator[ForeignDraft]:
+def memories(entries: Any, when: int | None, read_time: Callable[[Any], int | None]) -> Iterator[ForeignDraft]:
     """The entries of a memory, in any of the shapes that agents keep them in."""
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, dict) or not entry.get("key"):

@@ -8,15 +8,7 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    has_document,
-    has_record,
-    open_document,
-    records,
-    stem,
-)
+from holdfast.formats.readers._files import Record, ToolReader, has_document, has_record, open_document, records, stem
 from holdfast.formats.readers._values import (
     ANTHROPIC_USAGE,
     block_text,
@@ -189,10 +181,7 @@ def _tell_result(id: str, result: Record, entry: SourceEntry) -> None:
 
 
 READER = ToolReader(
-    _TOOL,
-    (".acpx/sessions",),
-    (".json", _IS_SNAPSHOT, _read_snapshots),
-    (".ndjson", _IS_STREAM, _read_frames),
+    _TOOL, (".acpx/sessions",), (".json", _IS_SNAPSHOT, _read_snapshots), (".ndjson", _IS_STREAM, _read_frames)
 )
 
 
@@ -250,9 +239,7 @@ def _blocks(prompt: Any) -> list[Record]:
     given = map(mapping, items(prompt))
     return said_blocks(
         [
-            text_block(mapping(block.get("resource")).get("text"))
-            if block.get("type") == "resource"
-            else block
+            text_block(mapping(block.get("resource")).get("text")) if block.get("type") == "resource" else block
             for block in given
         ]
     )

@@ -23,9 +23,7 @@ _TOKENS = re.compile(r"> Tokens: ([\d.,]+[kM]?) sent,(?:.*?) ([\d.,]+[kM]?) rece
 _COST = re.compile(r"Cost: \$(\d{1,12}(?:\.\d{1,12})?) message")
 _MODEL = re.compile(r"> (?:Main model|Model|Models): (\S+)(?: with| \()?")
 _VERSION = re.compile(r"> Aider v(\S+)")
-_PRIVATE = re.compile(
-    r"/(?!ask\b|code\b|architect\b|help\b|context\b|chat-mode\b)[a-z][a-z-]*(?:\s|$)"
-)
+_PRIVATE = re.compile(r"/(?!ask\b|code\b|architect\b|help\b|context\b|chat-mode\b)[a-z][a-z-]*(?:\s|$)")
 _INPUT_TIME = re.compile(r"# (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\s*")
 _INPUTS_BYTES_MAX = 16 * 1024 * 1024
 _SIZES = {"k": 1_000, "M": 1_000_000}
@@ -66,9 +64,7 @@ def _read_history(source: Source, name: str) -> Iterator[Foreign]:
         yield _read_chat(lines[start:end], inputs, told, list(problems))
 
 
-def _read_chat(
-    lines: list[str], inputs: _Inputs, told: dict[str, int], problems: list[str]
-) -> Foreign:
+def _read_chat(lines: list[str], inputs: _Inputs, told: dict[str, int], problems: list[str]) -> Foreign:
     heading = _START.fullmatch(lines[0])
     started = heading[1] if heading else "undated"
     stamp = read_time(started)
@@ -83,11 +79,7 @@ def _read_chat(
         at = inputs.time_of(_said(piece), stamp) if piece.kind == "user" else None
         with book.entry(raw, at, f"piece/{number}") as entry:
             _tell(piece, pieces[number + 1 : number + 2], model, entry)
-    return book.foreign(
-        _identity(started, lines, told),
-        created_at=stamp,
-        version=_found(_VERSION, lines),
-    )
+    return book.foreign(_identity(started, lines, told), created_at=stamp, version=_found(_VERSION, lines))
 
 
 def _identity(started: str, lines: list[str], told: dict[str, int]) -> str:

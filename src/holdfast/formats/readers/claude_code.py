@@ -73,13 +73,9 @@ class _Transcript(SessionLog):
     def __init__(self, source: Source, name: str) -> None:
         super().__init__(source, name)
         self._stem = stem(name)
-        self._is_side_file = all(
-            record.get("isSidechain") is True for _, record in self._lines if "uuid" in record
-        )
+        self._is_side_file = all(record.get("isSidechain") is True for _, record in self._lines if "uuid" in record)
         nodes = [
-            _node(record)
-            for _, record in self._lines
-            if isinstance(record.get("uuid"), str) and self._is_main(record)
+            _node(record) for _, record in self._lines if isinstance(record.get("uuid"), str) and self._is_main(record)
         ]
         self._strays = left_behind(nodes, joined_roots=True)
         self._sides: dict[str, str] = {}
@@ -212,9 +208,7 @@ class _Transcript(SessionLog):
             entry.kind = "synthetic"
             return
         content = message.get("content")
-        for block in map(
-            mapping, [text_block(content)] if isinstance(content, str) else items(content)
-        ):
+        for block in map(mapping, [text_block(content)] if isinstance(content, str) else items(content)):
             kind = text(block.get("type"))
             if not entry.block(block, _BLOCKS, model) and kind.endswith(_BY_PROVIDER):
                 entry.assistant([block], model)
@@ -252,8 +246,7 @@ class _Bill:
         Raises nothing: what is no figure is passed over.
         """
         sums = {
-            _model_name(model): rename_figures(used, _SUMS)
-            for model, used in mapping(record.get("modelUsage")).items()
+            _model_name(model): rename_figures(used, _SUMS) for model, used in mapping(record.get("modelUsage")).items()
         }
         if not sums:
             yield from self._settle_total(record)
@@ -338,19 +331,13 @@ def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
     if attachment.get("type") != "queued_command":
         return
     prompt = attachment.get("prompt")
-    if text(attachment.get("commandMode")) in {"", "prompt"} and not _NOISE.match(
-        block_text(prompt)
-    ):
+    if text(attachment.get("commandMode")) in {"", "prompt"} and not _NOISE.match(block_text(prompt)):
         entry.user(prompt)
 
 
 READER = ToolReader(
     _Transcript.tool,
-    (
-        ".claude/projects/*/*.jsonl",
-        ".claude/projects/*/*/subagents/*.jsonl",
-        ".config/claude/projects/*/*.jsonl",
-    ),
+    (".claude/projects/*/*.jsonl", ".claude/projects/*/*/subagents/*.jsonl", ".config/claude/projects/*/*.jsonl"),
     (".jsonl", has_record(_is_record), _Transcript.sessions),
     homes={"CLAUDE_CONFIG_DIR": ".claude"},
 )

@@ -11,23 +11,8 @@ from typing import Any, NamedTuple
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    look,
-    open_document,
-    tables_of,
-    whole_rows,
-)
-from holdfast.formats.readers._values import (
-    first_text,
-    items,
-    json_value,
-    mapping,
-    rename_figures,
-    text,
-    text_block,
-)
+from holdfast.formats.readers._files import Record, ToolReader, look, open_document, tables_of, whole_rows
+from holdfast.formats.readers._values import first_text, items, json_value, mapping, rename_figures, text, text_block
 
 _TOOL = "cline"
 _MESSAGES = ".messages.json"
@@ -48,10 +33,7 @@ _USAGE = {
 _CWD = re.compile(r"Current Working Directory \(([^\n]+?)\) Files")
 
 
-_BLOCKS = {
-    "thinking": ("thought", "thinking", "signature"),
-    "redacted_thinking": ("whole",),
-}
+_BLOCKS = {"thinking": ("thought", "thinking", "signature"), "redacted_thinking": ("whole",)}
 
 
 class _Cline(ToolReader):
@@ -177,9 +159,7 @@ def _read_task(source: Source, name: str) -> Foreign:
     created = read_time(int(own)) if own.isdigit() and len(own) > 9 else None
     for draft in book.drafts:
         draft.timestamp = draft.timestamp or created or next(iter(stamps), None)
-    task = next(
-        (text(mapping(m).get("text")) for m in shown if mapping(m).get("say") == "task"), ""
-    )
+    task = next((text(mapping(m).get("text")) for m in shown if mapping(m).get("say") == "task"), "")
     return book.foreign(
         own,
         title=first_text(task.strip()[:120]),

@@ -54,9 +54,7 @@ def _titles(source: Source) -> dict[str, str]:
 
 def _is_mine(source: Source, name: str) -> bool:
     found = first_records(source, name)
-    if any(
-        text(r.get("type")) in _LINE_TYPES and isinstance(r.get("payload"), dict) for r in found
-    ):
+    if any(text(r.get("type")) in _LINE_TYPES and isinstance(r.get("payload"), dict) for r in found):
         return True
     # The oldest files: a head without a type, then the items themselves.
     oldest = bool(found) and {"id", "timestamp"} <= found[0].keys() and "type" not in found[0]
@@ -122,8 +120,7 @@ class _Rollout(SessionLog):
         name = next(others, None)
         if name is None or depth >= _ANCESTORS_MAX:
             self._book.problems.append(
-                f"{self._name}: a fork; what came before it is in session {parent},"
-                " whose file is not here"
+                f"{self._name}: a fork; what came before it is in session {parent}, whose file is not here"
             )
             return []
         lines = list(records(self._source, name, self._book.problems))
@@ -183,11 +180,7 @@ def _meta_of(lines: Lines) -> Record:
 def _parent(meta: Record) -> str | None:
     """The session that this one was forked from, or whose sub-agent it is."""
     spawned = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
-    return first_text(
-        meta.get("forked_from_id"),
-        meta.get("parent_thread_id"),
-        spawned.get("parent_thread_id"),
-    )
+    return first_text(meta.get("forked_from_id"), meta.get("parent_thread_id"), spawned.get("parent_thread_id"))
 
 
 def _is_before(ordinal: Any, end: Any) -> bool:
@@ -265,9 +258,7 @@ def _tell_message(item: Record, model: str | None, entry: SourceEntry) -> None:
         kinds = mapping(item.get("internal_chat_message_metadata_passthrough"))
         names = items(kinds.get("content_item_kinds"))
         parts = [content] if isinstance(content, str) else items(content)
-        entry.user(
-            [block for n, part in enumerate(parts) if (block := _said(part, names[n : n + 1]))]
-        )
+        entry.user([block for n, part in enumerate(parts) if (block := _said(part, names[n : n + 1]))])
     else:
         entry.kind = text(role) or None
 

@@ -28,9 +28,7 @@ class EventFolder:
 
     def claims(self, source: Source) -> bool:
         """A file whose first lines are events."""
-        return source.is_file and any(
-            _is_event(value) for value in first_records(source, source.name)[:_LINES_SEEN]
-        )
+        return source.is_file and any(_is_event(value) for value in first_records(source, source.name)[:_LINES_SEEN])
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The session: its id is the folder's name, else the file's."""

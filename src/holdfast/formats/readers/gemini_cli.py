@@ -10,15 +10,7 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    has_document,
-    has_record,
-    open_document,
-    records,
-    stem,
-)
+from holdfast.formats.readers._files import Record, ToolReader, has_document, has_record, open_document, records, stem
 from holdfast.formats.readers._values import (
     block_text,
     first_text,
@@ -31,21 +23,12 @@ from holdfast.formats.readers._values import (
 )
 
 _TOOL = "gemini-cli"
-_CONTEXT = re.compile(
-    r"\s*(?:<session_context>|<system-reminder>|This is the Gemini CLI\. We are setting up the)"
-)
-_CWD = re.compile(
-    r"Workspace Directories:\*\*\s*\n\s*- (/[^\n]*)|working in the directory: (/[^\n]*)"
-)
+_CONTEXT = re.compile(r"\s*(?:<session_context>|<system-reminder>|This is the Gemini CLI\. We are setting up the)")
+_CWD = re.compile(r"Workspace Directories:\*\*\s*\n\s*- (/[^\n]*)|working in the directory: (/[^\n]*)")
 _MODEL_TYPES = frozenset({"gemini", "model", "qwen"})
 _TYPES = _MODEL_TYPES | {"user", "info", "error", "warning"}
 FAILED = frozenset({"error", "cancelled"})
-_USAGE = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cached": "cache_read_tokens",
-    "total": "total_tokens",
-}
+_USAGE = {"input": "input_tokens", "output": "output_tokens", "cached": "cache_read_tokens", "total": "total_tokens"}
 
 
 def _is_line(record: Record) -> bool:
@@ -59,11 +42,7 @@ def _is_head(record: Record) -> bool:
 def _is_message(record: Record) -> bool:
     """A message of a log whose head is lost; other tools' messages have other members as well."""
     mine = {"id", "timestamp", "type", "content"} <= record.keys()
-    return (
-        mine
-        and text(record["type"]) in _TYPES
-        and not {"sessionId", "message", "data"} & record.keys()
-    )
+    return mine and text(record["type"]) in _TYPES and not {"sessionId", "message", "data"} & record.keys()
 
 
 def _is_document(value: Record) -> bool:
@@ -306,9 +285,7 @@ def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEn
     entry.assistant(words, model)
 
 
-def tell_responses(
-    content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None
-) -> bool:
+def tell_responses(content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None) -> bool:
     """The tools' results in a message; whether there are any."""
     found = [mapping(part.get("functionResponse")) for part in parts_of(content)]
     for response in filter(None, found):

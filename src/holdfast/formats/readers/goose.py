@@ -21,15 +21,7 @@ from holdfast.formats.readers._files import (
     tables_of,
     whole_rows,
 )
-from holdfast.formats.readers._values import (
-    first_text,
-    items,
-    json_value,
-    mapping,
-    rename_figures,
-    said_blocks,
-    text,
-)
+from holdfast.formats.readers._values import first_text, items, json_value, mapping, rename_figures, said_blocks, text
 
 _TOOL = "goose"
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -42,11 +34,7 @@ _USAGE = {
 }
 
 
-_BLOCKS = {
-    "text": ("text", "text"),
-    "thinking": ("thought", "thinking", "signature"),
-    "reasoning": ("thought", "text"),
-}
+_BLOCKS = {"text": ("text", "text"), "thinking": ("thought", "thinking", "signature"), "reasoning": ("thought", "text")}
 
 
 def _is_database(source: Source, name: str) -> bool:

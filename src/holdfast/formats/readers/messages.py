@@ -13,9 +13,7 @@ from holdfast.replay import from_dialect, recognise
 __all__ = ["READER"]
 
 TOOL = "messages"
-_ROLES = frozenset(
-    {"user", "assistant", "system", "developer", "tool", "function", "model", "human", "ai"}
-)
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "function", "model", "human", "ai"})
 _ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "message"})
 _LISTS = ("messages", "contents", "input", "items", "history", "conversation")
 _PROMPTS = ("system", "instructions", "systemInstruction", "system_instruction", "systemPrompt")
@@ -99,9 +97,7 @@ def _is_message(value: Any) -> bool:
         return False
     role, kind = value.get("role"), value.get("type")
     if isinstance(role, str):
-        return role in _ROLES and bool(
-            {"content", "parts", "tool_calls", "function_call", "text"} & value.keys()
-        )
+        return role in _ROLES and bool({"content", "parts", "tool_calls", "function_call", "text"} & value.keys())
     if value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list):
         return True
     return isinstance(kind, str) and kind in _ITEMS
@@ -160,10 +156,7 @@ def _extra(message: dict[str, Any], role: str, model: str | None) -> dict[str, A
     if role != "assistant":
         return {}
     usage, own = message.get("usage"), message.get("model") or message.get("model_name")
-    return {
-        "usage": usage if isinstance(usage, dict) else None,
-        "model": own if isinstance(own, str) else model,
-    }
+    return {"usage": usage if isinstance(usage, dict) else None, "model": own if isinstance(own, str) else model}
 
 
 def _time(value: dict[str, Any]) -> int | None:

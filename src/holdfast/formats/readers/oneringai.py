@@ -179,12 +179,7 @@ def _result(part: dict[str, Any]) -> dict[str, Any]:
     if isinstance(images, list) and images:
         words = [text_block(as_text(content))] if content else []
         content = words + [_image(image) for image in images]
-    return {
-        "type": "tool_result",
-        "tool_use_id": part.get("tool_use_id"),
-        "content": content,
-        "is_error": bool(error),
-    }
+    return {"type": "tool_result", "tool_use_id": part.get("tool_use_id"), "content": content, "is_error": bool(error)}
 
 
 def _image(image: Any) -> dict[str, Any]:
@@ -238,9 +233,7 @@ class AgentFiles:
 
 def is_agent_folder(source: Source) -> bool:
     """Whether a folder has such files directly in it."""
-    return not source.is_file and any(
-        source.has(name) for name in (SESSION, _INSTRUCTIONS, _OLD_INSTRUCTIONS)
-    )
+    return not source.is_file and any(source.has(name) for name in (SESSION, _INSTRUCTIONS, _OLD_INSTRUCTIONS))
 
 
 __all__ = ["READER"]
@@ -360,9 +353,7 @@ def _is_session(value: Any) -> bool:
     state = value.get("state")
     if isinstance(value.get("sessionId"), str) and isinstance(state, dict):
         return bool({"conversation", "pluginStates", "systemPrompt", "metadata"} & state.keys())
-    return isinstance(value.get("agentId"), str) and isinstance(
-        member(value, "context", "core"), dict
-    )
+    return isinstance(value.get("agentId"), str) and isinstance(member(value, "context", "core"), dict)
 
 
 def _is_index(value: Any) -> bool:
@@ -398,9 +389,7 @@ def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
 
 
 def _tamed(id: str) -> str:
-    text = "".join(
-        char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in id
-    )
+    text = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in id)
     while "__" in text:
         text = text.replace("__", "_")
     return text.removeprefix("_").removesuffix("_").lower() or "default"
@@ -464,9 +453,7 @@ def _scope(state: dict[str, Any], index: Any) -> str | None:
     return first_text(member(state, "metadata", "agentId"), member(index, "agentId"))
 
 
-def _entries(
-    source: Source, state: dict[str, Any], journal: str, problems: list[str]
-) -> list[ConversationItem]:
+def _entries(source: Source, state: dict[str, Any], journal: str, problems: list[str]) -> list[ConversationItem]:
     """The journal, with what only the state has put in its place."""
     kept = with_calls(_conversation(state), member(state, "core", "toolCalls"))
     if not source.has(journal):
@@ -500,14 +487,10 @@ def _prompts(state: dict[str, Any], created: int | None) -> Iterator[ForeignDraf
     for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions")):
         prompt = member(state, *way)
         if isinstance(prompt, str) and prompt.strip():
-            yield ForeignDraft(
-                "system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}"
-            )
+            yield ForeignDraft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
 
 
-def _kept(
-    value: dict[str, Any], state: dict[str, Any], saved: int | None
-) -> Iterator[ForeignDraft]:
+def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[ForeignDraft]:
     """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
     known: dict[str, str] = {}
     for name, kept in _plugins(value, state):
@@ -536,9 +519,7 @@ def _are_instructions(entries: Any) -> bool:
     )
 
 
-def _left(
-    value: dict[str, Any], state: dict[str, Any], saved: int | None
-) -> Iterator[ForeignDraft]:
+def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[ForeignDraft]:
     """What has no place here, as it came; tools and permissions are in it, and do not act."""
     left: dict[str, Any] = {name: item for name, item in value.items() if name not in _TOLD}
     left |= {name: item for name, item in state.items() if name not in _TOLD}

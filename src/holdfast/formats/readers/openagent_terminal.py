@@ -9,16 +9,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._files import document_beside
-from holdfast.formats.readers._values import (
-    as_json,
-    as_text,
-    digest,
-    first_text,
-    first_time,
-    member,
-    speak,
-    texts_in,
-)
+from holdfast.formats.readers._values import as_json, as_text, digest, first_text, first_time, member, speak, texts_in
 
 __all__ = ["READER"]
 
@@ -178,9 +169,7 @@ class _Conversation:
             drafts.append(ForeignDraft("tool_call", data, when))
             result = member(call, "result")
             if result is not None:
-                drafts.append(
-                    ForeignDraft("tool_result", {"toolCallId": id, "result": result}, when)
-                )
+                drafts.append(ForeignDraft("tool_result", {"toolCallId": id, "result": result}, when))
             else:
                 self._open.append(id)
         return drafts

@@ -108,11 +108,7 @@ def _read_databases(source: Source, names: list[str]) -> Iterator[Foreign]:
 def _with_data(row: Record) -> Record:
     """A row with what its JSON column says, and with the column as it came."""
     data = mapping(json_value(row.get("data")))
-    return data | {
-        "id": row.get("id"),
-        "$raw": row.get("data"),
-        "$created": row.get("time_created"),
-    }
+    return data | {"id": row.get("id"), "$raw": row.get("data"), "$created": row.get("time_created")}
 
 
 def _info(row: Record) -> Record:
@@ -345,9 +341,4 @@ def _part(part: Record) -> Record:
         "error": first_text(error, shown),
         "time": {"start": time.get("ran"), "end": time.get("completed")},
     }
-    return {
-        "type": "tool",
-        "tool": part.get("name"),
-        "callID": part.get("id"),
-        "state": state | changed,
-    }
+    return {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": state | changed}

@@ -24,14 +24,7 @@ from holdfast.formats.readers._orbitmesh_messages import (
     logged,
     put_together,
 )
-from holdfast.formats.readers._values import (
-    as_text,
-    digest,
-    first_text,
-    first_time,
-    member,
-    texts_in,
-)
+from holdfast.formats.readers._values import as_text, digest, first_text, first_time, member, texts_in
 
 __all__ = ["READER"]
 
@@ -105,13 +98,9 @@ class _SessionParts:
             title=first_text(self.session.get("title"), member(self.snapshot, "metadata", "title")),
             tags=texts_in(self.session.get("tags"), member(self.snapshot, "metadata", "tags")),
             created_at=created or first,
-            cwd=first_text(
-                self.session.get("working_dir"), member(self.snapshot, "config", "WorkingDir")
-            ),
+            cwd=first_text(self.session.get("working_dir"), member(self.snapshot, "config", "WorkingDir")),
             version=as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
-            provider_type=first_text(
-                self.session.get("provider_type"), self.snapshot.get("provider_type")
-            ),
+            provider_type=first_text(self.session.get("provider_type"), self.snapshot.get("provider_type")),
             problems=problems,
         )
 
@@ -153,17 +142,11 @@ def _is_session(value: Any) -> bool:
 
 
 def _is_snapshot(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("session_id"), str)
-        and "provider_state" in value
-    )
+    return isinstance(value, dict) and isinstance(value.get("session_id"), str) and "provider_state" in value
 
 
 def _is_attempt(value: Any) -> bool:
-    return isinstance(member(value, "attempt_id"), str) and isinstance(
-        member(value, "session_id"), str
-    )
+    return isinstance(member(value, "attempt_id"), str) and isinstance(member(value, "session_id"), str)
 
 
 def _sort_in(source: Source, name: str, found: dict[str, _SessionParts]) -> None:

@@ -8,15 +8,7 @@ from holdfast.formats._foreign import read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
-from holdfast.formats.readers._values import (
-    UUID,
-    first_text,
-    items,
-    mapping,
-    rename_figures,
-    said_blocks,
-    text,
-)
+from holdfast.formats.readers._values import UUID, first_text, items, mapping, rename_figures, said_blocks, text
 
 _VERSION = 3
 _USAGE = {

@@ -14,14 +14,7 @@ __all__ = ["READER"]
 
 TOOL = "woodwork"
 _FIELDS = frozenset(
-    {
-        "id",
-        "conversation_history",
-        "workflow_variables",
-        "current_prompt",
-        "created_at",
-        "last_activity",
-    }
+    {"id", "conversation_history", "workflow_variables", "current_prompt", "created_at", "last_activity"}
 )
 _SPOKEN = frozenset({"role", "content", "timestamp"})
 

@@ -7,15 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._view import (
-    DialogueTurn,
-    ExportOptions,
-    Recorded,
-    dialogue,
-    in_dialect,
-    iso,
-    stable_uuid,
-)
+from holdfast.formats._view import DialogueTurn, ExportOptions, Recorded, dialogue, in_dialect, iso, stable_uuid
 
 __all__ = ["VERSION", "project_folder", "session_file", "session_id", "write_claude_code"]
 

@@ -8,16 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._view import (
-    DialogueTurn,
-    ExportOptions,
-    Recorded,
-    clock,
-    dialogue,
-    digest_id,
-    in_dialect,
-    iso,
-)
+from holdfast.formats._view import DialogueTurn, ExportOptions, Recorded, clock, dialogue, digest_id, in_dialect, iso
 
 __all__ = ["VERSION", "session_file", "session_id", "write_codex"]
 

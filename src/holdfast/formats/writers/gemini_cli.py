@@ -74,20 +74,14 @@ def _answer(turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
     ]
     answer: dict[str, Any] = {"type": "gemini", "content": "\n\n".join(said), "thoughts": thoughts}
     if calls:
-        answer["toolCalls"] = [
-            _call(block, results.get(block["id"]), iso(turn.times[0])) for block in calls
-        ]
+        answer["toolCalls"] = [_call(block, results.get(block["id"]), iso(turn.times[0])) for block in calls]
     return answer
 
 
 def _call(block: Block, result: Block | None, time: str) -> dict[str, Any]:
     failed = result is None or bool(result.get("is_error"))
     text = "(no result)" if result is None else result_text(result)
-    response = {
-        "id": block["id"],
-        "name": block["name"],
-        "response": {"error" if failed else "output": text},
-    }
+    response = {"id": block["id"], "name": block["name"], "response": {"error" if failed else "output": text}}
     return {
         "id": block["id"],
         "name": block["name"],

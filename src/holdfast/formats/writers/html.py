@@ -20,16 +20,12 @@ _STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="asci
 # The page allows this one style by its hash, and no other.
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # Nothing is fetched and nothing runs, even if a browser misread something: this is the second lock.
-_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none';"
-    " form-action 'none'"
-)
+_POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
 _ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
 _FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]{0,30})[ \t]*+\Z", re.ASCII)
 # Within one line, so that a mark without its end changes nothing; looked for in escaped text.
 _MARKED = re.compile(
-    r"(?<!`)`[^`\n]{1,500}+`(?!`)|\*\*(?=[^\s*])[^*\n]{1,500}+\*\*|^#{1,6}+ [^\n]{1,500}+",
-    re.MULTILINE,
+    r"(?<!`)`[^`\n]{1,500}+`(?!`)|\*\*(?=[^\s*])[^*\n]{1,500}+\*\*|^#{1,6}+ [^\n]{1,500}+", re.MULTILINE
 )
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
@@ -93,9 +89,7 @@ def _part(entry: Entry) -> str:
         return _fold(summary, entry.text, failed=failed) + pictures
     if entry.kind == "thinking":
         return _fold("Thinking", entry.text)
-    return "".join(
-        _media(piece) if isinstance(piece, Media) else _prose(piece) for piece in entry.pieces
-    )
+    return "".join(_media(piece) if isinstance(piece, Media) else _prose(piece) for piece in entry.pieces)
 
 
 def _prose(text: str) -> str:

@@ -12,12 +12,7 @@ from holdfast.security import escape_json, neutralise, neutralise_line
 
 __all__ = ["write_markdown"]
 
-_ROLES = {
-    "user": "👤 User",
-    "assistant": "🤖 Assistant",
-    "system": "⚙️ System",
-    "tool": "🔧 Tool",
-}
+_ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
 _UNTITLED = "Untitled Session"
 
 
@@ -71,8 +66,7 @@ def _part(entry: Entry) -> str:
         failed = " (failed)" if entry.kind == "failure" else ""
         return f"{name}{failed}:\n\n{fenced(entry.text)}"
     return "\n\n".join(
-        f"*{markdown_line(str(piece))}*" if isinstance(piece, Media) else markdown_text(piece)
-        for piece in entry.pieces
+        f"*{markdown_line(str(piece))}*" if isinstance(piece, Media) else markdown_text(piece) for piece in entry.pieces
     )
 
 
@@ -102,9 +96,7 @@ def _note(entry: Entry) -> str:
 
 _PICTURE = "\u2190-\u2bff\U0001f000-\U0001faff"
 _LETTER = "\u0620-\u06ff\u0750-\u077f\u0900-\u0dff\u1000-\u109f"
-_JOINERS = re.compile(
-    f"(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])|(?<=[{_LETTER}])[\u200c\u200d](?=[{_LETTER}])"
-)
+_JOINERS = re.compile(f"(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])|(?<=[{_LETTER}])[\u200c\u200d](?=[{_LETTER}])")
 
 
 def harmless(text: str) -> str:

@@ -8,15 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._view import (
-    Block,
-    DialogueTurn,
-    ExportOptions,
-    Recorded,
-    dialogue,
-    iso,
-    result_text,
-)
+from holdfast.formats._view import Block, DialogueTurn, ExportOptions, Recorded, dialogue, iso, result_text
 from holdfast.replay import as_json
 from holdfast.security import escape_json
 

@@ -114,9 +114,7 @@ class _Writer:
         }
         parts: list[dict[str, Any]] = [{"type": "step-start"}]
         parts += [
-            _tool(block, results.get(block["id"]), time)
-            if block["type"] == "tool_use"
-            else _said(block)
+            _tool(block, results.get(block["id"]), time) if block["type"] == "tool_use" else _said(block)
             for block in turn.blocks
             # Sent back as a member that not every provider takes, and signed for another one.
             if block["type"] != "thinking"

@@ -23,15 +23,7 @@ from langgraph.checkpoint.base import (
 )
 
 from holdfast.errors import Fenced
-from holdfast.integrations._place import (
-    Act,
-    AdapterSession,
-    Library,
-    Recent,
-    library_of,
-    linked,
-    unblocked,
-)
+from holdfast.integrations._place import Act, AdapterSession, Library, Recent, library_of, linked, unblocked
 from holdfast.integrations._units import Units, Words, voices
 from holdfast.integrations.langchain import FORM, answered, messages_of
 from holdfast.integrations.langgraph._records import NewCheckpoint, removed_words, writes_words
@@ -130,25 +122,19 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def put(
-        self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
-    ) -> Config:
+    def put(self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions) -> Config:
         """Record a checkpoint. Raises Fenced if another run went on from the same one."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
         place.write(act)
         return self._gone_on(config, checkpoint)
 
-    async def aput(
-        self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
-    ) -> Config:
+    async def aput(self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions) -> Config:
         """Do what ``put`` does, without blocking the event loop."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
         await place.awrite(act)
         return self._gone_on(config, checkpoint)
 
-    def put_writes(
-        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Record what a task wrote. The second time nothing is written, but errors and the like."""
         place, act = self._put_writes(config, writes, task_id, task_path)
         place.write(act)
@@ -184,9 +170,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another one, which may have checkpoints of its own."""
-        source, target = (
-            AdapterSession(self._library, TOOL, id) for id in (source_thread_id, target_thread_id)
-        )
+        source, target = (AdapterSession(self._library, TOOL, id) for id in (source_thread_id, target_thread_id))
         if target.exists():
             every = config_of(source_thread_id, "", None)
             del every["configurable"]["checkpoint_ns"]
@@ -253,17 +237,13 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def _of(self, thread_id: str) -> GraphThread:
         """A thread, which may be new."""
-        return self._threads.get(
-            thread_id, lambda: GraphThread(AdapterSession(self._library, TOOL, thread_id))
-        )
+        return self._threads.get(thread_id, lambda: GraphThread(AdapterSession(self._library, TOOL, thread_id)))
 
     def _ids(self) -> Iterator[str]:
         """The threads that were begun by LangGraph."""
         return (link["id"] for _, link in linked(self._library, TOOL))
 
-    def _find(
-        self, config: Config | None, filter: dict[str, Any], before: str | None
-    ) -> Iterator[NamedThread]:
+    def _find(self, config: Config | None, filter: dict[str, Any], before: str | None) -> Iterator[NamedThread]:
         """Checkpoints of one thread or of all, the newest of each first."""
         about = config["configurable"] if config else {}
         wanted_ns, wanted_id = about.get("checkpoint_ns"), about.get("checkpoint_id")
@@ -328,8 +308,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         thread_id, ns, checkpoint_id = named_in(config)
         thread, id = self._of(thread_id), checkpoint_id or ""
         placed = [
-            (channel, WRITES_IDX_MAP.get(channel, number), value)
-            for number, (channel, value) in enumerate(writes)
+            (channel, WRITES_IDX_MAP.get(channel, number), value) for number, (channel, value) in enumerate(writes)
         ]
 
         def tell() -> Words:
@@ -340,9 +319,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
         return thread.place, thread.recording(tell)
 
-    def _remove(
-        self, thread_id: str, choose: Callable[[GraphThread], Sequence[tuple[str, str]]]
-    ) -> None:
+    def _remove(self, thread_id: str, choose: Callable[[GraphThread], Sequence[tuple[str, str]]]) -> None:
         """Remove checkpoints of a thread; the log keeps them."""
         # Chosen under the lock: what others put since then is not removed unseen.
         thread = self._of(thread_id)
@@ -361,9 +338,7 @@ def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
     return _take_over(HoldfastSaver(hf), source.list(None))
 
 
-def _take_over(
-    target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_id: str | None = None
-) -> int:
+def _take_over(target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_id: str | None = None) -> int:
     """Record checkpoints that are not there yet, parents first; how many."""
     count = 0
     found = sorted(source, key=lambda one: str(one.checkpoint["id"]))
@@ -421,9 +396,7 @@ def needed(thread: GraphThread, ns: str) -> set[str]:
     return found
 
 
-def _history(
-    thread: GraphThread, ns: str, id: str | None, channel: str, serde: Typed
-) -> DeltaChannelHistory:
+def _history(thread: GraphThread, ns: str, id: str | None, channel: str, serde: Typed) -> DeltaChannelHistory:
     """What was written to a channel in its order, after the nearest value if there is one."""
     one = thread.checkpoints.get(ns, {}).get(id or "")
     seed, passed = thread.stretch(ns, one.parent if one else None, channel)

@@ -45,18 +45,12 @@ class NewCheckpoint:
         self._gone: list[str] = []
 
     def words(
-        self,
-        checkpoint: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        versions: Mapping[str, Version],
+        self, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], versions: Mapping[str, Version]
     ) -> Words:
         """The events of the checkpoint."""
         values = self._thread.values
         body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        about = {
-            "metadata": values.encode(dict(metadata), self._serde),
-            "body": values.encode(body, self._serde),
-        }
+        about = {"metadata": values.encode(dict(metadata), self._serde), "body": values.encode(body, self._serde)}
         told = [self._told(channel, version, checkpoint) for channel, version in versions.items()]
         amended = self._settle() if self._ns == ROOT else []
         if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
@@ -162,9 +156,7 @@ class NewCheckpoint:
         order = [name for name in self._said if name in self._new or name in still]
         # In the order of the graph they can stay where they were told; else all is told again.
         if order[: len(still)] == still:
-            self._gone += [
-                one for one, now in zip(announced, taken, strict=True) if now not in said
-            ]
+            self._gone += [one for one, now in zip(announced, taken, strict=True) if now not in said]
             named = {one: now for one, now in got_ids.items() if now in said}
             return _amended(self._thread, named, self._new)
         self._gone += announced
@@ -176,14 +168,7 @@ class NewCheckpoint:
 
 
 def writes_words(
-    thread: GraphThread,
-    writes: list[tuple[str, int, Any]],
-    *,
-    ns: str,
-    id: str,
-    task: str,
-    path: str,
-    serde: Typed,
+    thread: GraphThread, writes: list[tuple[str, int, Any]], *, ns: str, id: str, task: str, path: str, serde: Typed
 ) -> Words:
     """The events of what a task wrote at a checkpoint."""
     new: Items = {}
@@ -248,9 +233,7 @@ def _turned(
     return [*others, *missing], again | rest
 
 
-def _spelt(
-    thread: GraphThread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items
-) -> list[str]:
+def _spelt(thread: GraphThread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items) -> list[str]:
     """The messages of a channel of changes, from a value and what was written since."""
     names = list(names_in(thread.encoded(ROOT, seed, channel))) if seed is not None else []
     for id in passed:
@@ -258,9 +241,7 @@ def _spelt(
     return names
 
 
-def _written(
-    thread: GraphThread, channel: str, id: str, before: list[str], new: Items
-) -> list[str]:
+def _written(thread: GraphThread, channel: str, id: str, before: list[str], new: Items) -> list[str]:
     """The messages of a channel of changes with what was written to it at a checkpoint."""
     values, names = thread.values, list(before)
     for write in thread.ordered_writes(ROOT, id):

@@ -248,9 +248,7 @@ class GraphThread(UnitReader):
         versions = {name: _number(one) for name, one in body["channel_versions"].items()}
         for channel, *rest in told["values"]:
             version = _number(rest[0]) if len(rest) == 2 else versions.get(channel)
-            self._told[ns, channel, version] = self._value(
-                ns, channel, rest[-1] if rest else _EMPTY
-            )
+            self._told[ns, channel, version] = self._value(ns, channel, rest[-1] if rest else _EMPTY)
             if ns == ROOT and channel == INPUT and self._fresh:
                 given = set(names_in(rest[-1:]))
                 self.announced[id] = [name for name in self._fresh if name in given]
@@ -274,9 +272,7 @@ class GraphThread(UnitReader):
             about, parent = apply(base, told["change"]), told.get("parent", newest)
         return about["body"]["id"], parent, about
 
-    def _belonging(
-        self, ns: str, versions: dict[str, Version], parent: str | None, new: set[str]
-    ) -> dict[str, Value]:
+    def _belonging(self, ns: str, versions: dict[str, Version], parent: str | None, new: set[str]) -> dict[str, Value]:
         """The values of a checkpoint: new ones, those of its parent, or else those told last."""
         before = self.checkpoints.get(ns, {}).get(parent or "")
         found = {}

@@ -19,9 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
-from pydantic_ai.messages import (
-    SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN,
-)
+from pydantic_ai.messages import SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -147,9 +145,7 @@ class HoldfastHistory:
                 pass
         return cast("AgentRunResult[Any]", steps.run.result)
 
-    def iter(
-        self, agent: Agent[Any, Any], prompt: Any, **options: Any
-    ) -> AbstractAsyncContextManager[Steps]:
+    def iter(self, agent: Agent[Any, Any], prompt: Any, **options: Any) -> AbstractAsyncContextManager[Steps]:
         """Run an agent step by step: ``async with history.iter(…) as steps``, then loop over it."""
         return Steps(self, agent, prompt, options)
 
@@ -186,9 +182,7 @@ class Steps:
     Its steps raise Fenced once another run has gone on with the same conversation.
     """
 
-    def __init__(
-        self, history: HoldfastHistory, agent: Agent[Any, Any], prompt: Any, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, history: HoldfastHistory, agent: Agent[Any, Any], prompt: Any, options: dict[str, Any]) -> None:
         self._history = history
         self._kept = history._units  # noqa: SLF001 - they are one thing
         self._agent = agent
@@ -216,10 +210,7 @@ class Steps:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             waiting = _said_of(self._waiting(error), _WAITS)
@@ -288,8 +279,7 @@ class Steps:
         told = iter(seqs[len(words) :])
         units = [Unit(tuple(islice(told, len(draft))), own=True, item=None) for draft in drafts]
         added = [
-            RecordedMessage(item, unit.seqs, unit._replace(item=item))
-            for item, unit in zip(new, units, strict=True)
+            RecordedMessage(item, unit.seqs, unit._replace(item=item)) for item, unit in zip(new, units, strict=True)
         ]
         self._told[same:] = [*stay, *added]
         self._messages = list(messages)
@@ -346,9 +336,7 @@ def _is_put_in(part: Any, answered: set[str]) -> bool:
     return made_up and _PUT_IN in part.metadata and part.tool_call_id in answered
 
 
-async def bring_over(
-    source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None
-) -> int:
+async def bring_over(source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None) -> int:
     """Record a message history that was kept elsewhere, or its JSON; how many messages.
 
     The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done
@@ -464,9 +452,7 @@ def changes(
     return stay, words, items[len(stay) :]
 
 
-def _that_say(
-    told: list[RecordedMessage], item: dict[str, Any], misspoken: Collection[int]
-) -> list[RecordedMessage]:
+def _that_say(told: list[RecordedMessage], item: dict[str, Any], misspoken: Collection[int]) -> list[RecordedMessage]:
     """The first of what is on record, as far as it says what an item says; empty if it does not."""
     words = _tell(item)
     said: Words = []

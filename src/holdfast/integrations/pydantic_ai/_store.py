@@ -9,26 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from pydantic import TypeAdapter
-from pydantic_ai_harness.step_persistence import (
-    ContinuableSnapshot,
-    RunRecord,
-    StepEvent,
-    StepStore,
-    ToolEffectRecord,
-)
+from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, StepStore, ToolEffectRecord
 
 from holdfast.errors import Conflict
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
-from holdfast.integrations._units import (
-    UnitReader,
-    Words,
-    apply,
-    difference,
-    fresh,
-    shared_start,
-    stored,
-)
+from holdfast.integrations._units import UnitReader, Words, apply, difference, fresh, shared_start, stored
 from holdfast.integrations.pydantic_ai import FORM, as_items, as_messages
 from holdfast.model import Event
 from holdfast.storage import MUST_NOT_EXIST
@@ -94,9 +80,7 @@ class HoldfastStepStore:
         items = as_items(snapshot.messages)
         await asyncio.to_thread(self._save, snapshot, _about(snapshot), items)
 
-    async def latest_snapshot(
-        self, *, run_id: str, include_interrupted: bool = False
-    ) -> ContinuableSnapshot | None:
+    async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         """The newest snapshot whose tool work was settled, or the newest of all."""
         conversation = await asyncio.to_thread(self._find, run_id)
         if conversation is None:
@@ -105,9 +89,7 @@ class HoldfastStepStore:
             chosen = _chosen(conversation, run_id, include_interrupted=include_interrupted)
             return _snapshot(conversation, chosen[-1]) if chosen else None
 
-    async def list_snapshots(
-        self, *, run_id: str, include_interrupted: bool = False
-    ) -> list[ContinuableSnapshot]:
+    async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[ContinuableSnapshot]:
         """The snapshots of a run in their order."""
         conversation = await asyncio.to_thread(self._find, run_id)
         if conversation is None:
@@ -145,9 +127,7 @@ class HoldfastStepStore:
     # -- inside ------------------------------------------------------------------------------
 
     def _conversation(self, foreign_id: str) -> StepLog:
-        return self._conversations.get(
-            foreign_id, lambda: StepLog(AdapterSession(self._library, TOOL, foreign_id))
-        )
+        return self._conversations.get(foreign_id, lambda: StepLog(AdapterSession(self._library, TOOL, foreign_id)))
 
     def _find(self, run_id: str) -> StepLog | None:
         """The conversation of a run, with what is new in it; None for a run never heard of."""
@@ -170,9 +150,7 @@ class HoldfastStepStore:
         # A document of its own for each run: by its id alone nobody knows the conversation.
         told = msgspec.json.encode({"conversation": conversation_id or run_id})
         try:
-            self._library.store.documents(_key(run_id)).put(
-                _DOCUMENT, told, if_match=MUST_NOT_EXIST
-            )
+            self._library.store.documents(_key(run_id)).put(_DOCUMENT, told, if_match=MUST_NOT_EXIST)
         except Conflict:
             pass  # another process was quicker: its choice holds
         else:
@@ -193,9 +171,7 @@ class HoldfastStepStore:
 
         conversation.write(tell)
 
-    def _save(
-        self, snapshot: ContinuableSnapshot, about: dict[str, Any], items: list[dict[str, Any]]
-    ) -> None:
+    def _save(self, snapshot: ContinuableSnapshot, about: dict[str, Any], items: list[dict[str, Any]]) -> None:
         run_id, key = snapshot.run_id, snapshot.idempotency_key
         conversation = self._settle(run_id, snapshot.conversation_id)
 
@@ -222,8 +198,7 @@ class HoldfastStepStore:
         chosen = [
             record
             for record in records
-            if parent_run_id in (None, record.parent_run_id)
-            and conversation_id in (None, record.conversation_id)
+            if parent_run_id in (None, record.parent_run_id) and conversation_id in (None, record.conversation_id)
         ]
         return sorted(chosen, key=lambda record: record.started_at)
 
@@ -272,9 +247,7 @@ async def _bring_snapshots(source: StepStore, target: HoldfastStepStore, run_id:
 
 async def _snapshots_of(source: StepStore, run_id: str) -> list[ContinuableSnapshot]:
     if hasattr(source, "list_snapshots"):  # the protocol does not ask for it
-        listed: list[ContinuableSnapshot] = await source.list_snapshots(
-            run_id=run_id, include_interrupted=True
-        )
+        listed: list[ContinuableSnapshot] = await source.list_snapshots(run_id=run_id, include_interrupted=True)
         return listed
     settled = await source.latest_snapshot(run_id=run_id)
     newest = await source.latest_snapshot(run_id=run_id, include_interrupted=True)
@@ -456,9 +429,7 @@ class StepLog(UnitReader):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def tell_snapshot(
-        self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]
-    ) -> list[Event]:
+    def tell_snapshot(self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]) -> list[Event]:
         """The events of a snapshot, to be recorded together: it counts back to those before it."""
         speaks = self._speaks(run_id)
         mark = None if speaks else run_id
@@ -534,17 +505,11 @@ class StepLog(UnitReader):
         for whose in (None, mark):
             key = self._known.get((whose, digest))
             # What was taken back and comes again is told again.
-            if (
-                key is not None
-                and after < self._root(key)
-                and self._root(key) not in self._retracted
-            ):
+            if key is not None and after < self._root(key) and self._root(key) not in self._retracted:
                 return key
         return None
 
-    def _left_out(
-        self, before: list[int], listed: list[int | tuple[int]], words: Words
-    ) -> list[int]:
+    def _left_out(self, before: list[int], listed: list[int | tuple[int]], words: Words) -> list[int]:
         still = {self._root(one) for one in listed if isinstance(one, int)}
         still |= {self._root(data["amended"][0]) for _, data in words if "amended" in data}
         gone = {self._root(key) for key in before} - still - self._retracted

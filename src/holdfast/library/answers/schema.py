@@ -28,11 +28,7 @@ def schemas_of(
     """
     roots, parts = msgspec.json.schema_components(shapes, ref_template=REFERENCE)
     seen: set[type] = set()
-    kinds = {
-        kind.__name__: kind
-        for shape in shapes
-        for kind in _kinds(msgspec.inspect.type_info(shape), seen)
-    }
+    kinds = {kind.__name__: kind for shape in shapes for kind in _kinds(msgspec.inspect.type_info(shape), seen)}
     for part, found in parts.items():
         if part in kinds and "properties" in found:
             _describe(found, kinds[part], defaults=defaults)

@@ -216,9 +216,7 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
     @classmethod
     def of(cls, report: Report) -> VerifyReport:
         """Return the answer for a report."""
-        snapshots = [
-            VerifiedSnapshot(seq=seq, whole=whole) for seq, whole in report.snapshots.items()
-        ]
+        snapshots = [VerifiedSnapshot(seq=seq, whole=whole) for seq, whole in report.snapshots.items()]
         return filled(cls, report, snapshots=snapshots, explanation=report.explain())
 
 

@@ -35,8 +35,7 @@ __all__ = [
 ]
 
 DIALECTS: Mapping[str, Dialect] = {
-    dialect.name: dialect
-    for dialect in (NEUTRAL, ANTHROPIC, OPENAI, RESPONSES, GEMINI, MISTRAL, PYDANTIC_AI)
+    dialect.name: dialect for dialect in (NEUTRAL, ANTHROPIC, OPENAI, RESPONSES, GEMINI, MISTRAL, PYDANTIC_AI)
 }
 PROVIDERS: tuple[str, ...] = get_args(Provider)
 

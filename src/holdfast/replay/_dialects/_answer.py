@@ -86,9 +86,7 @@ def _open_choice(value: Message) -> ProviderAnswer:
     if not isinstance(value.get("message"), dict):
         raise InvalidData("the choice has no message", remedy="Record a whole answer.")
     rest = _rest(value, "message", "finish_reason", "index")
-    return ProviderAnswer(
-        [value["message"]], _about(stop_reason=value.get("finish_reason"), metadata=rest)
-    )
+    return ProviderAnswer([value["message"]], _about(stop_reason=value.get("finish_reason"), metadata=rest))
 
 
 def _open_response(value: Message) -> ProviderAnswer:
@@ -99,18 +97,13 @@ def _open_response(value: Message) -> ProviderAnswer:
     stopped = reason.get("reason") if isinstance(reason, dict) else None
     usage = _usage(value.get("usage"), cache=("input_tokens_details", "cached_tokens"))
     about = _about(
-        model=value.get("model"),
-        usage=usage,
-        stop_reason=stopped or value.get("status"),
-        response_id=value.get("id"),
+        model=value.get("model"), usage=usage, stop_reason=stopped or value.get("status"), response_id=value.get("id")
     )
     return ProviderAnswer(items, about)
 
 
 def _open_message(value: Message) -> ProviderAnswer:
-    rest = _rest(
-        value, "id", "type", "role", "content", "model", "usage", "stop_reason", "stop_sequence"
-    )
+    rest = _rest(value, "id", "type", "role", "content", "model", "usage", "stop_reason", "stop_sequence")
     about = _about(
         model=value.get("model"),
         usage=_usage(value.get("usage")),
@@ -176,7 +169,4 @@ def _gemini_usage(told: Message) -> dict[str, Any]:
     return figures
 
 
-_ANSWERS: dict[str, Callable[[Message], ProviderAnswer]] = {
-    "choices": _open_completion,
-    "candidates": _open_generated,
-}
+_ANSWERS: dict[str, Callable[[Message], ProviderAnswer]] = {"choices": _open_completion, "candidates": _open_generated}

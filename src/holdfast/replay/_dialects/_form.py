@@ -17,9 +17,7 @@ _NAME_CHARS_MAX = 64
 WEB = frozenset({"http", "https"})
 """What a provider on the internet can fetch."""
 
-Provider = Literal[
-    "neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai"
-]
+Provider = Literal["neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai"]
 """Whose form a conversation has; "neutral" is our own."""
 Message = dict[str, Any]
 Write = Callable[[str, list[Block], list[Block]], list[Message]]
@@ -151,9 +149,7 @@ def result_text(content: str | list[Block]) -> str:
     """A tool result as text; images and documents in words."""
     if isinstance(content, str):
         return content
-    return "\n".join(
-        block["text"] if block["type"] == "text" else describe(block) for block in content
-    )
+    return "\n".join(block["text"] if block["type"] == "text" else describe(block) for block in content)
 
 
 def text_or_parts(parts: list[Message], key: str = "text") -> str | list[Message]:
@@ -237,18 +233,13 @@ def read_message(message: Message, note: Note) -> list[Pair]:
 
 
 NEUTRAL = Dialect(
-    "neutral",
-    _write_neutral,
-    read_message,
-    growth=Growth(begin_message, _keep_neutral, texts_only=False),
+    "neutral", _write_neutral, read_message, growth=Growth(begin_message, _keep_neutral, texts_only=False)
 )
 ANTHROPIC = Dialect(
     "anthropic",
     _write_anthropic,
     read_message,
-    growth=Growth(
-        begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False
-    ),
+    growth=Growth(begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False),
     schemes=_HTTPS,
     join=_join,
 )

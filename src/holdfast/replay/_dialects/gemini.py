@@ -26,15 +26,7 @@ from holdfast.replay._dialects._form import (
     result_text,
     short_name,
 )
-from holdfast.replay._text import (
-    call_key,
-    clean_json,
-    clean_text,
-    is_blank,
-    name_key,
-    plain_text,
-    type_name,
-)
+from holdfast.replay._text import call_key, clean_json, clean_text, is_blank, name_key, plain_text, type_name
 
 _ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user"}
 
@@ -216,11 +208,4 @@ def _join(fragments: list[Fragment]) -> list[Message]:
     return [{"role": given[0]["role"], "parts": parts}]
 
 
-GEMINI = Dialect(
-    "gemini",
-    _write,
-    read_gemini,
-    growth=Growth(_begin, _grow),
-    join=_join,
-    schemes=WEB | {"gs"},
-)
+GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), join=_join, schemes=WEB | {"gs"})

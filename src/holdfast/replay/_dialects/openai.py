@@ -10,16 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from holdfast.replay._blocks import (
-    Block,
-    Note,
-    call_block,
-    describe,
-    dump_json,
-    read_block,
-    result_block,
-    text_block,
-)
+from holdfast.replay._blocks import Block, Note, call_block, describe, dump_json, read_block, result_block, text_block
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
@@ -381,6 +372,4 @@ MISTRAL = Dialect(
     systems="first",
     schemes=WEB,
 )
-RESPONSES = Dialect(
-    "openai-responses", _write_items, read_item, has_system=True, systems="anywhere", schemes=WEB
-)
+RESPONSES = Dialect("openai-responses", _write_items, read_item, has_system=True, systems="anywhere", schemes=WEB)

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.replay._blocks import (
-    Block,
-    Note,
-    call_block,
-    describe,
-    dump_json,
-    read_content,
-    result_block,
-    text_block,
-)
-from holdfast.replay._dialects._form import (
-    WEB,
-    Dialect,
-    Fragment,
-    Message,
-    Pair,
-    call_names,
-    short_name,
-)
+from holdfast.replay._blocks import Block, Note, call_block, describe, dump_json, read_content, result_block, text_block
+from holdfast.replay._dialects._form import WEB, Dialect, Fragment, Message, Pair, call_names, short_name
 from holdfast.replay._text import call_key, type_name
 
 
@@ -130,11 +113,7 @@ def _read_words(side: str) -> Callable[[Message, Note], list[Pair]]:
 
 
 def _read_thinking(part: Message, note: Note) -> list[Pair]:
-    block = {
-        "type": "thinking",
-        "thinking": part.get("content"),
-        "signature": part.get("signature"),
-    }
+    block = {"type": "thinking", "thinking": part.get("content"), "signature": part.get("signature")}
     return [("assistant", block) for block in read_content([block], note)]
 
 
@@ -179,11 +158,4 @@ def _join(fragments: list[Fragment]) -> list[Message]:
     return [{**given[-1], "parts": parts}]
 
 
-PYDANTIC_AI = Dialect(
-    "pydantic-ai",
-    _write,
-    read_pydantic_ai,
-    has_system=True,
-    join=_join,
-    schemes=WEB | {"gs", "s3"},
-)
+PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True, join=_join, schemes=WEB | {"gs", "s3"})

@@ -37,9 +37,7 @@ class Validation:
     errors: list[str] = field(default_factory=list)
 
 
-def validate(
-    messages: Any, provider: Provider = "anthropic", *, errors_max: int | None = None
-) -> Validation:
+def validate(messages: Any, provider: Provider = "anthropic", *, errors_max: int | None = None) -> Validation:
     """Check a list of messages against a provider's rules; stop after ``errors_max`` errors.
 
     The empty list is valid: a fresh start. A list may end with either side, because the next turn

@@ -116,12 +116,7 @@ class AnthropicRules(Rules):
         self._carried.discard(identity)
 
     def _content_block(self, block: Any, kind: str | None, allowed: _Checks) -> None:
-        if (
-            kind == "text"
-            and type(block) is dict
-            and len(block) == 2
-            and is_text(block.get("text"))
-        ):
+        if kind == "text" and type(block) is dict and len(block) == 2 and is_text(block.get("text")):
             return  # nearly all of them, and each set of blocks allows it
         check = allowed.get(kind) if kind is not None else None
         if check is None or (kind == "reasoning" and self.signed_thinking):
@@ -213,9 +208,7 @@ class AnthropicRules(Rules):
         self._block_members(block, "source", "transformations")
         self.need(is_json(block.get("transformations")), "transformations are malformed")
         source = block.get("source")
-        known = isinstance(source, dict) and (
-            _is_data(source, "base64", _IMAGES) or self._is_named(source)
-        )
+        known = isinstance(source, dict) and (_is_data(source, "base64", _IMAGES) or self._is_named(source))
         self.need(known, "the source of an image is malformed")
 
     def check_document(self, block: dict[str, Any]) -> None:
@@ -237,9 +230,7 @@ class AnthropicRules(Rules):
         kind = source.get("type")
         if kind == "url":
             return source.keys() == {"type", "url"} and self.is_fetched(source["url"])
-        return (
-            kind == "file" and source.keys() == {"type", "file_id"} and is_text(source["file_id"])
-        )
+        return kind == "file" and source.keys() == {"type", "file_id"} and is_text(source["file_id"])
 
     def is_fetched(self, url: object) -> bool:
         """Whether what is at an address can be had."""

@@ -33,9 +33,7 @@ _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_wa
 _SERVED = {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
 _DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData", *_SERVED}
 _BESIDE = {"videoMetadata", "mediaResolution", "mediaProcessing", "partMetadata"}
-_PART = frozenset(
-    _DATA | _BESIDE | {"thought", "thoughtSignature", "audioTranscription", "speechMetadata"}
-)
+_PART = frozenset(_DATA | _BESIDE | {"thought", "thoughtSignature", "audioTranscription", "speechMetadata"})
 _RESPONSE = frozenset({"id", "name", "response", "parts", "scheduling", "willContinue"})
 _ADDRESSES = ("http", "https", "gs")
 
@@ -132,11 +130,7 @@ class GeminiRules(Rules):
         self._calls.append(self._key(identity, call.get("name")))
 
     def _response(self, answer: dict[str, Any]) -> None:
-        self.members(
-            {_NAMES.get(name, name): value for name, value in answer.items()},
-            _RESPONSE,
-            "a response",
-        )
+        self.members({_NAMES.get(name, name): value for name, value in answer.items()}, _RESPONSE, "a response")
         self.need(self._role == "user", "only the user answers calls")
         response = answer.get("response")
         self.need(type(response) is dict and response and is_json(answer), "no JSON response")

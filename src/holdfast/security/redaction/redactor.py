@@ -21,9 +21,7 @@ from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, SecretSpan
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
 # Members that providers check or that join events: without them a session could not go on.
-_UNTOUCHED = frozenset(
-    {"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY}
-)
+_UNTOUCHED = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY})
 # Members that are ids by their nature: only a rule that knows a token by itself counts in them.
 _IDS = frozenset(
     """
@@ -145,9 +143,7 @@ class Redactor:
         if self.mode == "block" and (findings or unscanned):
             raise _refusal(findings)
 
-    def _changed(
-        self, leaves: list[_Leaf], spans: list[SecretSpan]
-    ) -> tuple[dict[int, str], list[Finding]]:
+    def _changed(self, leaves: list[_Leaf], spans: list[SecretSpan]) -> tuple[dict[int, str], list[Finding]]:
         """The texts that are not as they were, by their number."""
         changed: dict[int, str] = {}
         findings: list[Finding] = []
@@ -241,9 +237,7 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 # Nothing more comes after these of what the same run streamed, or any run of the session.
-_ENDS_OF_RUN = frozenset(
-    ["user", "assistant", "turn_start", "turn_end", "agent_complete", "agent_error"]
-)
+_ENDS_OF_RUN = frozenset(["user", "assistant", "turn_start", "turn_end", "agent_complete", "agent_error"])
 _ENDS_OF_ALL = frozenset(["interrupted", "closed", "suspended"])
 
 _CONTEXT_CHARS = 400

@@ -55,10 +55,7 @@ class RuleSet:
         # A word that begins with another one stands for both.
         self.by_word = {
             word.encode(): tuple(
-                index
-                for other, indexes in by_word.items()
-                if word.startswith(other)
-                for index in indexes
+                index for other, indexes in by_word.items() if word.startswith(other) for index in indexes
             )
             for word in by_word
         }

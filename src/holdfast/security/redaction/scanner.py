@@ -26,13 +26,9 @@ _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
 # Every sign of a token as "a", all others as a blank: runs are then found without looking twice.
 _AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
-_AS_LETTERS = bytes(
-    ord("a") if chr(sign).isalpha() and sign < 128 else ord(" ") for sign in range(256)
-)
+_AS_LETTERS = bytes(ord("a") if chr(sign).isalpha() and sign < 128 else ord(" ") for sign in range(256))
 _AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
-_AS_WORDS = bytes(
-    sign if sign in b"abcdefghijklmnopqrstuvwxyz0123456789_.~-" else ord(" ") for sign in range(256)
-)
+_AS_WORDS = bytes(sign if sign in b"abcdefghijklmnopqrstuvwxyz0123456789_.~-" else ord(" ") for sign in range(256))
 _RUN = re.compile(b"a" * _RUN_MIN + b"a*+")
 _MIXED_MIN = 14
 _GLANCE_MIXED_MIN = 12
@@ -220,27 +216,21 @@ class Scanner:
         said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
         return self._words(said, 0, len(said)) | {word for word in self._rare if word in lowered}
 
-    def _by_look(
-        self, text: str, runs: list[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, bool, str]]:
+    def _by_look(self, text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool, str]]:
         """By the rules without words: only a long run can be what they mean."""
         for index in self._rules.wordless:
             for low, high in runs:
                 if high - low >= _TOKEN_MIN:
                     yield from self._by_rule(index, text, low, high)
 
-    def _by_rule(
-        self, index: int, text: str, low: int, high: int
-    ) -> Iterator[tuple[int, int, bool, str]]:
+    def _by_rule(self, index: int, text: str, low: int, high: int) -> Iterator[tuple[int, int, bool, str]]:
         rule = self._rules.rules[index]
         for match in self._rules.compiled(index).finditer(text, low, high):
             start, stop = _secret_of(rule, match)
             if is_secret(rule, text[start:stop]):
                 yield start, stop, rule.guess, rule.id
 
-    def _in_base64(
-        self, text: str, runs: list[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, bool, str]]:
+    def _in_base64(self, text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool, str]]:
         for start, stop, inner in wrapped_texts(text, runs):
             found = self.find(inner, deep=False)
             if found.spans:
@@ -274,13 +264,7 @@ def _blocks_with(word: bytes, lowered: bytes, low: int, high: int) -> Iterator[i
 
 def _neighbourhoods(blocks: set[int], size: int) -> list[tuple[int, int]]:
     """What lies around these blocks of a text, up to the end of the longest secret."""
-    around = [
-        (
-            (block << _BLOCK_BITS) - _BLOCK_BEFORE,
-            ((block + 1) << _BLOCK_BITS) + _PEM_MAX,
-        )
-        for block in blocks
-    ]
+    around = [((block << _BLOCK_BITS) - _BLOCK_BEFORE, ((block + 1) << _BLOCK_BITS) + _PEM_MAX) for block in blocks]
     return _merged(around, size)
 
 
@@ -293,9 +277,7 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
     for match in _RUN.finditer(lowered.translate(_AS_RUNS)):
         start, stop = match.span()
         size = stop - start
-        if find_digit(b"1", start, stop) < 0 and (
-            size < _MIXED_MIN or not _is_odd(text[start:stop])
-        ):
+        if find_digit(b"1", start, stop) < 0 and (size < _MIXED_MIN or not _is_odd(text[start:stop])):
             continue
         if size >= _BASE64_MIN:
             long.append((start, stop))
@@ -399,9 +381,7 @@ def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
 
 
 # What stands in documentation for a token: no random text has it.
-_SAMPLE = re.compile(
-    r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>"
-)
+_SAMPLE = re.compile(r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>")
 _PLACEHOLDER = re.compile(
     r"(?i)example|placeholder|your[_-]?|change_?me|x{4,}|\*{3}|\.\.\.|dummy|redacted|secret:|\$\{|\{\{"
     r"|^\$|^%|^<|>$|^(?:none|null|undefined|true|false|password|secret|token|string|optional)\b"
@@ -526,9 +506,7 @@ def forms_of(value: str) -> list[str]:
     forms, given = [], {value}
     for _ in range(_LEVELS):
         forms += [unescaped(without_breaks(form)) for form in given]
-        given = {
-            json.dumps(form, ensure_ascii=pure)[1:-1] for form in given for pure in (True, False)
-        }
+        given = {json.dumps(form, ensure_ascii=pure)[1:-1] for form in given for pure in (True, False)}
     return sorted(set(forms))
 
 
@@ -536,9 +514,7 @@ def forms_of(value: str) -> list[str]:
 
 
 _PIECE = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
-_BLOCK = re.compile(
-    r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}"
-)
+_BLOCK = re.compile(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")
 _LINE_BREAK = re.compile(r"\\[rn]|\s")
 _LINE_MIN = 60
 _PROBE_CHARS = 32

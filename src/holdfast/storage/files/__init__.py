@@ -9,12 +9,6 @@ if TYPE_CHECKING:
     from holdfast.storage.files.journal import Touched
     from holdfast.storage.files.tree import Tree, real_path
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "journal": "Touched",
-        "tree": "Tree real_path",
-    },
-)
+__getattr__ = lazy(__name__, {"journal": "Touched", "tree": "Tree real_path"})
 
 __all__ = ["Touched", "Tree", "real_path"]

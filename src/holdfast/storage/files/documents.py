@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Conflict
-from holdfast.storage.base import (
-    Documents,
-    check_document_name,
-    etag_of,
-    is_document_name,
-)
+from holdfast.storage.base import Documents, check_document_name, etag_of, is_document_name
 from holdfast.storage.files.tree import Tree, let_go, read_all, translation, write_all
 
 _TEMPORARY = ".tmp-"

@@ -145,9 +145,7 @@ class FileForms:
         self._sweep(directory, LOG_NAME)
         self._disk.sync_directory(directory)
 
-    def _write_plain(
-        self, directory: int, opened: OpenLog, size: int | None, *, strict: bool
-    ) -> None:
+    def _write_plain(self, directory: int, opened: OpenLog, size: int | None, *, strict: bool) -> None:
         archive = opened.archive()
         chunks = opened.read() if archive is None else archive.read()
         if size is not None:

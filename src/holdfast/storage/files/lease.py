@@ -109,10 +109,7 @@ class FileLease(Lease):
         session_id, pid, host = self._parts[-1], card.get("pid"), card.get("host")
         holder = f"process {pid} on {host}" if pid else "another process"
         return Locked(
-            f"session {session_id} is open for writing in {holder}",
-            session_id=session_id,
-            pid=pid,
-            host=host,
+            f"session {session_id} is open for writing in {holder}", session_id=session_id, pid=pid, host=host
         )
 
     def _write_card(self, descriptor: int, owner: str, settled: Any) -> None:

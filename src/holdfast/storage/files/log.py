@@ -16,15 +16,7 @@ from holdfast.storage.base import Log, Pieces, Stamp, check_prefix
 from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.forms import FileForms
 from holdfast.storage.files.lease import forget_settled, note_settled, read_settled
-from holdfast.storage.files.parts import (
-    LOG_NAME,
-    OWN_NAME,
-    Look,
-    OpenLog,
-    log_size,
-    look,
-    open_parts,
-)
+from holdfast.storage.files.parts import LOG_NAME, OWN_NAME, Look, OpenLog, log_size, look, open_parts
 from holdfast.storage.files.tree import Tree, let_go, translated, translation, write_all
 
 if TYPE_CHECKING:

@@ -260,9 +260,7 @@ def _look_at_branch(disk: Disk, directory: int) -> Look | None:
 
 
 def _is_still_branch(disk: Disk, directory: int) -> bool:
-    return (
-        disk.node_at(LOG_NAME, directory) is None and disk.node_at(ARCHIVE_NAME, directory) is None
-    )
+    return disk.node_at(LOG_NAME, directory) is None and disk.node_at(ARCHIVE_NAME, directory) is None
 
 
 def _read_base(disk: Disk, directory: int) -> Base | None:

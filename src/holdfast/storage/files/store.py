@@ -13,14 +13,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from holdfast.errors import (
-    Conflict,
-    Forbidden,
-    HoldfastError,
-    NotFound,
-    Unavailable,
-    UsageError,
-)
+from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unavailable, UsageError
 from holdfast.model import check_id, fold_id, is_id
 from holdfast.storage._pieces import check_branch
 from holdfast.storage._worker import Flusher
@@ -250,9 +243,7 @@ class FileStore(Store):
                     if name.startswith(_DROPPED):
                         remove_tree(self._disk, name, directory)
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Second names for the log's files, in constant time; a copy where there can be none."""
         check_branch(self, key, to, size)
         target = _parts(to)
@@ -395,10 +386,7 @@ class FileStore(Store):
                 lease.release()
 
     def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        with (
-            self._tree.opened(source[:-1]) as above,
-            self._tree.opened(target[:-1], create=True) as below,
-        ):
+        with self._tree.opened(source[:-1]) as above, self._tree.opened(target[:-1], create=True) as below:
             assert above is not None
             assert below is not None
             # Before anything is moved there, the way there must be safe.

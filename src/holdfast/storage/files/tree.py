@@ -116,9 +116,7 @@ class Tree:
                 return None
 
     @contextmanager
-    def opened(
-        self, parts: tuple[str, ...], *, create: bool = False, doing: str = ""
-    ) -> Iterator[int | None]:
+    def opened(self, parts: tuple[str, ...], *, create: bool = False, doing: str = "") -> Iterator[int | None]:
         """Open a directory below the root for the length of a ``with`` block.
 
         With ``doing`` what the operating system says inside of the block becomes a typed error.
@@ -234,9 +232,7 @@ class Tree:
             )
         if node.mode & _WRITABLE_BY_OTHERS:
             raise Forbidden(
-                f"{self.path} can be written by others",
-                remedy=f"Close it with: chmod go-w {self.path}",
-                path=self.path,
+                f"{self.path} can be written by others", remedy=f"Close it with: chmod go-w {self.path}", path=self.path
             )
         network = self.disk.network_name(descriptor)
         if network is not None:
@@ -263,9 +259,7 @@ class Tree:
             current = below
         return current
 
-    def _step(
-        self, name: str, parent: int, *, create: bool, passing: bool
-    ) -> tuple[int | None, bool]:
+    def _step(self, name: str, parent: int, *, create: bool, passing: bool) -> tuple[int | None, bool]:
         """One level down: its descriptor, and whether it had to be made."""
         enter = self.disk.open_passage if passing else self.disk.open_directory
         made = False
@@ -314,13 +308,7 @@ def held(disk: Disk, descriptor: int) -> Iterator[int]:
         let_go(disk, descriptor)
 
 
-def walk(
-    disk: Disk,
-    path: str,
-    *,
-    passing: bool = True,
-    make: Callable[[str, int], None] | None = None,
-) -> int:
+def walk(disk: Disk, path: str, *, passing: bool = True, make: Callable[[str, int], None] | None = None) -> int:
     """A descriptor of a directory anywhere, reached from the top without following a symlink.
 
     If it is only passed through, nothing can be done with it but going further down. ``make`` is

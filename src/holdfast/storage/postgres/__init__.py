@@ -9,12 +9,6 @@ if TYPE_CHECKING:
     from holdfast.storage.postgres.link import ServerLink
     from holdfast.storage.postgres.tables import Migrations
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "link": "ServerLink",
-        "tables": "Migrations",
-    },
-)
+__getattr__ = lazy(__name__, {"link": "ServerLink", "tables": "Migrations"})
 
 __all__ = ["Migrations", "ServerLink"]

@@ -63,9 +63,7 @@ class PostgresLog(SendingLog):
                 torn = whole[offset:]
                 name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
                 await put_document(connection, head["id"], name, torn)
-                await write_pieces(
-                    connection, head["id"], head["generation"], whole[:offset], pack=False
-                )
+                await write_pieces(connection, head["id"], head["generation"], whole[:offset], pack=False)
                 await describe(connection, head["id"], head["generation"], offset)
 
         self._link.run(work)
@@ -133,9 +131,7 @@ class PostgresDocuments(Documents):
             async with connection.transaction():
                 # The head is locked, since a row that is not there yet cannot be.
                 id = (await made_and_locked(connection, self._key))["id"]
-                old = await connection.fetchval(
-                    "SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name
-                )
+                old = await connection.fetchval("SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name)
                 if if_match is not None and if_match != (old or ""):
                     if again and old == etag:
                         return  # the try before this one was stored
@@ -148,8 +144,7 @@ class PostgresDocuments(Documents):
     def get(self, name: str) -> tuple[bytes, str] | None:
         """One row."""
         rows = self._link.fetch(
-            "SELECT d.data, d.etag FROM names n JOIN documents d USING (id)"
-            " WHERE n.key = $1 AND d.name = $2",
+            "SELECT d.data, d.etag FROM names n JOIN documents d USING (id) WHERE n.key = $1 AND d.name = $2",
             self._key,
             check_document_name(name),
         )
@@ -157,16 +152,13 @@ class PostgresDocuments(Documents):
 
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
-        rows = self._link.fetch(
-            "SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key
-        )
+        rows = self._link.fetch("SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key)
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def delete(self, name: str) -> bool:
         """Remove one row."""
         rows = self._link.fetch(
-            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1"
-            " AND d.name = $2 RETURNING d.name",
+            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1 AND d.name = $2 RETURNING d.name",
             self._key,
             check_document_name(name),
         )
@@ -271,24 +263,17 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
             check_free(to, other)
             await _forget(connection, to, other["id"])
         await connection.execute(
-            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1",
-            key,
-            to,
-            folder_of(to),
-            fold_id(to),
+            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1", key, to, folder_of(to), fold_id(to)
         )
         await _note_removal(connection, key)
         # Whoever wrote it under its old name is fenced off.
         await connection.execute(
-            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id()"
-            " WHERE id = $1",
+            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id() WHERE id = $1",
             head["id"],
         )
 
 
-async def branch_key(
-    connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]
-) -> None:
+async def branch_key(connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
     """Make a key that begins with what another one has. Raises Conflict and Locked."""
     async with connection.transaction():
         await made_and_locked(connection, to)

@@ -16,13 +16,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from holdfast.errors import (
-    Forbidden,
-    HoldfastError,
-    StoreFull,
-    Unavailable,
-    UsageError,
-)
+from holdfast.errors import Forbidden, HoldfastError, StoreFull, Unavailable, UsageError
 from holdfast.storage.disk import forks
 from holdfast.storage.postgres.tables import MIGRATIONS
 
@@ -173,9 +167,7 @@ class ServerLink:
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             loop = asyncio.new_event_loop()
-            thread = threading.Thread(
-                target=loop.run_forever, name="holdfast-postgres", daemon=True
-            )
+            thread = threading.Thread(target=loop.run_forever, name="holdfast-postgres", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
@@ -258,9 +250,7 @@ class ServerLink:
         try:
             import asyncpg
         except ImportError as error:
-            raise UsageError(
-                "a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres]."
-            ) from error
+            raise UsageError("a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres].") from error
         return await asyncpg.connect(
             self._dsn,
             timeout=self._options.connect_s,
@@ -362,9 +352,7 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
             return UsageError(said, remedy="Name the file of your authority: sslrootcert=…")
         return UsageError("PostgreSQL: the address or an option in it is wrong")
     if isinstance(error, ssl.SSLError):
-        return Unavailable(
-            f"{said}: no secure connection", remedy="Check the certificates and sslmode."
-        )
+        return Unavailable(f"{said}: no secure connection", remedy="Check the certificates and sslmode.")
     if state.startswith(_FULL):
         return StoreFull(said)
     if state.startswith(_REFUSED):

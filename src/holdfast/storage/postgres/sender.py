@@ -9,15 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreError, Unavailable
-from holdfast.storage._deferred import (
-    Dispatch,
-    Packet,
-    SendingLog,
-    all_failed,
-    checked,
-    joined,
-    next_batch,
-)
+from holdfast.storage._deferred import Dispatch, Packet, SendingLog, all_failed, checked, joined, next_batch
 from holdfast.storage._leases import stale
 from holdfast.storage._pieces import unpacked, zstd_module
 from holdfast.storage.postgres.link import ServerLink
@@ -183,14 +175,11 @@ async def _send(
     changed.update(str(row["id"]) for row in rows)
     stored = {row["number"] for row in rows}
     return [
-        None if number in stored else await _outcome(connection, packet)
-        for number, packet in enumerate(packets, 1)
+        None if number in stored else await _outcome(connection, packet) for number, packet in enumerate(packets, 1)
     ]
 
 
-async def _send_one(
-    connection: Connection, packet: Packet, known: dict[str, UUID], changed: set[str]
-) -> bool:
+async def _send_one(connection: Connection, packet: Packet, known: dict[str, UUID], changed: set[str]) -> bool:
     """Whether the only packet of a batch was stored by the id that its log had before."""
     id = known.get(packet.key)
     if id is None:

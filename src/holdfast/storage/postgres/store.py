@@ -16,17 +16,7 @@ from holdfast.model import fold_id
 from holdfast.storage._leases import Renewer
 from holdfast.storage._pieces import check_branch
 from holdfast.storage._worker import Flusher
-from holdfast.storage.base import (
-    Capabilities,
-    Changes,
-    Documents,
-    Entry,
-    Lease,
-    Log,
-    Store,
-    check_key,
-    check_prefix,
-)
+from holdfast.storage.base import Capabilities, Changes, Documents, Entry, Lease, Log, Store, check_key, check_prefix
 from holdfast.storage.postgres.key import (
     PostgresDocuments,
     PostgresLease,
@@ -165,14 +155,10 @@ class PostgresStore(Store):
         check_key(key)
         self.link.run(lambda connection: drop_key(connection, key), again=False)
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """A copy, made by the server."""
         check_branch(self, key, to, size)
-        self.link.run(
-            lambda connection: branch_key(connection, key, to, size, documents or {}), again=False
-        )
+        self.link.run(lambda connection: branch_key(connection, key, to, size, documents or {}), again=False)
 
     def archive(self, key: str) -> None:
         """The pieces of a log packed together."""
@@ -188,8 +174,7 @@ class PostgresStore(Store):
     def is_archived(self, key: str) -> bool:
         """Whether it is packed now."""
         rows = self.link.fetch(
-            "SELECT h.archived FROM names n JOIN heads h USING (id) WHERE n.key = $1",
-            check_key(key),
+            "SELECT h.archived FROM names n JOIN heads h USING (id) WHERE n.key = $1", check_key(key)
         )
         return bool(rows and rows[0]["archived"])
 

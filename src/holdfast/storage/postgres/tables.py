@@ -107,17 +107,14 @@ async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
         whole = await whole_log(connection, head)
         await write_pieces(connection, head["id"], head["generation"], whole, pack=archived)
         await connection.execute(
-            "UPDATE heads SET archived = $2, version = pg_current_xact_id() WHERE id = $1",
-            head["id"],
-            archived,
+            "UPDATE heads SET archived = $2, version = pg_current_xact_id() WHERE id = $1", head["id"], archived
         )
 
 
 async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
     """All bytes of a log, or the first so many."""
     rows = await connection.fetch(
-        "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3"
-        " ORDER BY start",
+        "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3 ORDER BY start",
         head["id"],
         head["generation"],
         head["size"] if stop is None else stop,
@@ -126,15 +123,12 @@ async def whole_log(connection: Connection, head: Any, stop: int | None = None) 
     return b"".join(parts)[:stop]
 
 
-async def write_pieces(
-    connection: Connection, id: UUID, generation: int, data: bytes, *, pack: bool
-) -> None:
+async def write_pieces(connection: Connection, id: UUID, generation: int, data: bytes, *, pack: bool) -> None:
     """Put these bytes in the place of all pieces of a generation."""
     await connection.execute("DELETE FROM pieces WHERE id = $1 AND generation = $2", id, generation)
     frames = [data[at : at + _FRAME_BYTES] for at in range(0, len(data), _FRAME_BYTES)]
     await connection.executemany(
-        "INSERT INTO pieces (id, generation, start, size, data, packed)"
-        " VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO pieces (id, generation, start, size, data, packed) VALUES ($1, $2, $3, $4, $5, $6)",
         [
             (id, generation, n * _FRAME_BYTES, len(one), packed(one) if pack else one, pack)
             for n, one in enumerate(frames)

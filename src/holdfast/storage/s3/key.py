@@ -60,14 +60,10 @@ def check_free(objects: Objects, key: str, folder: str) -> None:
 
 def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
     """Put off the end of a lease; False if it is lost."""
-    return _change_held(
-        objects, folder, epoch, lambda old: HeldKey(epoch, ttl_ms, old.holder, old.beat + 1)
-    )
+    return _change_held(objects, folder, epoch, lambda old: HeldKey(epoch, ttl_ms, old.holder, old.beat + 1))
 
 
-def _change_held(
-    objects: Objects, folder: str, epoch: int, change: Callable[[HeldKey], HeldKey]
-) -> bool:
+def _change_held(objects: Objects, folder: str, epoch: int, change: Callable[[HeldKey], HeldKey]) -> bool:
     """Change the lease of an epoch, as long as it is that one's; whether it was."""
     for _ in range(_TRIES):
         found, etag, _ = held(objects, folder)

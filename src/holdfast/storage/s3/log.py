@@ -198,21 +198,14 @@ class LogObjects:
         self._pack_recent(turn, packet.data)
         return None
 
-    def replace(
-        self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True
-    ) -> None:
+    def replace(self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True) -> None:
         """Other objects, written in full, and in force once the head says so."""
         head, etag = self._read_head()
         self.forget()
         self.pieces(head)
         if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
             raise stale(key)
-        new = Head(
-            head.generation + 1,
-            replaced=head.replaced + another,
-            epoch=epoch,
-            place=f"-{uuid4().hex[:16]}",
-        )
+        new = Head(head.generation + 1, replaced=head.replaced + another, epoch=epoch, place=f"-{uuid4().hex[:16]}")
         number = 0
         for piece in frames(chunks):
             self._objects.put(self._log_path(new, number), framed(epoch, piece))
@@ -268,9 +261,7 @@ class LogObjects:
         old = [one.path for one in full]
         self._put_pack(head, group[0].first, group[-1].last, data, old, compress=compress)
 
-    def _put_pack(
-        self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool
-    ) -> None:
+    def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
         """Store a pack; only then does what is in it go. Fences, which have no bytes, stay.
 
         Their numbers are not used again, since the pack has them in its name.
@@ -499,9 +490,7 @@ def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
         at = bisect_right(firsts, number) - 1
         return at >= 0 and number <= kept[at].last
 
-    ordered = sorted(
-        [*kept, *(one for one in loose if not is_covered(one.first))], key=lambda one: one.first
-    )
+    ordered = sorted([*kept, *(one for one in loose if not is_covered(one.first))], key=lambda one: one.first)
     pieces: list[ObjectPiece] = []
     start = 0
     for one in ordered:

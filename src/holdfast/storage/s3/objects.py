@@ -46,9 +46,7 @@ def open_objects(url: str) -> Objects:
     try:
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError as error:
-        raise UsageError(
-            "a store in a bucket needs obstore", remedy="Install holdfast[s3]."
-        ) from error
+        raise UsageError("a store in a bucket needs obstore", remedy="Install holdfast[s3].") from error
     parts = urlsplit(url)
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     retry_s = values.pop("retry_s", "30")
@@ -58,9 +56,7 @@ def open_objects(url: str) -> Objects:
         raise UsageError(f"retry_s={retry_s[:40]!a} in the address must be a number of seconds")
     unknown = sorted(values.keys() - set(_OPTIONS))
     if unknown:
-        raise UsageError(
-            f"{unknown[0]!a} is no option of such an address", remedy=f"Use {', '.join(_OPTIONS)}."
-        )
+        raise UsageError(f"{unknown[0]!a} is no option of such an address", remedy=f"Use {', '.join(_OPTIONS)}.")
     kind = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[parts.scheme]
     limits = {"timeout": "30s", "connect_timeout": "5s"}
     options: dict[str, Any] = {**values, "client_options": limits}
@@ -168,9 +164,7 @@ class Objects:
         def work() -> list[ListedObject]:
             pages = list_objects(self._bucket, prefix, offset=after, chunk_size=_LIST_PAGE)
             return [
-                ListedObject(one["path"], one["size"], _ms(one), one["e_tag"] or "")
-                for page in pages
-                for one in page
+                ListedObject(one["path"], one["size"], _ms(one), one["e_tag"] or "") for page in pages for one in page
             ]
 
         yield from sorted(self._tried(work))
@@ -245,9 +239,7 @@ def _failures() -> Iterator[None]:
         said = str(error).partition("\n")[0][:300]
         refused = type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
         if refused or isinstance(error, PermissionError):
-            raise Forbidden(
-                f"the bucket refuses: {said}", remedy="Check the keys and what they may do."
-            ) from error
+            raise Forbidden(f"the bucket refuses: {said}", remedy="Check the keys and what they may do.") from error
         raise Unavailable(f"the bucket cannot be used: {said}", outcome="unknown") from error
 
 

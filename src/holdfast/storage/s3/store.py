@@ -165,9 +165,7 @@ class ObjectStore(Store):
             return
         self._seal(key, self._has_something(key))
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """A copy below an id of its own, which is there once it has its name."""
         check_branch(self, key, to, size)
         named = self.names.get(key)
@@ -175,10 +173,7 @@ class ObjectStore(Store):
             raise NotFound(f"there is no log at {key}")
         self._clear_the_way(to)
         name = Name(uuid4().hex)
-        source, copy = (
-            LogObjects(self.objects, named.name.folder),
-            LogObjects(self.objects, name.folder),
-        )
+        source, copy = (LogObjects(self.objects, named.name.folder), LogObjects(self.objects, name.folder))
         try:
             copy.replace(first_bytes(source.read(0), size), 0, to)
             if copy.size() != size:
@@ -319,8 +314,7 @@ class ObjectStore(Store):
             *(
                 one.path
                 for one in self.objects.list(f"{folder}/")
-                if one.path not in kept
-                and not (one.path.startswith(fences) and one.size <= HEAD_BYTES)
+                if one.path not in kept and not (one.path.startswith(fences) and one.size <= HEAD_BYTES)
             )
         )
 
@@ -341,15 +335,11 @@ class ObjectStore(Store):
         for number, run in enumerate(runs):
             by_key.setdefault(run[0].key, []).append(number)
         found: dict[int, StoreError | None] = {}
-        for some in self._at_once.map(
-            lambda numbers: self._send_key(runs, numbers), by_key.values()
-        ):
+        for some in self._at_once.map(lambda numbers: self._send_key(runs, numbers), by_key.values()):
             found.update(some)
         return [found[number] for number, run in enumerate(runs) for _ in run]
 
-    def _send_key(
-        self, runs: list[list[Packet]], numbers: list[int]
-    ) -> dict[int, StoreError | None]:
+    def _send_key(self, runs: list[list[Packet]], numbers: list[int]) -> dict[int, StoreError | None]:
         return {number: self._send_run(runs[number]) for number in numbers}
 
     def _send_run(self, run: list[Packet]) -> StoreError | None:

@@ -108,9 +108,7 @@ def connect_file(path: str) -> Connection:
     import sqlite3
 
     with failures(f"opening {path}"):
-        connection = sqlite3.connect(
-            path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
@@ -128,8 +126,7 @@ def use_wal(connection: Connection, path: str) -> None:
     with failures(f"opening {path}"):
         if _wal_mode(connection) != "wal":
             raise Unavailable(
-                f"{path}: SQLite cannot keep a write-ahead log there",
-                remedy="Keep the file on a local disk.",
+                f"{path}: SQLite cannot keep a write-ahead log there", remedy="Keep the file on a local disk."
             )
         connection.execute("PRAGMA synchronous=NORMAL")
         # What is redacted or erased must not stay in the pages, however SQLite was built.

@@ -8,23 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.errors import (
-    Damaged,
-    Forbidden,
-    HoldfastError,
-    SyncFailed,
-    TooNew,
-    Unavailable,
-)
+from holdfast.errors import Damaged, Forbidden, HoldfastError, SyncFailed, TooNew, Unavailable
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.tree import held, let_go, plain_file, real_path, translation, walk
-from holdfast.storage.sqlite.connection import (
-    checkpoint,
-    connect_file,
-    failures,
-    transaction,
-    use_wal,
-)
+from holdfast.storage.sqlite.connection import checkpoint, connect_file, failures, transaction, use_wal
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
@@ -250,8 +237,7 @@ class SharedDatabase:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION_ID and tables:
             raise Forbidden(
-                f"{self.path} is a database of another program",
-                remedy="Name another file; this one is left as it is.",
+                f"{self.path} is a database of another program", remedy="Name another file; this one is left as it is."
             )
         if version > len(self._schema):
             raise TooNew(f"{self.path} was written by a newer version")

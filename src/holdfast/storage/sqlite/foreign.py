@@ -30,13 +30,9 @@ class ForeignDatabase:
 
     def tables(self) -> dict[str, tuple[str, ...]]:
         """The tables, and the columns of each."""
-        names = [
-            row["name"] for row in self.rows("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
+        names = [row["name"] for row in self.rows("SELECT name FROM sqlite_master WHERE type='table'")]
         return {
-            name: tuple(
-                row["name"] for row in self.rows("SELECT name FROM pragma_table_info(?)", name)
-            )
+            name: tuple(row["name"] for row in self.rows("SELECT name FROM pragma_table_info(?)", name))
             for name in names
         }
 

@@ -33,8 +33,7 @@ _NUMBER_MAX = (1 << 63) - 1  # as far as SQLite counts
 _FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 _loader: Any = __spec__.loader
 SCHEMA: tuple[str, ...] = tuple(
-    _loader.get_data(os.path.join(_FOLDER, name)).decode()
-    for name in ("0001_keys.sql", "0002_numbered_pieces.sql")
+    _loader.get_data(os.path.join(_FOLDER, name)).decode() for name in ("0001_keys.sql", "0002_numbered_pieces.sql")
 )
 
 ENTRY = "SELECT key, size, modified, generation, version FROM keys"
@@ -69,8 +68,7 @@ class KeyRow:
 def key_row(connection: Connection, key: str) -> KeyRow | None:
     """Return the row of a key, or None."""
     found = connection.execute(
-        "SELECT id, generation, size, archived, epoch, holder, expires FROM keys WHERE key = ?",
-        (key,),
+        "SELECT id, generation, size, archived, epoch, holder, expires FROM keys WHERE key = ?", (key,)
     ).fetchone()
     return None if found is None else KeyRow(found)
 
@@ -120,8 +118,7 @@ def has_documents(connection: Connection, id: int) -> bool:
 def made_row(connection: Connection, key: str) -> int:
     """The number of a key's row, which is made if there is none."""
     connection.execute(
-        "INSERT OR IGNORE INTO keys (key, folder, folded) VALUES (?, ?, ?)",
-        (key, folder_of(key), fold_id(key)),
+        "INSERT OR IGNORE INTO keys (key, folder, folded) VALUES (?, ?, ?)", (key, folder_of(key), fold_id(key))
     )
     found: int = connection.execute("SELECT id FROM keys WHERE key = ?", (key,)).fetchone()[0]
     return found
@@ -166,9 +163,7 @@ def put_document(connection: Connection, id: int, name: str, data: bytes) -> Non
     )
 
 
-def insert_piece(
-    connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
-) -> None:
+def insert_piece(connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False) -> None:
     """Write one piece of a log at its place."""
     if start + len(data) > _PLACES:
         # One byte more would stand where another key's bytes are.
@@ -201,8 +196,7 @@ def repack(connection: Connection, id: int, size: int, *, archived: bool) -> Non
     forget_pieces(connection, id)
     insert_frames(connection, id, whole, archived=archived)
     connection.execute(
-        "UPDATE keys SET archived = ?, version = ? WHERE id = ?",
-        (archived, next_version(connection), id),
+        "UPDATE keys SET archived = ?, version = ? WHERE id = ?", (archived, next_version(connection), id)
     )
 
 
@@ -210,17 +204,14 @@ def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterato
     """The bytes of a log inside a transaction."""
     first = _number(id, 0)
     rows = connection.execute(
-        "SELECT data, size, packed FROM pieces"
-        " WHERE number >= ? AND number < ? AND number + size > ? ORDER BY number",
+        "SELECT data, size, packed FROM pieces WHERE number >= ? AND number < ? AND number + size > ? ORDER BY number",
         (first, first + stop, first + start),
     )
     for data, size, is_packed in rows.fetchall():
         yield unpacked(data, size) if is_packed else data
 
 
-def reading(
-    id: int, generation: int, at: int, count: int
-) -> tuple[str, tuple[int, int, int, int, int]]:
+def reading(id: int, generation: int, at: int, count: int) -> tuple[str, tuple[int, int, int, int, int]]:
     """The question for some pieces of a generation of a log, from a place on, and its values.
 
     Their columns: place, size, data, whether they are packed.

@@ -71,9 +71,7 @@ _GATHER_S = 0.004
 class SQLiteStore(Store):
     """One database file, shared by many processes of one machine."""
 
-    capabilities = Capabilities(
-        survives_kill=True, syncs=True, shared=True, can_steal=True, archives=True
-    )
+    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, can_steal=True, archives=True)
 
     def __init__(self, path: str) -> None:
         if not path or "\0" in path:
@@ -98,17 +96,12 @@ class SQLiteStore(Store):
 
     def exists(self, key: str) -> bool:
         """Whether the key has a log."""
-        return bool(
-            self.database.read(
-                "SELECT 1 FROM keys WHERE key = ? AND generation > 0", (check_key(key),)
-            )
-        )
+        return bool(self.database.read("SELECT 1 FROM keys WHERE key = ? AND generation > 0", (check_key(key),)))
 
     def clash(self, key: str) -> str | None:
         """A key that differs only by case."""
         found = self.database.read(
-            "SELECT key FROM keys WHERE folded = ? AND key <> ? AND generation > 0",
-            (fold_id(check_key(key)), key),
+            "SELECT key FROM keys WHERE folded = ? AND key <> ? AND generation > 0", (fold_id(check_key(key)), key)
         )
         return next((key for (key,) in found if isinstance(key, str)), None)
 
@@ -135,9 +128,7 @@ class SQLiteStore(Store):
         name, _, number = mark.partition(":")
         if name != identity or not number.isdecimal() or int(number) > now:
             return Changes(f"{identity}:{now}", None, listed=False)
-        rows = self.database.read(
-            "SELECT key FROM keys WHERE folder = ? AND version > ?", (prefix, int(number))
-        )
+        rows = self.database.read("SELECT key FROM keys WHERE folder = ? AND version > ?", (prefix, int(number)))
         return Changes(f"{identity}:{now}", frozenset(row[0] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
@@ -172,8 +163,7 @@ class SQLiteStore(Store):
                 forget(connection, other.id)
             epoch = other.epoch + 1 if other else 0
             connection.execute(
-                "UPDATE keys SET key = ?, folder = ?, folded = ?, version = ?,"
-                " epoch = max(epoch, ?) WHERE id = ?",
+                "UPDATE keys SET key = ?, folder = ?, folded = ?, version = ?, epoch = max(epoch, ?) WHERE id = ?",
                 (to, folder_of(to), fold_id(to), next_version(connection), epoch, row.id),
             )
             bury(connection, key, row.epoch)
@@ -193,9 +183,7 @@ class SQLiteStore(Store):
         self.database.write(work)
         self.database.sync()
 
-    def branch(
-        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
-    ) -> None:
+    def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """A copy, made inside the database."""
         check_branch(self, key, to, size)
 
@@ -318,14 +306,7 @@ class SQLiteLog(Log):
                 "UPDATE keys SET size = size + ?, modified = ?, version = ?,"
                 " generation = CASE generation WHEN 0 THEN ? ELSE generation END"
                 " WHERE key = ? AND epoch = ? AND archived = 0 RETURNING id, size",
-                (
-                    len(data),
-                    now_ms(),
-                    version := next_version(connection),
-                    version,
-                    self._key,
-                    epoch,
-                ),
+                (len(data), now_ms(), version := next_version(connection), version, self._key, epoch),
             ).fetchall()
             if not found:
                 found = [self._restored(connection, len(data), epoch)]
@@ -358,11 +339,7 @@ class SQLiteLog(Log):
         if not (is_number(generation) and is_size(end)):
             raise damaged_row()
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
-        yield from read_rows(
-            lambda at, count: self._database.read(*reading(id, generation, at, count)),
-            start,
-            end,
-        )
+        yield from read_rows(lambda at, count: self._database.read(*reading(id, generation, at, count)), start, end)
 
     def size(self) -> int:
         """The size as the key's row says."""
@@ -407,9 +384,7 @@ class SQLiteLog(Log):
 
     def generation(self) -> str:
         """The number of the change that began it."""
-        rows = self._database.read(
-            "SELECT generation FROM keys WHERE key = ? AND generation > 0", (self._key,)
-        )
+        rows = self._database.read("SELECT generation FROM keys WHERE key = ? AND generation > 0", (self._key,))
         return str(rows[0][0]) if rows else ""
 
     def damage(self) -> str:
@@ -453,9 +428,7 @@ class SQLiteDocuments(Documents):
 
         def work(connection: Connection) -> None:
             id = made_row(connection, self._key)
-            found = connection.execute(
-                "SELECT etag FROM documents WHERE id = ? AND name = ?", (id, name)
-            ).fetchone()
+            found = connection.execute("SELECT etag FROM documents WHERE id = ? AND name = ?", (id, name)).fetchone()
             old = found[0] if found else ""
             if if_match is not None and if_match != old:
                 raise Conflict(f"{name} is not what it was", etag=old)
@@ -469,8 +442,7 @@ class SQLiteDocuments(Documents):
     def get(self, name: str) -> tuple[bytes, str] | None:
         """One row."""
         rows = self._database.read(
-            "SELECT d.data, d.etag FROM documents d JOIN keys k ON k.id = d.id"
-            " WHERE k.key = ? AND d.name = ?",
+            "SELECT d.data, d.etag FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ? AND d.name = ?",
             (self._key, check_document_name(name)),
         )
         if rows and not isinstance(rows[0][0], bytes):  # a column takes anything
@@ -480,8 +452,7 @@ class SQLiteDocuments(Documents):
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
         rows = self._database.read(
-            "SELECT d.name FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ?",
-            (self._key,),
+            "SELECT d.name FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ?", (self._key,)
         )
         texts = [name for (name,) in rows if isinstance(name, str)]  # a column takes anything
         return sorted(name for name in texts if name.startswith(prefix))
@@ -527,12 +498,8 @@ class SQLiteLease(RenewedLease):
 
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
-        if self._holder is None or not self._database.execute(
-            _RENEW, (now_ms() + ttl_ms, self._key, self._epoch)
-        ):
+        if self._holder is None or not self._database.execute(_RENEW, (now_ms() + ttl_ms, self._key, self._epoch)):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        self._database.execute(
-            "UPDATE keys SET holder = NULL WHERE key = ? AND epoch = ?", (self._key, self._epoch)
-        )
+        self._database.execute("UPDATE keys SET holder = NULL WHERE key = ? AND epoch = ?", (self._key, self._epoch))

@@ -45,10 +45,7 @@ class FormContract(ContractBase):
         assert log.size() == len(whole)
         for start in range(len(whole) + 2):
             assert read_all(log, start) == whole[start:]
-            assert log.read_tail(start) == (
-                max(0, len(whole) - start),
-                whole[-start:] * (start > 0),
-            )
+            assert log.read_tail(start) == (max(0, len(whole) - start), whole[-start:] * (start > 0))
 
     def test_c60_branch_is_listed(self) -> None:
         """A branch is there before anything was added to it, with its size; an append shows."""
@@ -59,10 +56,7 @@ class FormContract(ContractBase):
         store.branch(self.KEY, _TO, len(ONE))
         assert store.exists(_TO)
         entries = {entry.key: entry for entry in store.entries()}
-        assert {key: entry.size for key, entry in entries.items()} == {
-            self.KEY: len(ONE + TWO),
-            _TO: len(ONE),
-        }
+        assert {key: entry.size for key, entry in entries.items()} == {self.KEY: len(ONE + TWO), _TO: len(ONE)}
         self.write(store, self.KEY, THREE)
         assert store.entry(_TO) == entries[_TO]
         self.write(store, _TO, THREE)

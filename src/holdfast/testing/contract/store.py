@@ -7,14 +7,7 @@ import threading
 from holdfast.errors import Conflict, InvalidId, Locked, NotFound
 from holdfast.storage import MUST_NOT_EXIST, Store
 from holdfast.testing.contract.forms import FormContract
-from holdfast.testing.contract.log import (
-    ContractBase,
-    LeaseContract,
-    LogContract,
-    read_all,
-    refused,
-    run_together,
-)
+from holdfast.testing.contract.log import ContractBase, LeaseContract, LogContract, read_all, refused, run_together
 
 # The store contract: documents.
 
@@ -219,14 +212,7 @@ __all__ = ["BAD_KEYS", "StoreContract"]
 BAD_KEYS = (
     *("", "sessions", "sessions/", "/sessions/a", "sessions/a/b", "other/a", "Sessions/a", "a"),
     *("sessions/..", "sessions/.", "sessions/../x", "sessions/a..b", "sessions/a.", "sessions/-a"),
-    *(
-        "sessions/CON",
-        "sessions/nul.txt",
-        "sessions/a b",
-        "sessions/ä",
-        "sessions/a\0",
-        "sessions/a\n",
-    ),
+    *("sessions/CON", "sessions/nul.txt", "sessions/a b", "sessions/ä", "sessions/a\0", "sessions/a\n"),
     *("sessions/" + "x" * 129, "spaces/a", "spaces/../sessions/a", "spaces//sessions/a"),
     *("spaces/a/b/c", "sessions/.hidden", "sessions/\ud800", "spaces/a/spaces/b/sessions/c"),
 )
@@ -332,10 +318,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         for taken in ("trash/log", "agents/noted"):
             with refused(Conflict):
                 store.move(self.KEY, taken)
-        for busy, key, to in (
-            (self.KEY, self.KEY, "trash/alpha"),
-            ("trash/alpha", self.KEY, "trash/alpha"),
-        ):
+        for busy, key, to in ((self.KEY, self.KEY, "trash/alpha"), ("trash/alpha", self.KEY, "trash/alpha")):
             lease = store.lease(busy)
             lease.acquire("me", 60_000)
             with refused(Locked):

@@ -117,12 +117,7 @@ def _check_directory(path: str) -> None:
 
 # -- what the user says ----------------------------------------------------------------------------
 
-_NEEDED = {
-    "text": ("text",),
-    "image": ("data", "mimeType"),
-    "resource_link": ("uri", "name"),
-    "resource": (),
-}
+_NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "resource_link": ("uri", "name"), "resource": ()}
 
 
 def read_prompt(blocks: list[dict[str, Any]], *, images: bool) -> str | list[dict[str, Any]]:
@@ -180,22 +175,14 @@ OPTIONS: dict[str, tuple[str, bool, Scope]] = {
 
 def mode_state(current: str) -> dict[str, Any]:
     """The modes as an editor shows them."""
-    available = [
-        {"id": id, "name": name, "description": about} for id, (name, about) in MODES.items()
-    ]
+    available = [{"id": id, "name": name, "description": about} for id, (name, about) in MODES.items()]
     return {"currentModeId": current, "availableModes": available}
 
 
 # What our agent is made of, before it has a session.
 
 
-_WINDOWS = (
-    ("claude", 200_000),
-    ("gpt-5", 400_000),
-    ("gpt-4.1", 1_047_576),
-    ("gpt-4o", 128_000),
-    ("gemini", 1_048_576),
-)
+_WINDOWS = (("claude", 200_000), ("gpt-5", 400_000), ("gpt-4.1", 1_047_576), ("gpt-4o", 128_000), ("gemini", 1_048_576))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,9 +218,7 @@ Finished = dict[str, Any]
 class EditorAccess:
     """What one session can reach through its editor: below ``root``, and nothing else."""
 
-    def __init__(
-        self, peer: Peer, capabilities: ClientCapabilities, session_id: str, root: str
-    ) -> None:
+    def __init__(self, peer: Peer, capabilities: ClientCapabilities, session_id: str, root: str) -> None:
         self._peer = peer
         self._session_id = session_id
         self.capabilities = capabilities
@@ -247,9 +232,7 @@ class EditorAccess:
         whole = os.path.normpath(os.path.join(self.root, given))
         real, root = os.path.realpath(whole), self._folder.root
         if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
-            raise Forbidden(
-                f"{given} is outside of {self.root}", remedy="Name a path inside the project."
-            )
+            raise Forbidden(f"{given} is outside of {self.root}", remedy="Name a path inside the project.")
         return whole
 
     async def read(self, given: str) -> str:
@@ -308,9 +291,7 @@ class EditorAccess:
         timed_out = False
         try:
             try:
-                status = await asyncio.wait_for(
-                    self._ask("terminal/wait_for_exit", this), timeout_s
-                )
+                status = await asyncio.wait_for(self._ask("terminal/wait_for_exit", this), timeout_s)
             except TimeoutError:
                 timed_out = True
                 await self._ask("terminal/kill", this)

@@ -127,9 +127,7 @@ class _Offer:
         self._client = client
         self._about = about
         name = _UNFIT.sub("_", f"{server.name}_{about.name}").strip("_") or "tool"
-        self.name = (name if not name[0].isdigit() and name[0] != "-" else f"_{name}")[
-            :_TOOL_NAME_CHARS
-        ]
+        self.name = (name if not name[0].isdigit() and name[0] != "-" else f"_{name}")[:_TOOL_NAME_CHARS]
 
     def tool(self, name: str, check: Callable[[], None]) -> Tool:
         """The tool for our agent. What a server says of its harmlessness is not relied on."""
@@ -153,9 +151,7 @@ class _Offer:
             answer = await self._client.call_tool(self._about.name, args)
         except Exception as error:  # noqa: BLE001 - its words may hold an address with secrets
             failed = type(error).__name__
-            raise AgentError(
-                f"the MCP server {self._server.shown_name} failed ({failed})"
-            ) from None
+            raise AgentError(f"the MCP server {self._server.shown_name} failed ({failed})") from None
         text = _text_of(answer.content)
         if answer.is_error:
             raise AgentError(text or "the tool failed without a word")
@@ -187,10 +183,7 @@ async def _connected(server: McpServer, cwd: str) -> AsyncIterator[Client]:
         if not server.command:
             raise FileNotFoundError("no command")
         stdio = StdioServerParameters(
-            command=server.command,
-            args=server.args,
-            env={pair.name: pair.value for pair in server.env},
-            cwd=cwd,
+            command=server.command, args=server.args, env={pair.name: pair.value for pair in server.env}, cwd=cwd
         )
         async with Client(stdio_client(stdio, errlog=sys.__stderr__ or sys.stderr)) as client:
             yield client
@@ -207,16 +200,11 @@ async def _connected(server: McpServer, cwd: str) -> AsyncIterator[Client]:
         return
     from mcp.client.streamable_http import streamable_http_client
 
-    async with (
-        _http_client(headers) as http,
-        Client(streamable_http_client(server.url, http_client=http)) as client,
-    ):
+    async with _http_client(headers) as http, Client(streamable_http_client(server.url, http_client=http)) as client:
         yield client
 
 
-def _http_client(
-    headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
-) -> Any:
+def _http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
     """One that takes the headers nowhere but to the address that they are for."""
     from mcp.shared._httpx_utils import create_mcp_http_client
 

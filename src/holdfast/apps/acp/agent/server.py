@@ -117,10 +117,7 @@ async def _mode(_: Holdfast, live: Live, rest: str) -> str:
 
 
 async def _help(_: Holdfast, __: Live, ___: str) -> str:
-    return "\n".join(
-        f"{f'/{name} {command.takes}'.strip()}: {command.does}"
-        for name, command in COMMANDS.items()
-    )
+    return "\n".join(f"{f'/{name} {command.takes}'.strip()}: {command.does}" for name, command in COMMANDS.items())
 
 
 _OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help": _help}
@@ -195,15 +192,9 @@ class AgentServer:
             "protocolVersion": PROTOCOL,  # the one that there is, whatever was asked for
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {
-                    "image": not self._kit.is_small,
-                    "audio": False,
-                    "embeddedContext": True,
-                },
+                "promptCapabilities": {"image": not self._kit.is_small, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": can_use_servers(), "sse": can_use_servers()},
-                "sessionCapabilities": {
-                    name: {} for name in ("list", "resume", "fork", "close", "delete")
-                },
+                "sessionCapabilities": {name: {} for name in ("list", "resume", "fork", "close", "delete")},
             },
             "agentInfo": {"name": "holdfast", "title": "Holdfast", "version": VERSION},
             "authMethods": [],
@@ -308,9 +299,7 @@ class AgentServer:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
         desk = EditorAccess(self._peer, self._capabilities, session.id, wish.cwd)
-        live = self._live[session.id] = Live(
-            self._hf, self._kit, session, desk, host=self._host, send=send
-        )
+        live = self._live[session.id] = Live(self._hf, self._kit, session, desk, host=self._host, send=send)
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
         return live
@@ -343,9 +332,7 @@ class AgentServer:
     async def _replay(self, live: Live) -> None:
         """Tell the editor all that was said and done, from the log, without holding up others."""
         with live.held_back() as last:
-            await tell_past(
-                self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy
-            )
+            await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy)
 
     def _show(self, session_id: str, event: Event) -> None:
         live = self._live.get(session_id)
@@ -366,9 +353,7 @@ class AgentServer:
         await self._host.aclose()  # also what a request opened that ended before it was answered
 
 
-def _explained(
-    method: Callable[[Params], Awaitable[Any]],
-) -> Callable[[Params], Awaitable[Any]]:
+def _explained(method: Callable[[Params], Awaitable[Any]]) -> Callable[[Params], Awaitable[Any]]:
     """The method, with what the editor did wrong told by the protocol's own codes."""
 
     async def explained(params: Params) -> Any:

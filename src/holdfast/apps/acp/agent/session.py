@@ -9,23 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import Host, HostedTurn, is_child, plain_result
-from holdfast.apps.acp.agent.editor import (
-    AUTO,
-    MODES,
-    OPTIONS,
-    READ_ONLY,
-    EditorAccess,
-    EditorKit,
-    window_of,
-)
+from holdfast.apps.acp.agent.editor import AUTO, MODES, OPTIONS, READ_ONLY, EditorAccess, EditorKit, window_of
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.recording.values import clean
-from holdfast.apps.acp.replay.words import (
-    call_update,
-    content_updates,
-    plan_update,
-    result_update,
-)
+from holdfast.apps.acp.replay.words import call_update, content_updates, plan_update, result_update
 from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
 from holdfast.library import Holdfast
@@ -116,9 +103,7 @@ class Live:
         """Record a prompt that nothing was done about: stopped at once, or there is no model."""
         said = {"role": "user", "content": prompt}
         with contextlib.suppress(HoldfastError):  # it may be what cannot be recorded
-            self.session.extend(
-                [("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})]
-            )
+            self.session.extend([("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})])
 
     async def occupy(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Do something that only one can do at a time. Raises RpcError while another is at it.
@@ -137,8 +122,7 @@ class Live:
 
         if self.is_busy:
             raise RpcError(
-                INVALID_REQUEST,
-                f"session {self.id} is answering a prompt already; wait for it, or cancel it",
+                INVALID_REQUEST, f"session {self.id} is answering a prompt already; wait for it, or cancel it"
             )
         return self._host.begin(self.id, shown)
 
@@ -192,14 +176,9 @@ class Live:
         from holdfast.apps.acp.agent.tools import ToolBox, with_more
 
         box = self._box = ToolBox(
-            self.desk,
-            check=self._check_may_change,
-            show_diff=self._show_diff,
-            show_terminal=self._show_terminal,
+            self.desk, check=self._check_may_change, show_diff=self._show_diff, show_terminal=self._show_terminal
         )
-        return self.kit.agent(
-            self._hf, self.session, lambda: with_more(box.tools(), more), self._permit
-        )
+        return self.kit.agent(self._hf, self.session, lambda: with_more(box.tools(), more), self._permit)
 
     # -- modes and permissions ---------------------------------------------------------------
 
@@ -224,9 +203,7 @@ class Live:
         if self.mode == AUTO:
             return Decision(allow=True, approved_by="mode auto")
         if self.mode == READ_ONLY:
-            return Decision(
-                allow=False, approved_by="mode read-only", reason="the mode is read-only"
-            )
+            return Decision(allow=False, approved_by="mode read-only", reason="the mode is read-only")
         call = self._call(request.call_id, request.tool, plain_result(request.args))
         call |= {"status": "pending"}
         shown = [] if self._box is None else await self._box.preview(request.tool, request.args)
@@ -341,11 +318,7 @@ class Live:
         known = call["toolCallId"] in self._pending
         self._pending.add(call["toolCallId"])
         if known:
-            return {
-                "sessionUpdate": "tool_call_update",
-                "toolCallId": call["toolCallId"],
-                "status": "in_progress",
-            }
+            return {"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "in_progress"}
         return {"sessionUpdate": "tool_call", **call, "status": "in_progress"}
 
     def _ended(self, data: dict[str, Any]) -> list[Update]:

@@ -20,9 +20,7 @@ class ToolBox:
     to what the editor shows of a call.
     """
 
-    def __init__(
-        self, desk: EditorAccess, *, check: Callable[[], None], show_diff: Show, show_terminal: Show
-    ) -> None:
+    def __init__(self, desk: EditorAccess, *, check: Callable[[], None], show_diff: Show, show_terminal: Show) -> None:
         self._desk = desk
         self._check = check
         self._show_diff = show_diff

@@ -11,13 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.apps.wire.frames import (
-    INTERNAL,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    NOT_FOUND,
-    RpcError,
-)
+from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, RpcError
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
 from holdfast.session import Resume
 
@@ -26,10 +20,7 @@ from holdfast.session import Resume
 
 _FILE_BYTES_MAX = 16 << 20
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
-_KINDS = {
-    "allow": ("allow_once", "allow_always"),
-    "deny": ("reject_once", "reject_always"),
-}
+_KINDS = {"allow": ("allow_once", "allow_always"), "deny": ("reject_once", "reject_always")}
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True):
@@ -118,10 +109,7 @@ class Requests:
         """What is offered: only what there is a handler for."""
         files = self._config.files
         return {
-            "fs": {
-                "readTextFile": files is not None,
-                "writeTextFile": files is not None and files.writes,
-            },
+            "fs": {"readTextFile": files is not None, "writeTextFile": files is not None and files.writes},
             "terminal": self._config.terminal is not None,
         }
 

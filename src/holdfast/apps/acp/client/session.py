@@ -11,23 +11,10 @@ from typing import Any, Self
 from holdfast.apps.acp.client.config import ClientConfig, Provider, Requests
 from holdfast.apps.acp.client.store import SessionMetrics, SessionSnapshot, Snapshotter, metrics_of
 from holdfast.apps.acp.client.turn import Answer, Handover, PromptTurn, Update
-from holdfast.apps.acp.handover import (
-    CONVERSATION,
-    Waits,
-    attach,
-    tell_missing,
-    tell_whole_past,
-)
+from holdfast.apps.acp.handover import CONVERSATION, Waits, attach, tell_missing, tell_whole_past
 from holdfast.apps.acp.link import AgentGone, AgentLink, Breaker, Early
 from holdfast.apps.acp.recording.channel import Channel
-from holdfast.apps.wire.frames import (
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    error_frame,
-    request,
-    response,
-)
+from holdfast.apps.wire.frames import METHOD_NOT_FOUND, Frame, RpcError, error_frame, request, response
 from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError, StoreError, UsageError
@@ -73,12 +60,7 @@ class AcpSession:
         self._session = session
         self._params = params
         self._requests = Requests(config)
-        self._waits = Waits(
-            config.attach_timeout_s,
-            config.attach_timeout_s,
-            config.quiet_s,
-            config.quiet_timeout_s,
-        )
+        self._waits = Waits(config.attach_timeout_s, config.attach_timeout_s, config.quiet_s, config.quiet_timeout_s)
         self._channel: Channel | None = None
         self._early = Early(self._take_early)
         self._snapshotter = snapshotter
@@ -265,9 +247,7 @@ class AcpSession:
         sent = [{"type": "text", "text": note} for note in told] + turn.prompt
         try:
             self._link.ask(
-                "session/prompt",
-                {**params, "prompt": sent},
-                lambda answer: self._answered(turn, frame, answer),
+                "session/prompt", {**params, "prompt": sent}, lambda answer: self._answered(turn, frame, answer)
             )
         except AgentGone as error:
             await self._cut_off(error.message)
@@ -416,9 +396,7 @@ class AcpSession:
     # -- the agent gets the session --------------------------------------------------------------
 
     async def _launch(self) -> AgentProcess:
-        return await AgentProcess.start(
-            self.provider.command, cwd=self._params["cwd"], env=self.provider.env
-        )
+        return await AgentProcess.start(self.provider.command, cwd=self._params["cwd"], env=self.provider.env)
 
     async def _ready(self) -> None:
         """Return once the agent runs and has the session."""
@@ -535,9 +513,7 @@ class AcpSession:
             part = "this conversation" if missing.is_all else "the end of this conversation"
             self.warn(
                 AgentError(
-                    f"{self._link.name} has lost {part}",
-                    remedy="It is told with the prompt.",
-                    session_id=self.id,
+                    f"{self._link.name} has lost {part}", remedy="It is told with the prompt.", session_id=self.id
                 )
             )
 

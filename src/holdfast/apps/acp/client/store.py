@@ -124,9 +124,7 @@ def _messages(session_id: str, events: Iterable[Event]) -> list[SnapshotMessage]
     for number, event in enumerate(events):
         if event.seq != number:
             raise Damaged(
-                f"session {session_id} is damaged: event {number} cannot be read",
-                session_id=session_id,
-                seq=number,
+                f"session {session_id} is damaged: event {number} cannot be read", session_id=session_id, seq=number
             )
         if event.type == "delta" and event.data.get("kind") is None:
             pieces.append(event)
@@ -267,9 +265,7 @@ class SnapshotStore:
         Saving the same again records nothing. Raises Conflict if the log tells otherwise than the
         snapshot: what was recorded is never changed.
         """
-        session = self._library.session(
-            snapshot.session_id, provider_type=snapshot.provider_type or None
-        )
+        session = self._library.session(snapshot.session_id, provider_type=snapshot.provider_type or None)
         with session:
             known = self._view(session)
             session.extend(_missing(known, snapshot))

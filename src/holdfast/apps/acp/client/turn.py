@@ -46,9 +46,7 @@ class PromptTurn:
     wait. Everything is recorded before it comes out here, also what is never taken.
     """
 
-    def __init__(
-        self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[PromptTurn], None]
-    ) -> None:
+    def __init__(self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[PromptTurn], None]) -> None:
         self.prompt = prompt
         self._updates: asyncio.Queue[Update | None] = asyncio.Queue(buffer)
         self._cancel = cancel

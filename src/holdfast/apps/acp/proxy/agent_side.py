@@ -382,7 +382,4 @@ def remember_setting(channel: Channel, asked: Frame) -> None:
 def cut_off(channel: Channel, reason: str) -> list[Frame]:
     """The agent died in mid-turn: record it, and give what the editor has to be told."""
     updates = [undone_update(call.id, call.stage) for call in channel.cut_off(reason)]
-    return [
-        notification("session/update", {"sessionId": channel.id, "update": update})
-        for update in updates
-    ]
+    return [notification("session/update", {"sessionId": channel.id, "update": update}) for update in updates]

@@ -17,12 +17,7 @@ from typing import Any
 
 from holdfast.apps.acp.handover import WINDOW_TOKENS, Waits
 from holdfast.apps.acp.link import AgentLink, Early
-from holdfast.apps.acp.proxy.agent_side import (
-    AgentSide,
-    EditorOutbox,
-    fail_turn,
-    with_what_is_told,
-)
+from holdfast.apps.acp.proxy.agent_side import AgentSide, EditorOutbox, fail_turn, with_what_is_told
 from holdfast.apps.acp.proxy.sessions import ProxySessions, session_id_of
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.acp.replay import list_sessions
@@ -49,9 +44,7 @@ Method = Callable[[Frame], Awaitable[Any]]
 Stop = Callable[[Channel], Awaitable[None]]
 
 
-def methods_of(
-    hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop
-) -> dict[str, Method]:
+def methods_of(hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop) -> dict[str, Method]:
     """The requests that do not simply go to the agent; ``stop`` ends the turn of a session."""
     served = _Served(hf, agent, sessions, stop)
     return {
@@ -85,11 +78,7 @@ class _Served:
         meta = {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}}
         return {
             **hello,
-            "agentCapabilities": {
-                **can,
-                "loadSession": True,
-                "sessionCapabilities": {**(offered or {}), **ours},
-            },
+            "agentCapabilities": {**can, "loadSession": True, "sessionCapabilities": {**(offered or {}), **ours}},
             "_meta": meta,
         }
 

@@ -9,25 +9,11 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from holdfast.apps.acp.handover import (
-    WINDOW_TOKENS,
-    Attached,
-    Waits,
-    attach,
-    tell_missing,
-    tell_whole_past,
-)
+from holdfast.apps.acp.handover import WINDOW_TOKENS, Attached, Waits, attach, tell_missing, tell_whole_past
 from holdfast.apps.acp.link import AgentGone, AgentLink, Early
 from holdfast.apps.acp.recording.channel import Channel, Ending, open_session
 from holdfast.apps.acp.replay import tell_past
-from holdfast.apps.wire.frames import (
-    INVALID_PARAMS,
-    NOT_FOUND,
-    Frame,
-    RpcError,
-    encode,
-    notification,
-)
+from holdfast.apps.wire.frames import INVALID_PARAMS, NOT_FOUND, Frame, RpcError, encode, notification
 from holdfast.apps.wire.pipes import Target
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
@@ -207,8 +193,7 @@ class ProxySessions:
         part = "the newest part of the conversation" if past.is_cut else "the conversation"
         self.warn(
             channel,
-            f"{self._agent.name} could not take this session up again{why}."
-            f" It is told {part} with your next message.",
+            f"{self._agent.name} could not take this session up again{why}. It is told {part} with your next message.",
         )
 
     async def _set_again(self, channel: Channel) -> None:
@@ -230,20 +215,14 @@ class ProxySessions:
         missing = await tell_missing(self._hf, channel, self._window_tokens, self._waits)
         if missing is not None and missing.is_told:
             self.warn(
-                channel,
-                f"{self._agent.name} has lost the end of this conversation."
-                " It is told with your message.",
+                channel, f"{self._agent.name} has lost the end of this conversation. It is told with your message."
             )
 
     def warn(self, channel: Channel, text: str) -> None:
         """Tell the user something that neither side has said."""
-        update = {
-            "sessionUpdate": "agent_message_chunk",
-            "content": {"type": "text", "text": f"[holdfast] {text}\n\n"},
-        }
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": f"[holdfast] {text}\n\n"}}
         frame = notification(
-            "session/update",
-            {"sessionId": channel.id, "update": update, "_meta": {"holdfast": {"notice": True}}},
+            "session/update", {"sessionId": channel.id, "update": update, "_meta": {"holdfast": {"notice": True}}}
         )
         channel.note(("frame", {"direction": "holdfast", "frame": frame}))
         if channel.muted is None:
@@ -294,9 +273,7 @@ class ProxySessions:
         with self._early.expecting(self.by_agent):
             try:
                 answer = await self._agent.request(
-                    "session/fork",
-                    {**_for_agent(channel.params), "sessionId": agent_id},
-                    timeout_s=self._waits.load_s,
+                    "session/fork", {**_for_agent(channel.params), "sessionId": agent_id}, timeout_s=self._waits.load_s
                 )
             except AgentGone:
                 raise
@@ -318,9 +295,7 @@ class ProxySessions:
             if tell_agent is not None and self._agent.alive and self._agent.advertises(tell_agent):
                 try:
                     await self._agent.request(
-                        f"session/{tell_agent}",
-                        {"sessionId": agent_id},
-                        timeout_s=self._waits.resume_s,
+                        f"session/{tell_agent}", {"sessionId": agent_id}, timeout_s=self._waits.resume_s
                     )
                 except (RpcError, TimeoutError):
                     pass  # our side is what counts
@@ -353,9 +328,7 @@ def _for_agent(params: Frame) -> Frame:
 # The past of a session as an editor asks for it: all, none, from a place on, or its end.
 
 
-async def replay_as_wished(
-    hf: Holdfast, channel: Channel, editor: Target, params: Frame, last: int
-) -> Frame:
+async def replay_as_wished(hf: Holdfast, channel: Channel, editor: Target, params: Frame, last: int) -> Frame:
     """Send what was said up to an event; where it began and ended, for the answer."""
     wish = wish_of(params)
     first, stop = _range(wish, last)
@@ -410,8 +383,7 @@ def wish_of(params: Frame) -> Frame | None:
     needed = {"start": (), "none": (), "seq": ("seq",), "tail": ("turns",)}.get(str(kind))
     if needed is None or not all(is_count(wish.get(name)) for name in needed):
         raise RpcError(
-            INVALID_PARAMS,
-            "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)",
+            INVALID_PARAMS, "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)"
         )
     if wish.get("before") is not None and not is_count(wish["before"]):
         raise RpcError(INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")

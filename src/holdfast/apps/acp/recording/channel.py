@@ -11,14 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.handover import (
-    Attached,
-    ReplayedWords,
-    Waits,
-    be_quiet,
-    interruption_note,
-    undone,
-)
+from holdfast.apps.acp.handover import Attached, ReplayedWords, Waits, be_quiet, interruption_note, undone
 from holdfast.apps.acp.recording.recorder import Notes, OpenCall, Taken
 from holdfast.apps.acp.recording.values import clean, mask_servers
 from holdfast.errors import HoldfastError, InvalidData, TooLarge

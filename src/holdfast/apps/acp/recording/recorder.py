@@ -211,9 +211,7 @@ class Notes:
     if that raises InvalidData append ``[(type, clean(data)) for type, data in taken.events]``.
     """
 
-    def __init__(
-        self, agent: str = "agent", *, next_seq: Callable[[], int], limits: Limits = _LIMITS
-    ) -> None:
+    def __init__(self, agent: str = "agent", *, next_seq: Callable[[], int], limits: Limits = _LIMITS) -> None:
         self.agent_name = agent
         self._next_seq = next_seq
         self._limits = limits
@@ -360,9 +358,7 @@ class Notes:
             events[-1][1].update(direction="agent", raw=frame)
         return Taken(events, barrier=False)
 
-    def words(
-        self, text: str, kind: str, message_id: str | None, *, before: Draft | None = None
-    ) -> list[Draft]:
+    def words(self, text: str, kind: str, message_id: str | None, *, before: Draft | None = None) -> list[Draft]:
         """Text of a message as it came, ``kind`` being "text" or "thinking".
 
         ``before`` is the draft before it, if that is not recorded yet: words of the same message

@@ -37,9 +37,7 @@ def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
     text; what is nested too deep becomes its JSON text. Nothing is left out. What a session takes
     already comes back equal.
     """
-    return {
-        key: _clean(value, limits, limits.depth_max - 1) for key, value in _clean_keys(data).items()
-    }
+    return {key: _clean(value, limits, limits.depth_max - 1) for key, value in _clean_keys(data).items()}
 
 
 def _clean(value: Any, limits: Limits, depth: int) -> Any:
@@ -118,9 +116,7 @@ def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
     """The value with every list of MCP servers in it masked."""
     if depth and isinstance(value, dict):
         return {
-            key: mask_servers(each)
-            if key == "mcpServers"
-            else without_secrets(each, depth=depth - 1)
+            key: mask_servers(each) if key == "mcpServers" else without_secrets(each, depth=depth - 1)
             for key, each in value.items()
         }
     if depth and isinstance(value, list):
@@ -160,11 +156,7 @@ def _mask_address(url: Any) -> Any:
         return _HIDDEN
 
 
-_MASKS: dict[str, Callable[[Any], Any]] = {
-    "env": _mask_values,
-    "headers": _mask_values,
-    "url": _mask_address,
-}
+_MASKS: dict[str, Callable[[Any], Any]] = {"env": _mask_values, "headers": _mask_values, "url": _mask_address}
 
 
 def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:
@@ -186,11 +178,7 @@ def neutral_block(block: Any) -> dict[str, Any] | None:
     if kind == "text":
         return {"type": "text", "text": _text(block.get("text"))}
     if kind == "image" and _text(block.get("data")):
-        source = {
-            "type": "base64",
-            "media_type": _text(block.get("mimeType")) or "image/png",
-            "data": block["data"],
-        }
+        source = {"type": "base64", "media_type": _text(block.get("mimeType")) or "image/png", "data": block["data"]}
         return {"type": "image", "source": source}
     return {"type": "text", "text": _naming(kind, block)}
 
@@ -233,9 +221,7 @@ def tool_output(call: dict[str, Any]) -> Any:
     output = call.get("rawOutput")
     if output is not None:
         return output
-    return "\n".join(
-        f"[terminal: {_text(each.get('terminalId'))}]" for each in given if isinstance(each, dict)
-    )
+    return "\n".join(f"[terminal: {_text(each.get('terminalId'))}]" for each in given if isinstance(each, dict))
 
 
 def printed_in(meta: Any) -> str:

@@ -44,9 +44,7 @@ async def tell_past(
     await session.aflush()
     store, key = hf.store, session.key
     some = read_some(store.log(key), first, stop, store.documents(key))
-    lines = replay_some(
-        some, session.id, close_open=close_open, marks=marks, stop=stop, watch=watch
-    )
+    lines = replay_some(some, session.id, close_open=close_open, marks=marks, stop=stop, watch=watch)
     await pour(partial(next_lines, lines), reader)
 
 

@@ -61,9 +61,8 @@ class Output:
         self.texts: list[str] = []
         self.marks = marks
         self._session_id = session_id
-        self._head = (
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
-            % _encode(session_id)
+        self._head = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":' % _encode(
+            session_id
         )
         self._lines: list[bytes] = []
         self._size = 0
@@ -109,9 +108,7 @@ class Output:
         """Words, told together with those before if they are of the same message."""
         size = len(text) if text.isascii() else len(text.encode())
         if self.texts and (
-            kind != self._kind
-            or message_id != self._message_id
-            or self._size + size > _CHUNK_BYTES_MAX
+            kind != self._kind or message_id != self._message_id or self._size + size > _CHUNK_BYTES_MAX
         ):
             self.flush()
         self._kind, self._message_id = kind, message_id

@@ -56,12 +56,7 @@ Watch = Callable[[Event], None]
 
 
 def replay(
-    events: Iterable[Event],
-    session_id: str,
-    *,
-    close_open: bool = True,
-    marks: bool = False,
-    stop: int | None = None,
+    events: Iterable[Event], session_id: str, *, close_open: bool = True, marks: bool = False, stop: int | None = None
 ) -> Iterator[bytes]:
     """The lines, each with its line feed, that tell an editor of these events, in order.
 
@@ -392,9 +387,7 @@ class _Teller:
             return ""
         return whole.removeprefix(told)  # of another text all is told: rather twice than never
 
-    def _lacking(
-        self, updates: list[dict[str, Any]], kind: str, first: int
-    ) -> list[dict[str, Any]]:
+    def _lacking(self, updates: list[dict[str, Any]], kind: str, first: int) -> list[dict[str, Any]]:
         """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
         chunk = _CHUNKS[kind]
         said = [one["content"]["text"] for one in updates if is_text(one, chunk)]
@@ -403,9 +396,7 @@ class _Teller:
         rest = content_updates(self._untold(kind, "".join(said), first), chunk)
         return [*rest, *(one for one in updates if not is_text(one, chunk))]
 
-    def _complete(
-        self, kind: str, whole: str, first: int, message_id: str | None, seq: int
-    ) -> None:
+    def _complete(self, kind: str, whole: str, first: int, message_id: str | None, seq: int) -> None:
         """The end of a message is said now if its pieces lack it."""
         if not self._told.get(kind):
             self.out.flush()
@@ -483,13 +474,7 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
 
 
 _TITLED = "session_info_update"
-_ORDER = (
-    "available_commands_update",
-    "current_mode_update",
-    "config_option_update",
-    "usage_update",
-    _TITLED,
-)
+_ORDER = ("available_commands_update", "current_mode_update", "config_option_update", "usage_update", _TITLED)
 STANDING = frozenset(_ORDER)
 """The kinds of updates of which only the newest says anything."""
 

@@ -336,9 +336,7 @@ class Cast:
 
     def is_child(self, agent: Any) -> bool:
         """Whether words under this name are not those of the top-level agent."""
-        return agent is not None and (
-            agent == _AUDIT or (isinstance(agent, str) and agent in self._names)
-        )
+        return agent is not None and (agent == _AUDIT or (isinstance(agent, str) and agent in self._names))
 
     def is_childs_task(self, data: dict[str, Any]) -> bool:
         """Whether a user's words are a task that one agent gave another."""
