@@ -256,9 +256,8 @@ _DERIVED = "snapshots/"
 class EventStore(MemoryStore):
     """Sessions in a backend with three methods.
 
-    An event is with the backend when ``append`` returns, and as safe as the backend makes it. One
-    that can only append cannot forget: what is deleted or repaired is left behind in it under the
-    old id. One process at a time.
+    An event is with the backend when ``append`` returns, and as safe as the backend makes it. One that can only
+    append cannot forget: what is deleted or repaired is left behind in it under the old id. One process at a time.
     """
 
     url = "events:"

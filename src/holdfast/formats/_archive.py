@@ -66,9 +66,8 @@ def holds_bundle(archive: Source) -> bool:
 def open_archive(source: Source) -> Source:
     """The folder in a zip archive; any other source as it is.
 
-    Every bound is checked by the table of contents before anything is expanded, and a member gives
-    no more than it is said to have. Archives inside of archives are not opened. Raises TooLarge and
-    InvalidData.
+    Every bound is checked by the table of contents before anything is expanded, and a member gives no more than it is
+    said to have. Archives inside of archives are not opened. Raises TooLarge and InvalidData.
     """
     if not is_zip(source):
         return source
@@ -130,12 +129,12 @@ def _is_plain(info: zipfile.ZipInfo) -> bool:
 # The portable bundle: a session in one file, to be read by a Holdfast that does not trust it.
 #
 # A bundle is a zip archive. ``manifest.json`` names every other member with its size and SHA-256;
-# ``sessions/<id>/events.jsonl`` is the log byte for byte, and beside it lie the session's documents
-# under their own names: snapshots, blobs, and what else is kept there. The same session gives the
-# same bytes. A sealed bundle is the same archive encrypted with a passphrase.
+# ``sessions/<id>/events.jsonl`` is the log byte for byte, and beside it lie the session's documents under their own
+# names: snapshots, blobs, and what else is kept there. The same session gives the same bytes. A sealed bundle is the
+# same archive encrypted with a passphrase.
 #
-# Reading believes nothing that the archive says of itself: names, sizes and checksums are checked
-# before a byte is handed on, and expansion stops at the size that was announced.
+# Reading believes nothing that the archive says of itself: names, sizes and checksums are checked before a byte is
+# handed on, and expansion stops at the size that was announced.
 
 
 BUNDLE_VERSION = 1

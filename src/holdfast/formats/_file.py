@@ -246,8 +246,8 @@ def _unpack(unpacker: _Gzip | _Zstd, first: bytes, chunks: Iterator[bytes], boun
 
 # How much a file from elsewhere may hold, and the checks that come before it is expanded.
 #
-# Nobody vouches for such a file. Each bound is well above what tools write, and each is checked
-# before the memory is spent: a file of a few kilobytes must not become gigabytes.
+# Nobody vouches for such a file. Each bound is well above what tools write, and each is checked before the memory is
+# spent: a file of a few kilobytes must not become gigabytes.
 
 
 _KIB = 1024
@@ -352,8 +352,7 @@ def _decode_leniently(data: bytes) -> Any:
 
 def _check_shape(data: bytes, bounds: Bounds) -> None:
     """Bound nesting and the number of values by the punctuation that is in no string."""
-    # A quick count that strings may only make larger; where it is small enough nothing else is
-    # needed.
+    # A quick count that strings may only make larger; where it is small enough nothing else is needed.
     opened = data.count(b"{") + data.count(b"[")
     if opened + data.count(b",") <= bounds.values_max and opened <= bounds.depth_max:
         return

@@ -169,12 +169,12 @@ def _sane(stamp: int) -> int | None:
 
 # Making what comes from elsewhere fit to be recorded: plain values, known types, stable keys.
 #
-# An append refuses what it cannot record faithfully. Here such a value is replaced by the nearest
-# that can be, while the source line, which is kept beside it, still says how it was.
+# An append refuses what it cannot record faithfully. Here such a value is replaced by the nearest that can be, while
+# the source line, which is kept beside it, still says how it was.
 
 
-# What a file may bring. Permissions, plugins, tools, settings and instructions are not among them:
-# they would act on this machine in the name of whoever made the file.
+# What a file may bring. Permissions, plugins, tools, settings and instructions are not among them: they would act on
+# this machine in the name of whoever made the file.
 ALLOWED_TYPES = frozenset(
     """
     user assistant system thinking tool_call tool_result retracted compaction

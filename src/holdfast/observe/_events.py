@@ -50,8 +50,7 @@ class LogObserver(Observer):
     """Writes a record for each notice, each failure, and each event, to a logger.
 
     Records have ``session_id``, ``space`` if it is in one, and what belongs to it as attributes, in
-    ``record.holdfast``.
-    Events are told at DEBUG: their type, seq and size, never what was said, unless ``content``.
+    ``record.holdfast``. Events are told at DEBUG: their type, seq and size, never what was said, unless ``content``.
     """
 
     def __init__(self, logger: logging.Logger | None = None, *, content: bool = False) -> None:

@@ -300,8 +300,7 @@ class Watching(Observer):
 class Metrics(Watching):
     """An observer that counts in memory, and shows it to Prometheus.
 
-    ``hf.observe(metrics)`` begins; ``metrics.text()`` is what a scrape gets. It may watch several
-    stores.
+    ``hf.observe(metrics)`` begins; ``metrics.text()`` is what a scrape gets. It may watch several stores.
     """
 
     def __init__(self) -> None:

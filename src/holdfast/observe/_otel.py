@@ -45,11 +45,10 @@ def observe(
 ) -> Callable[[], None]:
     """Give traces and metrics of what sessions of ``hf`` do from now on to OpenTelemetry.
 
-    Without providers the program's global ones are used. A trace has a span for each turn, answer
-    of the model and use of a tool, with the names that OpenTelemetry has for generative AI, and
-    one for each flush, sync, snapshot and opening. What was said is left out unless ``content`` is
-    true. With ``store``, how many sessions there are and how far the catalogue is behind is looked
-    up whenever metrics are collected. Returns a function that ends it.
+    Without providers the program's global ones are used. A trace has a span for each turn, answer of the model and
+    use of a tool, with the names that OpenTelemetry has for generative AI, and one for each flush, sync, snapshot and
+    opening. What was said is left out unless ``content`` is true. With ``store``, how many sessions there are and how
+    far the catalogue is behind is looked up whenever metrics are collected. Returns a function that ends it.
     """
     observer = OtelObserver(tracer_provider, meter_provider, content=content)
     if store:
@@ -195,8 +194,8 @@ def _end(span: Span, done: Finished) -> None:
 
 # Traces made of recorded events: turns, answers of the model and uses of tools.
 #
-# The names are those of OpenTelemetry's conventions for generative AI. They are still being worked
-# on, and their module says so with its name; the few that are needed are here.
+# The names are those of OpenTelemetry's conventions for generative AI. They are still being worked on, and their
+# module says so with its name; the few that are needed are here.
 
 
 CONVERSATION = "gen_ai.conversation.id"

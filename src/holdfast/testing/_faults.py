@@ -23,11 +23,10 @@ ANY_CALL = "*"
 class FaultyDisk(Disk):
     """Another disk whose ``call`` fails at its ``nth`` use (from 1), once or from then on.
 
-    It fails with ``errno``; or, if ``short`` is given, a write takes only that many bytes (a
-    number, or a part such as 0.5); or, if ``interrupt`` is given, the call is done and then that
-    exception comes, as when a key press interrupts a program. ``call`` may be "*" for any call.
-    ``fired`` counts the failures: a test raises ``nth`` until it stays 0. ``counts`` has how often
-    each call was used.
+    It fails with ``errno``; or, if ``short`` is given, a write takes only that many bytes (a number, or a part such
+    as 0.5); or, if ``interrupt`` is given, the call is done and then that exception comes, as when a key press
+    interrupts a program. ``call`` may be "*" for any call. ``fired`` counts the failures: a test raises ``nth`` until
+    it stays 0. ``counts`` has how often each call was used.
     """
 
     def __init__(
@@ -99,10 +98,9 @@ for _call in DISK_CALLS:
 class DeferredStore(MemoryStore):
     """Accepts appends now and stores them with the next sync, or not at all.
 
-    ``fail_after`` is how many more appends (of all logs together) will reach the store; what comes
-    after is accepted too, and lost. The next append or sync then raises, and so does every one
-    after it: the log is dead. ``unsaved()`` still has what was accepted and never stored.
-    None means that nothing fails; the value can be changed at any time.
+    ``fail_after`` is how many more appends (of all logs together) will reach the store; what comes after is accepted
+    too, and lost. The next append or sync then raises, and so does every one after it: the log is dead. ``unsaved()``
+    still has what was accepted and never stored. None means that nothing fails; the value can be changed at any time.
     """
 
     capabilities = Capabilities(defers=True, archives=True)

@@ -309,8 +309,8 @@ def _result(result: Any) -> Any:
 
 # Which entries of a tree are the conversation as it stands, and which were left behind.
 #
-# Tools that let a person go back keep all entries in one file, each with the id of its parent. What
-# the tool would go on from is the way from the root to the last entry.
+# Tools that let a person go back keep all entries in one file, each with the id of its parent. What the tool would go
+# on from is the way from the root to the last entry.
 
 
 class TreeNode(NamedTuple):
@@ -329,9 +329,8 @@ class TreeNode(NamedTuple):
 def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str]:
     """By id, for each entry that is not on the way to the last one, where it went astray.
 
-    Parts of one group stay together, results stay with their call: parallel calls branch the tree
-    and yet all belong to it. A parent that is not there stands for the entry before, and so, with
-    ``joined_roots``, does no parent.
+    Parts of one group stay together, results stay with their call: parallel calls branch the tree and yet all belong
+    to it. A parent that is not there stands for the entry before, and so, with ``joined_roots``, does no parent.
     """
     leaf = next((node for node in reversed(nodes) if node.is_talk), None)
     if leaf is None:

@@ -263,8 +263,8 @@ def _text_of(content: Any) -> str:
 
 # What the messages of orbitmesh say, as drafts.
 #
-# It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls,
-# their results, the model and what it used are read from there.
+# It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls, their results, the
+# model and what it used are read from there.
 
 
 Record = dict[str, Any]

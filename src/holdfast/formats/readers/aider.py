@@ -99,8 +99,7 @@ def _pieces(lines: list[str]) -> list[_Piece]:
     marked = any(_is_marked(line) for line in lines if line.startswith("#### "))
     for line in lines:
         kind = _kind_of(line)
-        # Answers hold headings and quotations of their own; only aider's own lines end in two
-        # blanks.
+        # Answers hold headings and quotations of their own; only aider's own lines end in two blanks.
         if marked and open_kind == "assistant" and not _is_marked(line):
             kind = "assistant"  # a heading or a quotation in an answer
         if not line.strip() and open_kind != "assistant":

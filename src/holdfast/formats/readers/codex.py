@@ -85,8 +85,7 @@ class _Rollout(SessionLog):
         self._totals: Any = None
         self._rollbacks = 0
         kinds = [_payload(record) for _, record in self._lines]
-        # Words are kept twice, as items for the model and as events for the screen: items tell
-        # more.
+        # Words are kept twice, as items for the model and as events for the screen: items tell more.
         self._has_items = any(k == "response_item" and p.get("type") == "message" for k, p in kinds)
         # Newer versions say the usage in records of its own, and go on saying it in events.
         self._has_records = any(kind == "token_usage_record" for kind, _ in kinds)

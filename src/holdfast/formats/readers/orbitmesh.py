@@ -217,8 +217,8 @@ def _without_secrets(value: Any) -> Any:
 
 # Snapshots of orbitmesh's first design in the shape of the later one.
 #
-# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id
-# at the top; the names are those of Go fields or the tame ones.
+# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id at the top; the
+# names are those of Go fields or the tame ones.
 
 
 _NAMES = {

@@ -89,9 +89,8 @@ def _note(entry: Entry) -> str:
 
 # Text of strangers in a document: harmless, and as people wrote it.
 #
-# A document is not a terminal: there the two joiners that emoji, Persian and the scripts of India
-# are written with may stay where they join something, one at a time. Elsewhere they hide
-# something.
+# A document is not a terminal: there the two joiners that emoji, Persian and the scripts of India are written with
+# may stay where they join something, one at a time. Elsewhere they hide something.
 
 
 _PICTURE = "\u2190-\u2bff\U0001f000-\U0001faff"

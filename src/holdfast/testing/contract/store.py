@@ -325,8 +325,8 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
                 store.move(key, to)
             lease.release()
         assert read_all(store.log(self.KEY)) == b"1\n"
-        # Neither a lease that was given back nor the documents of a session without a log are in
-        # the way; nor do they mix with what comes.
+        # Neither a lease that was given back nor the documents of a session without a log are in the way; nor do they
+        # mix with what comes.
         store.documents("trash/alpha").put("blobs/old", b"1")
         store.move(self.KEY, "trash/alpha")
         assert read_all(store.log("trash/alpha")) == b"1\n"
