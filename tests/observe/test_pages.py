@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "observability.md").read_text(encoding="utf-8")
 
 
-MADE = re.compile(r'(?:\bNotice|outbox\.notify)\(\s*"(\w+)"')
+MADE = re.compile(r'(?:\bNotice|\b_?notify)\(\s*"(\w+)"')
 RESEALED = re.compile(r'\._each\([^"\n]*"(\w+)"')
 
 

@@ -328,7 +328,7 @@ def bring(hf, base):
 def talk(hf, id):
     """The conversation for a model: who speaks, and words, calls and results as short texts."""
     found = []
-    for message in hf.recover(id, incomplete="keep").messages:
+    for message in hf.recover(id, "anthropic", incomplete="keep").messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
