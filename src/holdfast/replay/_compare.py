@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._fold import fold
-from holdfast.replay._state import LoadBlob, MemoryEntry, State, Tokens, read_recorded
+from holdfast.replay._state import LoadBlob, MemoryEntry, State, read_recorded, total_cost
 from holdfast.replay._turns import (
     TurnEvents,
     TurnView,
@@ -157,13 +157,8 @@ def _side(told: SessionEvents, state: State, turns: list[TurnEvents], cost: Cost
         turns=len(turns),
         tokens=sum(tokens.total_tokens for tokens in used.values()),
         tokens_in_all=state.usage.total_tokens,
-        cost=_recorded_cost(used) if cost is None else cost(events),
+        cost=total_cost(used.values()) if cost is None else cost(events),
     )
-
-
-def _recorded_cost(used: dict[str, Tokens]) -> float | None:
-    known = [tokens.cost for tokens in used.values() if tokens.cost is not None]
-    return sum(known) if known else None
 
 
 def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:

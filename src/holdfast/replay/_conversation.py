@@ -5,15 +5,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from sys import getrefcount
 from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, call_block, read_content, result_block, sign
 from holdfast.replay._dialects import Dialect, Growth, Message, Provider, dialect_of
-from holdfast.replay._messages import admit
+from holdfast.replay._messages import admit, ignore
 from holdfast.replay._native import last_systems, unpack, write_draft
-from holdfast.replay._pieces import ROLES, Drafts, Incomplete, Issue, IssueList, check_incomplete
+from holdfast.replay._pieces import ROLES, Drafts, Incomplete, Issue, check_incomplete
 from holdfast.replay._runs import EVERY, Router, Withdrawal
 from holdfast.replay._state import stage_after
 from holdfast.replay._text import call_key, is_blank, plain_text, type_name
@@ -46,15 +47,6 @@ class _Buffer:
     def references(self) -> int:
         """How many hold the list, this call among them."""
         return getrefcount(self.items)
-
-    def is_free(self) -> bool:
-        """Whether nobody else holds the list."""
-        return self.references() <= _OWN_REFERENCES
-
-    def is_intact(self) -> bool:
-        """Whether the list still has the length and the end it was handed out with."""
-        items = self.items
-        return len(items) == self.length and (not items or items[-1] is self.last)
 
     def fill(
         self, flat: list[Message], tail: Drafts | None, growth: Growth | None, last: list[Message]
@@ -94,17 +86,14 @@ class _Tail:
         """Grow with the last message; False if it is another one, changed otherwise, or is held."""
         if self.epoch != self.drafts.epoch or self.number != len(self.drafts):
             return False
-        if getrefcount(self.content) > _TAIL_REFERENCES:
-            return False
-        if getrefcount(self.message) > _TAIL_REFERENCES:
+        if max(getrefcount(self.content), getrefcount(self.message)) > _TAIL_REFERENCES:
             return False
         self._extend()
         return True
 
     def _extend(self) -> None:
         blocks = self.drafts.last_blocks(self.count)
-        parts = map(self.growth.part, blocks)
-        self.content.extend(part for part in parts if part is not None)
+        self.content.extend(part for part in map(self.growth.part, blocks) if part is not None)
         self.count += len(blocks)
 
 
@@ -125,19 +114,15 @@ class View:
 
     def hand_out(self, drafts: Drafts) -> list[Message]:
         """The messages for these drafts, as a list that the caller may keep."""
-        tail = drafts if self._is_tail_open(drafts) else None
+        tail, growth = None, self._dialect.growth
+        # So long a last message would show if it were written anew each time.
+        if growth is not None and drafts.last_count() > _LONG and not drafts.told:
+            tail = drafts if not growth.texts_only or drafts.last_is_texts() else None
         self._update(drafts, len(drafts) - (tail is not None))
         last: list[Message] = []
         if drafts.told.systems:
             last = last_systems(self._dialect, drafts, self._systems[-1] if self._systems else 0)
-        return self._pick().fill(self._flat, tail, self._dialect.growth, last)
-
-    def _is_tail_open(self, drafts: Drafts) -> bool:
-        """Whether the last message is so long that writing it anew each time would show."""
-        growth = self._dialect.growth
-        if growth is None or drafts.last_count() <= _LONG or drafts.told:
-            return False
-        return not growth.texts_only or drafts.last_is_texts()
+        return self._pick().fill(self._flat, tail, growth, last)
 
     def _update(self, drafts: Drafts, stop: int) -> None:
         start = min(self._fresh, stop)
@@ -146,38 +131,36 @@ class View:
             del self._flat[cut:], self._starts[start:]
             for buffer in self._buffers:
                 buffer.right = min(buffer.right, cut)
-        if drafts.told and self._dialect.name != "neutral":
-            self._update_told(drafts, start, stop)
-            return
-        flat, starts, write = self._flat, self._starts, self._dialect.write
-        before = drafts.blocks(start - 1) if start else []
-        for index, blocks in enumerate(drafts.spans(start, stop), start):
-            starts.append(len(flat))
-            flat += write(ROLES[index & 1], blocks, before)
-            before = blocks
         self._fresh = stop
-
-    def _update_told(self, drafts: Drafts, start: int, stop: int) -> None:
-        """Update what is kept, where some of it came as messages of a provider."""
+        flat, starts, write = self._flat, self._starts, self._dialect.write
+        if not drafts.told or self._dialect.name == "neutral":
+            before = drafts.blocks(start - 1) if start else []
+            for index, blocks in enumerate(drafts.spans(start, stop), start):
+                starts.append(len(flat))
+                flat += write(ROLES[index & 1], blocks, before)
+                before = blocks
+            return
+        # Some of it came as messages of a provider.
         systems = self._systems
         systems += [0] * (start - len(systems))  # before the first of them there was none
         at = systems[start - 1] if start else 0
         del systems[start:]
         for index in range(start, stop):
-            self._starts.append(len(self._flat))
+            starts.append(len(flat))
             messages, at = write_draft(self._dialect, drafts, index, at)
-            self._flat += messages
+            flat += messages
             systems.append(at)
-        self._fresh = stop
 
     def _pick(self) -> _Buffer:
         """A buffer that may be written to; the one handed out longest ago first."""
         buffers = self._buffers
         # Whoever still holds a list may look at it at any time: it must not change under them.
         for index, buffer in enumerate(buffers):
-            if buffer.is_free():
-                if not buffer.is_intact():
-                    buffer.items.clear()
+            if buffer.references() <= _OWN_REFERENCES:
+                items = buffer.items
+                # Its holder may have changed it before giving it up.
+                if len(items) != buffer.length or (items and items[-1] is not buffer.last):
+                    items.clear()
                     buffer.right = 0
                     buffer.tail = None
                 buffers.append(buffers.pop(index))
@@ -226,17 +209,10 @@ class Scribe:
             thread.touched = NONE
         return view.hand_out(drafts)
 
-    def take_safely(self, event: Event | Withdrawal, number: int) -> None:
-        """Take an event in; what cannot be read becomes an issue."""
-        try:
-            self.take(event, number)
-        except Exception as error:  # noqa: BLE001 - as in Conversation.feed
-            self.lament(number, error)
-
     def lament(self, number: int, error: Exception) -> None:
         """Tell of an event that could not be read."""
         detail = f"an event could not be read ({type_name(error)}): left out"
-        self.thread.issues.note("unreadable_event", self.thread.issues.place(number), detail)
+        self.thread.issues.note("unreadable_event", number, detail)
 
     def take(self, event: Event | Withdrawal, number: int) -> None:
         """Take in one event of this run; ``number`` is its place in the log."""
@@ -246,21 +222,16 @@ class Scribe:
         self._seq = event.seq if event.seq >= 0 else number
         if event.type == "user":
             self._user_seq = self._seq
-        data, take = event.data, _TAKERS[event.type]
+        data = event.data
+        first = self.thread.size() if "native" in data else 0
+        _TAKERS[event.type](self, data)
         if "native" not in data:
-            take(self, data)
             return
-        first = self.thread.size()
-        take(self, data)
-        self._keep_native(event.type, data, first)
-
-    def _keep_native(self, type: str, data: dict[str, Any], first: int) -> None:
-        """Remember the provider's messages that an event was."""
         said = data.get("content", data.get("result"))
         messages = unpack(data["native"], said)
         if messages is None:
             return
-        if type == "system":
+        if event.type == "system":
             own = [{"role": "system", "content": said}] if said else []
             self.thread.keep_system(self._seq, messages or own)
         elif self.thread.size() > first:
@@ -268,13 +239,12 @@ class Scribe:
 
     def _note(self, type: str, detail: str, content: Any) -> None:
         if type not in _QUIET:
-            issues = self.thread.issues
-            issues.note(type, issues.place(self._seq), detail, content)
+            self.thread.issues.note(type, self._seq, detail, content)
 
     # --- one method per type of event
 
     def on_user(self, data: dict[str, Any]) -> None:
-        """What a user said."""
+
         self._say("user", read_content(data.get("content"), self._note))
 
     def on_assistant(self, data: dict[str, Any]) -> None:
@@ -282,17 +252,15 @@ class Scribe:
         if "covers_from" in data:
             self._cover(data, "assistant")
         self._say("assistant", read_content(data.get("content"), self._note))
-        usage = data.get("usage")
-        if isinstance(usage, dict):
-            self.usage[self._seq] = usage
+        if isinstance(data.get("usage"), dict):
+            self.usage[self._seq] = data["usage"]
 
     def on_thinking(self, data: dict[str, Any]) -> None:
-        """What the assistant thought."""
+
         self._cover(data, "thinking")
         content = data.get("content")
         if not isinstance(content, list):
-            names = ("signature", "thought_signature")
-            signed = {name: data[name] for name in names if name in data}
+            signed = {name: data[name] for name in ("signature", "thought_signature") if name in data}
             content = [{"type": "thinking", "thinking": content, **signed}]
         self._say("assistant", read_content(content, self._note))
 
@@ -318,7 +286,7 @@ class Scribe:
             self.thread.cover(first, kinds_said(type, data.get("content")))
 
     def on_tool_call(self, data: dict[str, Any]) -> None:
-        """What the assistant wants done."""
+
         key = call_key(data.get("id"))
         block = call_block(key, data.get("tool"), data.get("params"), self._note)
         if "thought_signature" in data:
@@ -327,7 +295,7 @@ class Scribe:
             self.thread.call(self._seq, key, block, begun=True)
 
     def on_tool_result(self, data: dict[str, Any]) -> None:
-        """What came of it."""
+
         block = _result_block(data, self._note)
         self.thread.result(self._seq, block["tool_use_id"], block)
 
@@ -336,69 +304,48 @@ class Scribe:
         self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision")))
 
     def on_system(self, data: dict[str, Any]) -> None:
-        """What the assistant is told before everything else."""
+
         for block in read_content(data.get("content"), self._note):
             if block["type"] == "text":
                 self._system.setdefault(block["text"])
 
     def on_delta(self, data: dict[str, Any]) -> None:
-        """A part of what is being said."""
+
         text = plain_text(data.get("content"))
         kind = "thinking" if data.get("kind") == "thinking" else "assistant"
         if text:
             self.thread.stream(self._seq, kind, text)
 
     def on_retracted(self, data: dict[str, Any]) -> None:
-        """What is to be forgotten."""
+
         seqs = data.get("seqs")
         taken = [s for s in seqs if isinstance(s, int)] if isinstance(seqs, list) else []
         gone = {seq: self.thread.retract(seq) for seq in taken}
         shown = [seq for seq in gone if gone[seq] is not None]
         replacement = data.get("replacement")
         if shown and replacement is not None:
-            self.thread.replace(shown[0], _replacement_blocks(replacement, self._note))
+            content = replacement.get("content", replacement) if isinstance(replacement, dict) else replacement
+            # Only words can stand in the place of others.
+            words = [block for block in read_content(content, self._note) if block["type"] == "text"]
+            self.thread.replace(shown[0], words)
         for seq in shown:
-            detail = f"event {seq} was retracted"
-            self.thread.issues.note("retracted", f"event {seq}", detail, gone[seq])
+            self.thread.issues.note("retracted", seq, f"event {seq} was retracted", gone[seq])
 
     def on_compaction(self, data: dict[str, Any]) -> None:
-        """A summary of what was said."""
-        summary, covers = plain_text(data.get("summary")), data.get("covers")
-        if summary is None or is_blank(summary) or not _is_range(covers):
-            self._note("invalid_structure", "a compaction without summary or range: ignored", None)
-            return
-        first, last = covers  # type: ignore[misc]  # it is a range
-        count = self.thread.compact(first, last, summary)
-        detail = f"{count} blocks of events {first} to {last} are replaced by a summary"
-        self.thread.issues.note("compacted", f"events {first} to {last}", detail)
 
-
-def explain_orphans(results: list[Event], issues: IssueList) -> None:
-    """Tell of results whose call is in no run."""
-    for event in results:
-        block = _result_block(event.data, lambda *_: None)
-        detail = f"result for {block['tool_use_id']} has no call: dropped"
-        issues.note("orphaned_tool_result", issues.place(event.seq), detail, block)
+        summary = plain_text(data.get("summary"))
+        match data.get("covers"):
+            case [int(first), int(last)] if first <= last and summary and not is_blank(summary):
+                count = self.thread.compact(first, last, summary)
+                detail = f"{count} blocks of events {first} to {last} are replaced by a summary"
+                self.thread.issues.note("compacted", f"events {first} to {last}", detail)
+            case _:
+                self._note("invalid_structure", "a compaction without summary or range: ignored", None)
 
 
 def _result_block(data: dict[str, Any], note: Note) -> Block:
     key, failed = call_key(data.get("toolCallId")), data.get("is_error") is True
     return result_block(key, data.get("result"), note, failed=failed)
-
-
-def _is_range(covers: Any) -> bool:
-    return (
-        isinstance(covers, list)
-        and len(covers) == 2
-        and all(isinstance(seq, int) for seq in covers)
-        and covers[0] <= covers[1]
-    )
-
-
-def _replacement_blocks(value: Any, note: Any) -> list[Block]:
-    """What stands in place of retracted words; only words can."""
-    content = value.get("content", value) if isinstance(value, dict) else value
-    return [block for block in read_content(content, note) if block["type"] == "text"]
 
 
 _TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
@@ -461,8 +408,10 @@ class Conversation:
         """What was changed, and what of this run is not among the messages, as of now."""
         issues = self._scribe.thread.report()
         if self._run is None:
-            for results in self._router.limbo.values():
-                explain_orphans(results, issues)
+            for event in chain.from_iterable(self._router.limbo.values()):
+                block = _result_block(event.data, ignore)
+                detail = f"result for {block['tool_use_id']} has no call: dropped"
+                issues.note("orphaned_tool_result", event.seq, detail, block)
         return issues
 
     @property
@@ -510,7 +459,11 @@ def runs(events: Iterable[Event], *, incomplete: Incomplete = "mark") -> list[Ru
             if run is not EVERY and run not in found:
                 found[run] = Conversation(run=run, incomplete=incomplete)
             for one in list(found) if run is EVERY else (run,):
-                found[one]._scribe.take_safely(what, number)  # noqa: SLF001 - the same
+                scribe = found[one]._scribe  # noqa: SLF001 - the same
+                try:
+                    scribe.take(what, number)
+                except Exception as error:  # noqa: BLE001 - as in Conversation.feed
+                    scribe.lament(number, error)
                 agents.setdefault(one, _agent_of(what))
     known = top._router.runs.all  # noqa: SLF001 - the same
     agents |= {run.key: run.agent for run in known if run.agent}

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import TooNew
 from holdfast.model import Event
 from holdfast.replay._progress import PROGRESS, Reducer, opened_reducer, tool_call_reducer
-from holdfast.replay._settings import ORIGINS, SETTINGS, session_start_reducer
+from holdfast.replay._settings import SETTINGS, session_start_reducer
 from holdfast.replay._state import TODO_TOOLS, State
 from holdfast.replay._upcast import STEPS, Steps, upcast
 
@@ -18,7 +18,6 @@ def _reducers(todo_tools: Collection[str], steps: Steps) -> dict[str, Reducer]:
     return {
         **PROGRESS,
         **SETTINGS,
-        **ORIGINS,
         "tool_call": tool_call_reducer({name.lower() for name in todo_tools}),
         "opened": opened_reducer(steps),
         "session_start": session_start_reducer(steps),
@@ -78,11 +77,7 @@ class Fold:
         self._count += 1
         if event.key is None and event.timestamp and state.created_at:
             self._last = event  # the number and time of nearly every event: when asked for
-        else:
-            self._apply_mark(event)
-
-    def _apply_mark(self, event: Event) -> None:
-        """What the state keeps of an event whatever its type."""
+            return
         state, stamp = self.state, event.timestamp
         self._last = None
         state.seq, state.event_count = event.seq, self._count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from holdfast.model import Event
@@ -136,15 +137,12 @@ def last_tool_call(messages: list[Message]) -> dict[str, Any] | None:
         pairs = _read(message)
         calls = [block for _, block in pairs if block["type"] == "tool_use"]
         if calls:
-            return next((_call(call) for call in calls if call["id"] not in answered), None)
+            asked = next((call for call in calls if call["id"] not in answered), None)
+            return asked and {name: asked[name] for name in ("id", "name", "input")}
         if not pairs or any(block["type"] != "tool_result" for _, block in pairs):
             return None
         answered |= {block["tool_use_id"] for _, block in pairs}
     return None
-
-
-def _call(block: Block) -> dict[str, Any]:
-    return {"id": block["id"], "name": block["name"], "input": block["input"]}
 
 
 def is_complete(messages: list[Message]) -> bool:
@@ -230,7 +228,8 @@ def sanitize(messages: Any, provider: Provider = "anthropic", incomplete: Incomp
     if not issubclass(type(messages), (list, tuple)):  # isinstance would ask the value itself
         detail = f"a {type_name(messages)} is no list: a fresh start"
         return Sanitized([], [Issue("not_a_list", "list", detail)])
-    items = list(_items_of(messages))
+    # Of the list itself: what a subclass of it gives may be anything, or nothing.
+    items = list((list if isinstance(messages, list) else tuple).__iter__(messages))
     try:
         with collector_paused(len(items)):
             return _Repair(dialect, incomplete, items).run()
@@ -262,20 +261,18 @@ class _Repair:
         issues += unreached(self._thread.drafts(), self._dialect, issues.unit)
         if not issues:
             issues.note("reshaped", "list", "turns were put into the order and form demanded")
-        system = None if self._dialect.has_system else self._system_text()
+        system = None if self._dialect.has_system else "\n\n".join(text for _, text in self._system) or None
         return Sanitized(rendered, list(issues), system=system)
 
     def _note(self, type: str, detail: str, content: Any) -> None:
         self._noted = True
-        issues = self._thread.issues
-        issues.note(type, issues.place(self._index), detail, content)
+        self._thread.issues.note(type, self._index, detail, content)
 
     def _read(self, message: Any) -> None:
         try:
             _, pairs = read_message(message, self._note)
         except Exception as error:  # noqa: BLE001 - an object that fights back is no message
-            name = type_name(error)
-            self._note("invalid_structure", f"unreadable message ({name}): dropped", None)
+            self._note("invalid_structure", f"unreadable message ({type_name(error)}): dropped", None)
             return
         if not pairs and not self._noted:
             self._note("empty_message", "a message without content was dropped", None)
@@ -285,7 +282,12 @@ class _Repair:
     def _add(self, side: str, block: dict[str, Any]) -> None:
         index = self._index
         if side == "system":
-            self._add_system(block["text"])
+            place, text = index, block["text"]
+            if self._begun or not self._dialect.has_system:
+                where = "to the beginning" if self._dialect.has_system else "out of the list"
+                self._note("system_moved", f"a system message was moved {where}", text)
+                place = -1
+            self._system.append((place, text))
             return
         self._begun = True
         if block["type"] == "tool_use":
@@ -294,17 +296,6 @@ class _Repair:
             self._thread.result(index, block["tool_use_id"], block)
         else:
             self._thread.say(index, side, block)
-
-    def _add_system(self, text: str) -> None:
-        if self._begun or not self._dialect.has_system:
-            where = "to the beginning" if self._dialect.has_system else "out of the list"
-            self._note("system_moved", f"a system message was moved {where}", text)
-            self._system.append((-1, text))
-        else:
-            self._system.append((self._index, text))
-
-    def _system_text(self) -> str | None:
-        return "\n\n".join(text for _, text in self._system) or None
 
     # --- layer 5
 
@@ -333,7 +324,7 @@ class _Repair:
 
     def _originals(self, draft: MessageDraft, messages: list[Message]) -> list[Message]:
         """Each message as it was given, if what was written for it says no more and no less."""
-        sources = _without_repeats(draft.seqs)
+        sources = [source for source, _ in groupby(draft.seqs)]
         if len(sources) != len(messages):
             return messages
         return [self._original(source, message) for source, message in zip(sources, messages, strict=True)]
@@ -350,34 +341,17 @@ class _Repair:
         if not self._dialect.has_system or not self._system:
             return messages
         if self._dialect.name == "pydantic-ai":
-            return _with_system_parts([text for _, text in self._system], messages)
-        system: list[Message] = []
-        for source, text in self._system:
-            message = {"role": "system", "content": text}
-            system.append(self._original(source, message) if originals else message)
-        return system + messages
+            # They are the first parts of the first request.
+            parts = [{"part_kind": "system-prompt", "content": text} for _, text in self._system]
+            if messages:
+                messages[0] = {**messages[0], "parts": parts + messages[0]["parts"]}
+            return messages
+        system = [(source, {"role": "system", "content": text}) for source, text in self._system]
+        return [self._original(*one) if originals else one[1] for one in system] + messages
 
 
 def _is_valid(messages: Any, provider: Provider) -> bool:
     return validate(messages, provider, errors_max=1).valid
-
-
-def _with_system_parts(texts: list[str], messages: list[Message]) -> list[Message]:
-    """The system prompts as the first parts of the first request."""
-    if not messages:
-        return []
-    parts = [{"part_kind": "system-prompt", "content": text} for text in texts]
-    return [{**messages[0], "parts": parts + messages[0]["parts"]}, *messages[1:]]
-
-
-def _items_of(messages: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    if isinstance(messages, list):
-        return list.__iter__(messages)
-    return tuple.__iter__(messages)
-
-
-def _without_repeats(sources: Sequence[int]) -> list[int]:
-    return [s for i, s in enumerate(sources) if i == 0 or sources[i - 1] != s]
 
 
 def fall_back(messages: list[Message], is_valid: Callable[[list[Message]], bool]) -> list[Message]:
@@ -385,11 +359,8 @@ def fall_back(messages: list[Message], is_valid: Callable[[list[Message]], bool]
 
     Without its last one to five messages; else its first half; else nothing.
     """
-    for count in range(1, _LAST_DROPPED_MAX + 1):
-        if is_valid(messages[:-count]):
-            return messages[:-count]
-    half = messages[: len(messages) // 2]
-    return half if is_valid(half) else []
+    shorter = [messages[:-count] for count in range(1, _LAST_DROPPED_MAX + 1)]
+    return next((part for part in (*shorter, messages[: len(messages) // 2]) if is_valid(part)), [])
 
 
 # Whether a message as it was given says exactly what a message written anew says.
@@ -417,7 +388,9 @@ def covers(given: Any, written: Any, provider: str) -> bool:
     if given is written:
         return True
     if isinstance(written, dict):
-        return isinstance(given, dict) and _covers_dict(given, written, provider)
+        if not isinstance(given, dict) or not (_EXTRA[provider] | written.keys()).issuperset(given):
+            return False
+        return all(_covers_member(name, given.get(name), value, provider) for name, value in written.items())
     if isinstance(written, list):
         return (
             isinstance(given, list)
@@ -427,26 +400,15 @@ def covers(given: Any, written: Any, provider: str) -> bool:
     return type(given) is type(written) and bool(given == written)
 
 
-def _covers_dict(given: dict[str, Any], written: dict[str, Any], provider: str) -> bool:
-    if not (_EXTRA[provider] | written.keys()).issuperset(given):
-        return False
-    return all(_covers_member(name, given.get(name), value, provider) for name, value in written.items())
-
-
 def _covers_member(name: str, given: Any, written: Any, provider: str) -> bool:
     if name == "arguments" and isinstance(given, str):
         return bool(json.loads(given) == json.loads(written))
     if name == "content" and written is None:
         return given is None or given == ""
     if name in {"content", "output"} and isinstance(written, str) and isinstance(given, list):
-        return len(given) == 1 and _is_text(given[0], written, provider)
+        # One part that is this text and nothing else: a string would say the same.
+        part = given[0] if len(given) == 1 and isinstance(given[0], dict) else {}
+        return part.get("text") == written and ({"type", "text"} | _EXTRA[provider]).issuperset(part)
     if name == "role" and written == "system":
         return given in ("system", "developer")
     return covers(given, written, provider)
-
-
-def _is_text(part: Any, text: str, provider: str) -> bool:
-    """Whether a part is this text and nothing else, so that a string would say the same."""
-    if not isinstance(part, dict) or part.get("text") != text:
-        return False
-    return ({"type", "text"} | _EXTRA[provider]).issuperset(part)

@@ -26,48 +26,45 @@ _SAME = ""
 
 
 class Native:
-    """The messages of one event, and how many blocks it said."""
+    """The messages of one event, and the blocks it said; ``reused`` are ids of its calls that other calls had before.
 
-    __slots__ = ("_answers", "_fits", "_plain", "blocks", "messages", "reused")
+    What is asked of it is answered once for each provider.
+    """
+
+    __slots__ = ("_known", "blocks", "messages", "reused")
 
     def __init__(self, messages: list[Message], blocks: list[Block], reused: set[str]) -> None:
         self.messages = messages
         self.blocks = blocks
         self.reused = reused
-        """Ids of its calls that other calls had before."""
-        self._fits: dict[str, bool] = {}
-        self._plain: dict[str, bool] = {}
-        self._answers: dict[str, bool] = {}
+        self._known: dict[tuple[str, str], bool] = {}
 
     def fits(self, provider: str) -> bool:
         """Whether the provider takes each of the messages, wherever it may stand."""
-        found = self._fits.get(provider)
+        found = self._known.get(("fits", provider))
         if found is None:
             rules = check_alone(self.messages, provider)
             well = bool(self.messages) and not rules.errors
-            found = self._fits[provider] = well and rules.seen.isdisjoint(self.reused)
+            found = self._known["fits", provider] = well and rules.seen.isdisjoint(self.reused)
         return found
 
     def is_plain(self, dialect: Dialect) -> bool:
         """Whether results in our own form answer the calls in the messages."""
-        found = self._plain.get(dialect.name)
+        found = self._known.get(("plain", dialect.name))
         if found is None:
-            results = [_result(block["id"]) for block in self.blocks if block["type"] == "tool_use"]
+            calls = [block["id"] for block in self.blocks if block["type"] == "tool_use"]
+            results = [{"type": "tool_result", "tool_use_id": call, "content": "."} for call in calls]
             written = dialect.write("user", results, self.blocks) if results else []
-            found = self._plain[dialect.name] = goes_on([*self.messages, *written], dialect.name)
+            found = self._known["plain", dialect.name] = goes_on([*self.messages, *written], dialect.name)
         return found
 
     def answers(self, dialect: Dialect, call: Block) -> bool:
         """Whether the message, which is a result, answers a call in our own form."""
-        found = self._answers.get(dialect.name)
+        found = self._known.get(("answers", dialect.name))
         if found is None:
             written = dialect.write("assistant", [call], [])
-            found = self._answers[dialect.name] = goes_on([*written, *self.messages], dialect.name)
+            found = self._known["answers", dialect.name] = goes_on([*written, *self.messages], dialect.name)
         return found
-
-
-def _result(identity: str) -> Block:
-    return {"type": "tool_result", "tool_use_id": identity, "content": "."}
 
 
 class NativeMessages:
@@ -80,7 +77,6 @@ class NativeMessages:
         self.systems: list[tuple[int, Native]] = []
 
     def __bool__(self) -> bool:
-        """Whether anything did."""
         return bool(self.natives or self.systems)
 
     def forget(self, first: int, last: int) -> bool:
@@ -108,7 +104,12 @@ def write_draft(dialect: Dialect, page: Drafts, index: int, at: int) -> tuple[li
 
     System messages from number ``at`` on stand where they were recorded; how many there were then.
     """
-    fragments = [one for one in _fragments(dialect, page, index) if one.messages]
+    role, before = page.role(index), page.blocks(index - 1) if index else []
+    fragments = [
+        Fragment(part.seq, messages, _is_result(part.blocks[0]))
+        for part in _parts(dialect, page, index)
+        if (messages := part.write(dialect, role, before))
+    ]
     if dialect.join is not None and fragments:
         return dialect.join(fragments) if len(fragments) > 1 else fragments[0].messages, at
     written: list[Message] = []
@@ -139,13 +140,6 @@ class _Part(NamedTuple):
         if self.native is None:
             return dialect.write(role, self.blocks, before)
         return self.native.messages
-
-
-def _fragments(dialect: Dialect, page: Drafts, index: int) -> Iterator[Fragment]:
-    role, before = page.role(index), page.blocks(index - 1) if index else []
-    for part in _parts(dialect, page, index):
-        messages = part.write(dialect, role, before)
-        yield Fragment(part.seq, messages, _is_result(part.blocks[0]))
 
 
 def _parts(dialect: Dialect, page: Drafts, index: int) -> list[_Part]:
@@ -199,19 +193,15 @@ def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: li
 
 def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
     """Whether the results of a message's calls will answer them: in our form, or all in its own."""
-    # Then it does not matter in which form each result comes.
-    if native.is_plain(dialect):
-        return True
-    if index + 1 >= len(page):
+    # In ours it does not matter in which form each result comes.
+    if native.is_plain(dialect) or index + 1 >= len(page):
         return True
     natives = page.told.natives
     calls = {block["id"] for block in part if block["type"] == "tool_use"}
     for block, seq in zip(page.blocks(index + 1), page.seqs(index + 1), strict=True):
         if _is_result(block) and block["tool_use_id"] in calls:
             answer = natives.get(seq)
-            if answer is None or not _is_result(answer.blocks[0]):
-                return False
-            if not answer.fits(dialect.name):
+            if answer is None or not _is_result(answer.blocks[0]) or not answer.fits(dialect.name):
                 return False
     return True
 
@@ -265,12 +255,11 @@ def _unpack(value: Any, texts: list[str]) -> Any:
         return value
     if BLOB_KEY in value:
         raise TypeError
-    if value.keys() != {_SAME}:
-        return {name: _unpack(item, texts) for name, item in value.items()}
-    inner = value[_SAME]
-    if isinstance(inner, dict):
-        return {name: _unpack(item, texts) for name, item in inner.items()}
-    return texts[inner]
+    if value.keys() == {_SAME}:
+        value = value[_SAME]
+        if not isinstance(value, dict):
+            return texts[value]
+    return {name: _unpack(item, texts) for name, item in value.items()}
 
 
 def _texts(said: Any) -> list[str] | None:

@@ -11,14 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._native import NativeMessages
-from holdfast.replay._state import Stage, may_have_run, stand_in
+from holdfast.replay._state import WHY_NOT_RUN, Stage
 from holdfast.replay._text import is_blank
 
 if TYPE_CHECKING:
@@ -49,13 +49,10 @@ class IssueList(list[Issue]):
 
     unit = "event"
 
-    def place(self, number: int) -> str:
-        """The name of a place."""
-        return f"{self.unit} {number}"
-
-    def note(self, type: str, where: str, detail: str, content: Any = None) -> None:
-        """Add an issue."""
-        self.append(Issue(type, where, detail, content))
+    def note(self, type: str, where: str | int, detail: str, content: Any = None) -> None:
+        """Add an issue; a number is the place of an event or a message."""
+        place = f"{self.unit} {where}" if isinstance(where, int) else where
+        self.append(Issue(type, place, detail, content))
 
 
 def format_issues(issues: Iterable[Issue]) -> str:
@@ -114,7 +111,7 @@ class BlockPiece(msgspec.Struct, gc=False, eq=False):
         """Say why this piece of that event is not among the messages, if it is not."""
         if not self.shown:
             detail = f"a {self.block['type']} block that nothing follows was left out"
-            issues.note("incomplete_block", issues.place(seq), detail, self.block)
+            issues.note("incomplete_block", seq, detail, self.block)
 
 
 class Summary(BlockPiece, gc=False, eq=False):
@@ -138,22 +135,19 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
     stage: Stage = "begun"
 
     def stand_in(self) -> Block:
-        """What is said in the place of a result that never came."""
-        return {
-            "type": "tool_result",
-            "tool_use_id": self.block["id"],
-            "content": stand_in(self.stage),
-            "is_error": True,
-        }
+        """What a model is told in the place of a result that never came."""
+        why = WHY_NOT_RUN.get(self.stage)
+        told = f"(not run: {why})" if why else "(interrupted: whether this call took effect is unknown)"
+        return {"type": "tool_result", "tool_use_id": self.block["id"], "content": told, "is_error": True}
 
     def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
         if self.result is None:
-            mark = "interrupted" if may_have_run(self.stage) else "not run"
+            mark = "not run" if self.stage in WHY_NOT_RUN else "interrupted"
             done = {"drop": "dropped", "mark": f"marked as {mark}", "keep": "kept"}[incomplete]
             detail = f"call {self.block['id']} to {self.block['name']} has no result: {done}"
             # Marked and kept calls are among the messages: only what is not there is in the report.
             content = self.block if incomplete == "drop" else None
-            issues.note("incomplete_tool_call", issues.place(seq), detail, content)
+            issues.note("incomplete_tool_call", seq, detail, content)
 
 
 class ServedCall:
@@ -184,7 +178,7 @@ class Mark(BlockPiece, gc=False, eq=False, kw_only=True):
             type, detail = "duplicate_tool_result", f"another result for {identity} was dropped"
         else:
             type, detail = "orphaned_tool_result", f"result for {identity} has no call: dropped"
-        issues.note(type, issues.place(seq), detail, self.block)
+        issues.note(type, seq, detail, self.block)
 
 
 class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
@@ -194,13 +188,7 @@ class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
     kind: str
     parts: list[tuple[int, str]]
 
-    @property
-    def last_seq(self) -> int:
-        """The newest delta in here."""
-        return self.parts[-1][0]
-
     def add(self, seq: int, text: str) -> None:
-        """One more delta."""
         self.parts.append((seq, text))
         self.gone = self.gone and is_blank(text)
 
@@ -228,21 +216,13 @@ ROLES = ("user", "assistant")
 """They take turns, and the user begins."""
 
 
-class MessageDraft:
-    """A message in the making, by itself."""
+class MessageDraft(NamedTuple):
+    """A message by itself: its blocks and, for each, the event that said it."""
 
-    __slots__ = ("blocks", "role", "seqs", "summary")
-
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self.blocks: list[Block] = []
-        self.seqs = array("q")
-        self.summary = False
-
-    def add(self, block: Block, seq: int) -> None:
-        """One more block, and the event that said it."""
-        self.blocks.append(block)
-        self.seqs.append(seq)
+    role: str
+    blocks: list[Block]
+    seqs: Sequence[int]
+    summary: bool = False
 
 
 class Drafts:
@@ -263,21 +243,14 @@ class Drafts:
         self._texts_from = 0
 
     def __len__(self) -> int:
-        """How many messages there are."""
         return len(self._starts)
 
     def __iter__(self) -> Iterator[MessageDraft]:
-        """Each by itself."""
         summaries = set(self._summaries)
         for index in range(len(self._starts)):
-            draft = MessageDraft(ROLES[index & 1])
-            part = self._part(index)
-            draft.blocks, draft.seqs = self.flat[part], self._seqs[part]
-            draft.summary = index in summaries
-            yield draft
+            yield MessageDraft(ROLES[index & 1], self.blocks(index), self.seqs(index), index in summaries)
 
     def role(self, index: int) -> str:
-        """Who says one message."""
         return ROLES[index & 1]
 
     def blocks(self, index: int) -> list[Block]:
@@ -296,15 +269,14 @@ class Drafts:
         return self.flat[self._starts[-1] + skipped :]
 
     def is_assistants(self) -> bool:
-        """Whether the last message is an assistant's."""
         return bool(self._starts) and not len(self._starts) & 1
 
     def last_count(self) -> int:
-        """How many blocks the last message has; 0 if there is none."""
+
         return len(self.flat) - self._starts[-1] if self._starts else 0
 
     def last_is_texts(self) -> bool:
-        """Whether the last message has nothing but texts."""
+
         return self._texts_from <= self._starts[-1]
 
     def seqs(self, index: int) -> Sequence[int]:
@@ -312,10 +284,7 @@ class Drafts:
         return self._seqs[self._part(index)]
 
     def add(self, role: str, block: Block, seq: int) -> int:
-        """One more block and the event that said it: in the last message, or in one of its own.
-
-        Which message that is.
-        """
+        """Add a block and the event that said it to the last message or a new one; return which it is."""
         starts, blocks = self._starts, self.flat
         last = len(starts) - 1
         if ROLES[last & 1] != role:
@@ -328,7 +297,7 @@ class Drafts:
         return last
 
     def mark_summary(self) -> None:
-        """The last message holds a summary."""
+
         self._summaries.append(len(self._starts) - 1)
 
     def cut(self, count: int) -> int:
@@ -346,16 +315,11 @@ class Drafts:
             self._summaries.pop()
         # What was cut off may have been the last block that is no text.
         if self._texts_from >= count:
-            self._texts_from = self._find_texts()
+            start = starts[-1] if starts else 0
+            self._texts_from = len(self.flat)
+            while self._texts_from > start and self.flat[self._texts_from - 1]["type"] == "text":
+                self._texts_from -= 1
         return first
-
-    def _find_texts(self) -> int:
-        """Where nothing but texts begins, as far as the last message goes."""
-        start = self._starts[-1] if self._starts else 0
-        at = len(self.flat)
-        while at > start and self.flat[at - 1]["type"] == "text":
-            at -= 1
-        return at
 
     def _part(self, index: int) -> slice:
         starts = self._starts

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
 from holdfast.replay._state import (
+    WHY_NOT_RUN,
     OpenedBy,
     PendingCall,
     Stage,
@@ -23,7 +24,6 @@ from holdfast.replay._state import (
     StepState,
     Turning,
     add_usage,
-    may_have_run,
     read_todos,
 )
 from holdfast.replay._upcast import Steps, check_format
@@ -53,12 +53,9 @@ class _Spent(msgspec.Struct, gc=False):
     metadata: Any = None
 
 
-class _Call(msgspec.Struct, gc=False):
+class _Call(_Spent, kw_only=True, gc=False):
     id: str
     tool: str
-    usage: Any = None
-    model: Any = None
-    metadata: Any = None
     amends: Any = None
 
 
@@ -295,17 +292,10 @@ def _resumed(state: State, _event: Event, _data: Data) -> None:
 
 
 def _step(state: State, event: Event, _data: Data) -> None:
-    body = _decode_step(event.raw)
-    state.steps[body.step] = StepState(
-        name=body.name,
-        digest=body.digest,
-        seq=event.seq,
-        begun_at=event.timestamp,
-        attempt=body.attempt,
-        parent=body.parent,
-        call=body.call,
-    )
-    state.open_steps[body.step] = event.seq
+    given = msgspec.structs.asdict(_decode_step(event.raw))
+    key = given.pop("step")
+    state.steps[key] = StepState(**given, seq=event.seq, begun_at=event.timestamp)
+    state.open_steps[key] = event.seq
 
 
 def _step_result(state: State, event: Event, _data: Data) -> None:
@@ -340,18 +330,14 @@ def opened_reducer(steps: Steps) -> Reducer:
     return opened
 
 
-def _closed(state: State, _event: Event, _data: Data) -> None:
+def _closed(state: State, event: Event, _data: Data) -> None:
+    """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
     if state.last_open is not None:
         state.last_open.closed = True
-    _stop_work(state)
-
-
-def _stop_work(state: State) -> None:
-    """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
     if state.suspended:
         return
     if state.open_turns or state.streaming or state.open_steps:
-        _interrupt(state)
+        _interrupted(state, event)
     if state.pending_calls:
         _defer(state, asked=True)
         state.pending_calls.clear()
@@ -363,15 +349,11 @@ def _defer(state: State, *, asked: bool) -> None:
     ``asked``: nor those, unless it is so, of which nobody has said whether they may run.
     """
     for name, call in state.pending_calls.items():
-        if may_have_run(call.stage) or (asked and call.stage == "asked"):
+        if call.stage not in WHY_NOT_RUN or (asked and call.stage == "asked"):
             state.deferred_calls[name] = call
 
 
-def _interrupted(state: State, _event: Event, _data: Data) -> None:
-    _interrupt(state)
-
-
-def _interrupt(state: State) -> None:
+def _interrupted(state: State, _event: Event, _data: Data = None) -> None:
     state.open_turns.clear()
     state.pending_calls.clear()
     state.streaming.clear()
@@ -412,7 +394,7 @@ def needs_interruption(state: State) -> dict[str, Any] | None:
     if state.suspended or not state.mid_turn:
         return None
     turn, calls = state.open_turn, state.pending_calls
-    not_run = [name for name, call in calls.items() if not may_have_run(call.stage)]
+    not_run = [name for name, call in calls.items() if call.stage in WHY_NOT_RUN]
     return {
         "turn": None if turn is None else turn.turn,
         "calls": [name for name in calls if name not in not_run],

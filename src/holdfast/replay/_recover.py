@@ -20,8 +20,6 @@ from holdfast.replay._text import MANY, collector_paused
 # A part of a conversation that fits into a model's window. The log is never cut.
 
 
-CountTokens = Callable[[str], int]
-
 _IMAGE_TOKENS = 1_600  # what providers charge for a picture of usual size
 
 
@@ -61,7 +59,7 @@ def fit_window(
     drafts: list[MessageDraft],
     window_tokens: int,
     usage: Mapping[int, dict[str, Any]],
-    count_tokens: CountTokens | None,
+    count_tokens: Callable[[str], int] | None,
 ) -> WindowDrafts:
     """The newest part of a conversation that fits, after its first user turn or latest summary.
 
@@ -69,16 +67,18 @@ def fit_window(
     fits.
     """
     gauge = _Gauge(usage, count_tokens)
-    costs = gauge.measure(drafts)
+    costs = [gauge.recorded(draft) or gauge.count(draft) for draft in drafts]
     total = sum(costs)
     if total <= window_tokens:
         return WindowDrafts(drafts, TokenCount(total, gauge.source), None)
     # The task is in the first turn or in the summary: without it the newest part means little.
     head_index = max((i for i, draft in enumerate(drafts) if draft.summary), default=0)
-    head = _words_of(drafts[head_index])
+    head = _joined([drafts[head_index]], without="tool_result")
     head_cost = gauge.count(head)
     start = _start(drafts, costs, head_index, window_tokens - head_cost)
-    shown = _join(head, drafts[start:])
+    shown = [head, *drafts[start:]]
+    if len(shown) > 1 and shown[1].role == head.role:
+        shown[:2] = [_joined(shown[:2])]  # two user turns in a row become one
     count = TokenCount(head_cost + sum(costs[start:]), gauge.source)
     return WindowDrafts(shown, count, _left_out(drafts, costs, head_index, start))
 
@@ -91,45 +91,26 @@ def _start(drafts: list[MessageDraft], costs: list[int], head: int, room: int) -
         if room < 0:
             break
         # Between a call and its results there can be no cut.
-        if not _answers(drafts[index]):
+        if not (drafts[index].blocks and drafts[index].blocks[0]["type"] == "tool_result"):
             start = index
     return start
 
 
-def _answers(draft: MessageDraft) -> bool:
-    """Whether a draft holds results, so that it cannot stand without the one before it."""
-    return bool(draft.blocks) and draft.blocks[0]["type"] == "tool_result"
-
-
-def _words_of(draft: MessageDraft) -> MessageDraft:
-    """A user's draft without the results in it."""
-    words = MessageDraft(draft.role)
-    for block, seq in zip(draft.blocks, draft.seqs, strict=True):
-        if block["type"] != "tool_result":
-            words.add(block, seq)
-    return words
-
-
-def _join(head: MessageDraft, rest: list[MessageDraft]) -> list[MessageDraft]:
-    """The head and the rest; two user turns in a row become one."""
-    if not rest or rest[0].role != head.role:
-        return [head, *rest]
-    both = MessageDraft(head.role)
-    for draft in (head, rest[0]):
-        for block, seq in zip(draft.blocks, draft.seqs, strict=True):
-            both.add(block, seq)
-    return [both, *rest[1:]]
+def _joined(drafts: list[MessageDraft], without: str = "") -> MessageDraft:
+    """One draft with the blocks of several of one side, except for those of one type."""
+    told = [pair for draft in drafts for pair in zip(draft.blocks, draft.seqs, strict=True)]
+    kept = [(block, seq) for block, seq in told if block["type"] != without]
+    return MessageDraft(drafts[0].role, [block for block, _ in kept], [seq for _, seq in kept])
 
 
 def _left_out(drafts: list[MessageDraft], costs: list[int], head: int, start: int) -> LeftOut | None:
     gone = [i for i in range(start) if i != head]
     seqs = [seq for i in gone for seq in drafts[i].seqs if seq >= 0]
-    blocks = [block for i in gone for block in drafts[i].blocks]
     if not gone:
         return None
     return LeftOut(
         messages=len(gone),
-        calls=sum(1 for block in blocks if block["type"] == "tool_use"),
+        calls=sum(block["type"] == "tool_use" for i in gone for block in drafts[i].blocks),
         tokens=sum(costs[i] for i in gone),
         first_seq=min(seqs, default=-1),
         last_seq=max(seqs, default=-1),
@@ -139,7 +120,7 @@ def _left_out(drafts: list[MessageDraft], costs: list[int], head: int, start: in
 class _Gauge:
     """Measures drafts by the best figure there is for each."""
 
-    def __init__(self, usage: Mapping[int, dict[str, Any]], count: CountTokens | None) -> None:
+    def __init__(self, usage: Mapping[int, dict[str, Any]], count: Callable[[str], int] | None) -> None:
         self._usage = usage
         self._count = count
         self._sources: set[str] = set()
@@ -148,11 +129,7 @@ class _Gauge:
     def source(self) -> str:
         return "+".join(sorted(self._sources)) or "estimate"
 
-    def measure(self, drafts: list[MessageDraft]) -> list[int]:
-        """The tokens of each draft."""
-        return [self._recorded(draft) or self.count(draft) for draft in drafts]
-
-    def _recorded(self, draft: MessageDraft) -> int:
+    def recorded(self, draft: MessageDraft) -> int:
         """What the provider said it wrote, if it said so."""
         if draft.role != "assistant":
             return 0
@@ -180,15 +157,13 @@ class _Gauge:
 
 
 def _text_of(block: Block) -> str:
-    kind = block["type"]
-    if kind == "text":
-        return str(block["text"])
-    if kind == "thinking":
-        return str(block["thinking"])
-    if kind == "tool_result":
-        return str(block["content"])
-    if kind == "tool_use":
-        return f"{block['name']} {dump_json(block['input'])}"
+    match block["type"]:
+        case "text" | "thinking" as kind:
+            return str(block[kind])
+        case "tool_result":
+            return str(block["content"])
+        case "tool_use":
+            return f"{block['name']} {dump_json(block['input'])}"
     return dump_json(block)
 
 
@@ -237,15 +212,17 @@ def recover(
         issues = conversation.issues
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
-            found = conversation.thread.drafts()
-            if holds_media(found.flat):
-                issues += unreached(found, dialect)
+            drafts = conversation.thread.drafts()
+            if holds_media(drafts.flat):
+                issues += unreached(drafts, dialect)
         else:
             drafts = conversation.thread.drafts()
             window = fit_window(list(drafts), window_tokens, conversation.usage, count_tokens)
             messages = _render(window.drafts, drafts.told, dialect)
             issues += unreached(window.drafts, dialect)
-            issues += _complaints(window, window_tokens)
+            if (tokens := window.count.tokens) > window_tokens:
+                detail = f"the first turn alone takes {tokens} of {window_tokens} tokens"
+                issues.append(Issue("window_too_small", "list", detail))
         # The drafts are valid by their making; this proves it, by rules that share no code with it.
         if incomplete != "keep":
             checked = sanitize(messages, provider, incomplete)
@@ -271,14 +248,6 @@ def _read(events: Iterable[Event], incomplete: Incomplete, at: int | None) -> Co
                 break
         feed(event)
     return conversation
-
-
-def _complaints(window: WindowDrafts, window_tokens: int) -> list[Issue]:
-    tokens = window.count.tokens
-    if tokens <= window_tokens:
-        return []
-    detail = f"the first turn alone takes {tokens} of {window_tokens} tokens"
-    return [Issue("window_too_small", "list", detail)]
 
 
 def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:

@@ -32,11 +32,6 @@ class Run:
         self.children = 0
         self.task: Any = None
 
-    def begin(self) -> None:
-        """It runs; its parent waits for it."""
-        self.open = True
-        self.parent.children += 1
-
     def finish(self) -> None:
         """It has ended; its parent may go on."""
         if self.open and self.parent is not self:
@@ -51,10 +46,6 @@ class Run:
         """Whether it runs and was given something to do."""
         return self.open and (self.prompted or self.iterations > 0)
 
-    def is_ready(self) -> bool:
-        """Whether it can speak now: it was asked and does not wait for a child."""
-        return self.is_asked() and not self.children
-
 
 class Runs:
     """All runs of a plain log. ``top`` is the first agent started, however often it starts."""
@@ -68,7 +59,7 @@ class Runs:
         self._promised: list[Run] = []
         self._speaking: Run | None = None
 
-    def start(self, agent: Any, depth: Any, parent: Any) -> Run:
+    def start(self, agent: Any, depth: Any, parent: Any) -> None:
         """An agent starts: the top-level one, also again, or a child."""
         name = agent if isinstance(agent, str) else None
         depth = depth if isinstance(depth, int) else None
@@ -76,12 +67,20 @@ class Runs:
         if self._is_top(name, depth, parent):
             self._close_children(self.top)
             self._name(self.top, name)
-            self.top.depth = depth
-            self.top.iterations = 0
-            self.top.prompted = False
-            self.top.open = True
-            return self.top
-        return self._start_child(name, depth, parent)
+            self.top.depth, self.top.iterations = depth, 0
+            self.top.prompted, self.top.open = False, True
+            return
+        run = next((run for run in self._promised if run.agent == name), None)
+        if run is None:
+            run = self._make(name, self._parent_of(depth, parent))
+        else:
+            self._promised.remove(run)
+        run.depth, run.open = depth, True
+        run.parent.children += 1
+        self._open.append(run)
+        # Children that were never said to end would add up.
+        if len(self._open) > _CANDIDATES_MAX:
+            self._open.pop(0).finish()
 
     def _is_top(self, name: str | None, depth: Any, parent: Any) -> bool:
         if self.top.agent is None and self.top.depth is None:
@@ -89,21 +88,6 @@ class Runs:
         if name != self.top.agent or parent is not None:
             return False
         return depth == 0 or (depth is None and not self.top.open)
-
-    def _start_child(self, name: str | None, depth: Any, parent: Any) -> Run:
-        promised = next((run for run in self._promised if run.agent == name), None)
-        if promised is not None:
-            self._promised.remove(promised)
-            run = promised
-        else:
-            run = self._make(name, self._parent_of(depth, parent))
-        run.depth = depth
-        run.begin()
-        self._open.append(run)
-        # Children that were never said to end would add up.
-        if len(self._open) > _CANDIDATES_MAX:
-            self._open.pop(0).finish()
-        return run
 
     def _parent_of(self, depth: Any, parent: Any) -> Run:
         """Whoever started it: the newest running agent of that name, or one level above."""
@@ -186,7 +170,12 @@ class Runs:
         """Whose words these are, if several activities bear the name."""
         runs = self._named.get(agent) if isinstance(agent, str) else None
         if runs is None:
-            run = self._unstarted(agent) if isinstance(agent, str) else self.top
+            run = self.top
+            # An agent that never started is the top-level one if there is none yet.
+            if isinstance(agent, str) and run.agent is None:
+                self._name(run, agent)
+            elif isinstance(agent, str):
+                run = self._make(agent, run)
         elif len(runs) == 1:
             run = runs[0]
         elif is_call and self._speaking is not None and self._speaking in runs:
@@ -196,13 +185,6 @@ class Runs:
         self._speaking = run if run.open else None
         return run
 
-    def _unstarted(self, agent: str) -> Run:
-        """An agent that never started: the top-level one if there is none yet."""
-        if self.top.agent is None:
-            self._name(self.top, agent)
-            return self.top
-        return self._make(agent, self.top)
-
     def addressee(self, agent: Any, content: Any) -> Run:
         """To whom a user's words go: who was given this very task, else who runs innermost."""
         self._speaking = None
@@ -211,11 +193,9 @@ class Runs:
         if not self._promised and not self._open:
             return self.top  # in nearly every log there is one agent
         waiting = [run for run in self._promised + self._open if not run.prompted]
-        for run in waiting:
-            if run.task is not None and run.task == content:
-                return run
+        given = next((run for run in waiting if run.task is not None and run.task == content), None)
         fresh = [run for run in waiting if run.open]
-        return (fresh or self._open or [self.top])[-1]
+        return given or (fresh or self._open or [self.top])[-1]
 
     def _of(self, agent: Any) -> list[Run]:
         return self._named.get(agent, []) if isinstance(agent, str) else []
@@ -226,11 +206,10 @@ def _most_likely(runs: list[Run]) -> Run:
     for run in runs:
         if run.owes:
             return run
-    for test in (Run.is_ready, Run.is_asked):
-        found = [run for run in runs if test(run)]
-        if found:
-            return found[-1]
-    return ([run for run in runs if run.open] or runs)[-1]
+    asked = [run for run in runs if run.is_asked()]
+    # One that waits for a child does not speak now.
+    ready = [run for run in asked if not run.children]
+    return (ready or asked or [run for run in runs if run.open] or runs)[-1]
 
 
 # Which run an event belongs to.
@@ -242,8 +221,6 @@ def _most_likely(runs: list[Run]) -> Run:
 
 class Withdrawal:
     """The last words of a user in this run were meant for another one after all."""
-
-    __slots__ = ()
 
 
 Delivery = tuple[str | None, Event | Withdrawal]
@@ -327,7 +304,13 @@ class Router:
     def _deliver(self, key: str | None, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """An event of the assistant, and the results that came before the calls in it."""
         deliveries: list[Delivery] = [(key, event)]
-        for call in _calls_in(event.type, data):
+        if event.type == "tool_call":
+            calls = [data.get("id")]
+        else:
+            content = data.get("content")
+            blocks = blocks_of(content) if isinstance(content, list) else ()
+            calls = [block.get("id") for kind, block in blocks if kind == "tool_use"]
+        for call in map(_hashable, calls):
             callers = self._callers.setdefault(call, key)
             if isinstance(callers, list):
                 if callers[-1] != key:
@@ -355,12 +338,10 @@ class Router:
     def on_user(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """A user's words: of the person, or of an agent that gives another one a task."""
         self._started = True
-        content = data.get("content")
-        run = self.runs.addressee(data.get("agent"), content)
+        run = self.runs.addressee(data.get("agent"), data.get("content"))
         suspicious = run is self.runs.top and run.open and run.prompted
         self._last_user = (run, event) if suspicious else None
-        run.prompted = True
-        run.owes = True
+        run.prompted = run.owes = True
         return [(run.key, event)]
 
     def on_permission(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
@@ -373,35 +354,27 @@ class Router:
         callers = self._callers[key]
         return [(callers[-1] if isinstance(callers, list) else callers, event)]
 
-    def to_every(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """Something that concerns all runs."""
-        return [(EVERY, event)]
+    def on_others(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
+        """What concerns all runs, nobody or the top-level run.
 
-    def to_top(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """Something that concerns the top-level run."""
-        return [(None, event)]
-
-    def on_branch(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """A fork or a merge: nobody's words; the run it names is that of what was merged."""
-        return []
+        A fork or a merge is nobody's words; the run it names is that of what was merged.
+        """
+        if event.type in _BRANCHES:
+            return []
+        return [(EVERY if event.type == "retracted" else None, event)]
 
     def on_delegation(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """One agent gives another a task."""
+        """One agent gives another a task; the prompt may have come before that was recorded."""
         run = self.runs.delegate(data.get("parent"), data.get("child"), data.get("task"))
-        return self._reassign(run)
-
-    def _reassign(self, run: Run | None) -> list[Delivery]:
-        """Give a child the prompt that came before its delegation was recorded."""
         last, self._last_user = self._last_user, None
         if last is None or run is None or run.prompted or run.task is None:
             return []
-        old, event = last
+        old, prompt = last
         # Only the very words of the task were meant for the child.
-        if event.data.get("content") != run.task:
+        if prompt.data.get("content") != run.task:
             return []
-        run.prompted = True
-        run.owes = True
-        return [(old.key, Withdrawal()), (run.key, event)]
+        run.prompted = run.owes = True
+        return [(old.key, Withdrawal()), (run.key, prompt)]
 
     def on_life(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """An agent starts, asks its model, or ends."""
@@ -418,16 +391,6 @@ class Router:
         return []
 
 
-def _calls_in(type: str, data: dict[str, Any]) -> list[Any]:
-    """The ids of the calls that an event makes: its own, or those of blocks in its content."""
-    if type == "tool_call":
-        return [_hashable(data.get("id"))]
-    content = data.get("content")
-    if not isinstance(content, list):
-        return []
-    return [_hashable(block.get("id")) for kind, block in blocks_of(content) if kind == "tool_use"]
-
-
 def _hashable(value: Any) -> Any:
     return value if isinstance(value, (str, int)) else None
 
@@ -439,16 +402,9 @@ _LIFE = frozenset({"agent_start", "agent_iteration", "delegation"}) | _ENDS
 
 _HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] = {
     "user": Router.on_user,
-    "assistant": Router.on_words,
-    "thinking": Router.on_words,
-    "delta": Router.on_words,
-    "tool_call": Router.on_words,
-    "tool_result": Router.to_top,
+    **dict.fromkeys(("assistant", "thinking", "delta", "tool_call"), Router.on_words),
     "permission": Router.on_permission,
-    "system": Router.to_top,
-    "retracted": Router.to_every,
-    "compaction": Router.to_top,
     "delegation": Router.on_delegation,
-    **dict.fromkeys(_BRANCHES, Router.on_branch),
+    **dict.fromkeys(("tool_result", "system", "retracted", "compaction", *_BRANCHES), Router.on_others),
     **dict.fromkeys(_LIFE - {"delegation"}, Router.on_life),
 }

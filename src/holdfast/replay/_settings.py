@@ -7,7 +7,8 @@ reach the state.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,15 +27,44 @@ from holdfast.replay._state import (
 )
 from holdfast.replay._upcast import Steps, check_format
 
+T = TypeVar("T")
+
+SETTINGS: dict[str, Reducer] = {}
+"""The reducers of this module, by the type of event."""
+
 _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})
 _DENY = frozenset({"deny", "denied", "reject", "rejected"})
 _REVOKE = frozenset({"revoke", "revoked"})
 
 
+def _reads(body: type[T], *types: str) -> Callable[[Callable[[State, T, Event], None]], None]:
+    """Register a reducer for events of these types; it gets their recorded bytes decoded as ``body``."""
+    decode = msgspec.json.Decoder(body).decode
+
+    def register(reduce: Callable[[State, T, Event], None]) -> None:
+        def reducer(state: State, event: Event, _data: Data) -> None:
+            reduce(state, decode(event.raw), event)
+
+        SETTINGS.update(dict.fromkeys(types, reducer))
+
+    return register
+
+
 class _Variable(msgspec.Struct):
     name: str
     value: msgspec.Raw = _NULL
+
+
+@_reads(_Variable, "variable_set")
+def _variable_set(state: State, body: _Variable, _event: Event) -> None:
+    # A copy: a Raw is a view that would keep the whole event in memory.
+    state.encoded[body.name] = body.value.copy()
+
+
+@_reads(_Variable, "variable_delete")
+def _variable_delete(state: State, body: _Variable, _event: Event) -> None:
+    state.encoded.pop(body.name, None)
 
 
 class _Memory(msgspec.Struct):
@@ -49,78 +79,8 @@ class _Memory(msgspec.Struct):
     last_accessed_at: int | None = None
 
 
-class _Key(msgspec.Struct):
-    key: str
-
-
-class _Plugin(msgspec.Struct):
-    name: str
-    state: msgspec.Raw = _NULL
-    version: int | str | None = None
-
-
-class _Permission(msgspec.Struct):
-    tool: str | None = None
-    call: str | None = None
-    decision: str | None = None
-    scope: str = "session"
-    approved_by: str | None = None
-    expires_at: int | None = None
-    args_hash: str | None = None
-    approvals: dict[str, Approval] | None = None
-    allowlist: list[str] | None = None
-    blocklist: list[str] | None = None
-    version: int | None = None
-
-
-class _Tools(msgspec.Struct):
-    enabled: dict[str, Any] = {}
-    namespaces: dict[str, Any] = {}
-    priorities: dict[str, Any] = {}
-
-
-class _Instructions(msgspec.Struct):
-    content: str | None = None
-
-
-class _Title(msgspec.Struct):
-    title: str | None = None
-    auto: bool = False
-
-
-class _Tag(msgspec.Struct):
-    tag: str
-
-
-class _Link(msgspec.Struct):
-    kind: str
-    id: str
-
-
-_decode_variable = msgspec.json.Decoder(_Variable).decode
-_decode_memory = msgspec.json.Decoder(_Memory).decode
-_decode_key = msgspec.json.Decoder(_Key).decode
-_decode_plugin = msgspec.json.Decoder(_Plugin).decode
-_decode_permission = msgspec.json.Decoder(_Permission).decode
-_decode_tools = msgspec.json.Decoder(_Tools).decode
-_decode_instructions = msgspec.json.Decoder(_Instructions).decode
-_decode_title = msgspec.json.Decoder(_Title).decode
-_decode_tag = msgspec.json.Decoder(_Tag).decode
-_decode_link = msgspec.json.Decoder(_Link).decode
-
-
-def _variable_set(state: State, event: Event, _data: Data) -> None:
-    body = _decode_variable(event.raw)
-    # A copy: a Raw is a view that would keep the whole event in memory.
-    state.encoded[body.name] = body.value.copy()
-
-
-def _variable_delete(state: State, event: Event, _data: Data) -> None:
-    state.encoded.pop(_decode_variable(event.raw).name, None)
-
-
-def _memory_set(state: State, event: Event, _data: Data) -> None:
-    body = _decode_memory(event.raw)
+@_reads(_Memory, "memory_set")
+def _memory_set(state: State, body: _Memory, event: Event) -> None:
     earlier = state.memory.get(body.key)
     created_at = earlier.created_at if earlier else event.timestamp
     state.memory[body.key] = MemoryEntry(
@@ -151,32 +111,48 @@ def _size_of(body: _Memory) -> int:
     return len(raw)
 
 
-def _memory_delete(state: State, event: Event, _data: Data) -> None:
-    state.memory.pop(_decode_key(event.raw).key, None)
+class _Key(msgspec.Struct):
+    key: str
 
 
-def _todo_update(state: State, event: Event, _data: Data) -> None:
-    state.todos = read_todos(fresh_data(event))
+@_reads(_Key, "memory_delete")
+def _memory_delete(state: State, body: _Key, _event: Event) -> None:
+    state.memory.pop(body.key, None)
 
 
-def _plugin_state(state: State, event: Event, _data: Data) -> None:
-    body = _decode_plugin(event.raw)
+class _Plugin(msgspec.Struct):
+    name: str
+    state: msgspec.Raw = _NULL
+    version: int | str | None = None
+
+
+@_reads(_Plugin, "plugin_state")
+def _plugin_state(state: State, body: _Plugin, event: Event) -> None:
     state.plugins[body.name] = PluginState(
         name=body.name, raw=body.state.copy(), version=body.version, updated_at=event.timestamp, seq=event.seq
     )
 
 
-def _permission(state: State, event: Event, _data: Data) -> None:
-    body = _decode_permission(event.raw)
-    known = state.permissions
-    if body.approvals is not None:
-        known.approvals = body.approvals
-    if body.allowlist is not None:
-        known.allowlist = body.allowlist
-    if body.blocklist is not None:
-        known.blocklist = body.blocklist
-    if body.version is not None:
-        known.version = body.version
+class _Permission(msgspec.Struct):
+    tool: str | None = None
+    call: str | None = None
+    decision: str | None = None
+    scope: str = "session"
+    approved_by: str | None = None
+    expires_at: int | None = None
+    args_hash: str | None = None
+    approvals: dict[str, Approval] | None = None
+    allowlist: list[str] | None = None
+    blocklist: list[str] | None = None
+    version: int | None = None
+
+
+@_reads(_Permission, "permission")
+def _permission(state: State, body: _Permission, event: Event) -> None:
+    for name in ("approvals", "allowlist", "blocklist", "version"):
+        given = getattr(body, name)
+        if given is not None:
+            setattr(state.permissions, name, given)
     # An event may replace the whole lists, decide about one tool, or both, in this order.
     if body.tool is not None:
         _decide(state, body.tool, body, event.timestamp)
@@ -199,16 +175,13 @@ def _decide(state: State, tool: str, body: _Permission, now: int) -> None:
     elif body.decision in _REVOKE or (body.decision in _DENY and body.scope != "once"):
         known.approvals.pop(tool, None)
     elif body.decision in ("allowlist", "blocklist", "unlist"):
-        known.allowlist = [name for name in known.allowlist if name != tool]
-        known.blocklist = [name for name in known.blocklist if name != tool]
-        if body.decision == "allowlist":
-            known.allowlist.append(tool)
-        elif body.decision == "blocklist":
-            known.blocklist.append(tool)
+        for kind in ("allowlist", "blocklist"):
+            others = [name for name in getattr(known, kind) if name != tool]
+            setattr(known, kind, [*others, tool] if kind == body.decision else others)
 
 
-def _tools(state: State, event: Event, _data: Data) -> None:
-    body = _decode_tools(event.raw)
+@_reads(ToolState, "tools")
+def _tools(state: State, body: ToolState, _event: Event) -> None:
     _merge(state.tools.enabled, body.enabled)
     _merge(state.tools.namespaces, body.namespaces)
     _merge(state.tools.priorities, body.priorities)
@@ -223,79 +196,70 @@ def _merge(known: dict[str, Any], given: dict[str, Any]) -> None:
             known[name] = value
 
 
-def _config(state: State, event: Event, _data: Data) -> None:
-    _merge(state.config, fresh_data(event))
+def _keep_data(state: State, event: Event, _data: Data) -> None:
+    """Keep what may hold anything, so that all of the data is read."""
+    data = fresh_data(event)
+    match event.type:
+        case "config":
+            _merge(state.config, data)
+        case "metadata":
+            _merge(state.metadata, data)
+        case "todo_update":
+            state.todos = read_todos(data)
+        case "task":
+            state.task = data.get("task")
+        case _:
+            add_usage(state.usage_by_model, data, data.get("model"))
 
 
-def _metadata(state: State, event: Event, _data: Data) -> None:
-    _merge(state.metadata, fresh_data(event))
+SETTINGS |= dict.fromkeys(("config", "metadata", "todo_update", "task", "usage"), _keep_data)
 
 
-def _instructions(state: State, event: Event, _data: Data) -> None:
-    state.instructions = _decode_instructions(event.raw).content
+class _Instructions(msgspec.Struct):
+    content: str | None = None
 
 
-def _task(state: State, event: Event, _data: Data) -> None:
-    state.task = fresh_data(event).get("task")
+@_reads(_Instructions, "instructions")
+def _instructions(state: State, body: _Instructions, _event: Event) -> None:
+    state.instructions = body.content
 
 
-def _usage(state: State, event: Event, _data: Data) -> None:
-    figures = fresh_data(event)
-    add_usage(state.usage_by_model, figures, figures.get("model"))
+class _Title(msgspec.Struct):
+    title: str | None = None
+    auto: bool = False
 
 
-def _title(state: State, event: Event, _data: Data) -> None:
-    body = _decode_title(event.raw)
-    if body.auto:
-        state.title_auto = body.title
-    else:
-        state.title = body.title
+@_reads(_Title, "title")
+def _title(state: State, body: _Title, _event: Event) -> None:
+    setattr(state, "title_auto" if body.auto else "title", body.title)
 
 
-def _tag(state: State, event: Event, _data: Data) -> None:
-    tag = _decode_tag(event.raw).tag
-    if tag not in state.tags:
-        state.tags.append(tag)
+class _Tag(msgspec.Struct):
+    tag: str
 
 
-def _untag(state: State, event: Event, _data: Data) -> None:
-    tag = _decode_tag(event.raw).tag
-    if tag in state.tags:
-        state.tags.remove(tag)
+@_reads(_Tag, "tag", "untag")
+def _tag(state: State, body: _Tag, event: Event) -> None:
+    if event.type == "untag":
+        state.tags = [tag for tag in state.tags if tag != body.tag]
+    elif body.tag not in state.tags:
+        state.tags.append(body.tag)
 
 
-def _link(state: State, event: Event, _data: Data) -> None:
-    body = _decode_link(event.raw)
+class _Link(msgspec.Struct):
+    kind: str
+    id: str
+
+
+@_reads(_Link, "link")
+def _link(state: State, body: _Link, _event: Event) -> None:
     known = state.links.setdefault(body.kind, [])
     if body.id in known:
         known.remove(body.id)
     known.append(body.id)
 
 
-SETTINGS: dict[str, Reducer] = {
-    "variable_set": _variable_set,
-    "variable_delete": _variable_delete,
-    "memory_set": _memory_set,
-    "memory_delete": _memory_delete,
-    "todo_update": _todo_update,
-    "plugin_state": _plugin_state,
-    "permission": _permission,
-    "tools": _tools,
-    "config": _config,
-    "metadata": _metadata,
-    "instructions": _instructions,
-    "task": _task,
-    "usage": _usage,
-    "title": _title,
-    "tag": _tag,
-    "untag": _untag,
-    "link": _link,
-}
-
-
-# Reducers for where a session comes from: its beginning, forks, merges, imports, rewritten logs.
-#
-# As in ``_settings.py`` each reads the recorded bytes.
+# Where a session comes from: its beginning, forks, merges, imports, rewritten logs.
 
 
 _BRANCH_TITLE = re.compile(r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL)
@@ -312,10 +276,6 @@ class _Start(msgspec.Struct):
     parent_seq: int | None = None
 
 
-class _Imported(msgspec.Struct):
-    parent_session: Any = None  # whatever it is, the rest of such an event must count
-
-
 class _Branch(msgspec.Struct):
     session: str
     seq: int | None = None
@@ -324,14 +284,8 @@ class _Branch(msgspec.Struct):
     reason: str | None = None
 
 
-class _Rewritten(msgspec.Struct):
-    generation: int = 0
-
-
 _decode_start = msgspec.json.Decoder(_Start).decode
-_decode_imported = msgspec.json.Decoder(_Imported).decode
 _decode_branch = msgspec.json.Decoder(_Branch).decode
-_decode_rewritten = msgspec.json.Decoder(_Rewritten).decode
 
 
 def session_start_reducer(steps: Steps) -> Reducer:
@@ -356,7 +310,7 @@ def session_start_reducer(steps: Steps) -> Reducer:
 
 
 def _forked(state: State, event: Event, _data: Data) -> None:
-    _rest(state)
+    _rest(state, event)
     body = _decode_branch(event.raw)
     state.parent = Parent(body.session, body.seq)
     state.root = body.root or state.root or body.session
@@ -364,25 +318,19 @@ def _forked(state: State, event: Event, _data: Data) -> None:
     if body.log is not None:
         state.log = body.log
     if body.reason is not None:
-        state.title_auto = _branch_title(state.shown_title, body.reason)
-        state.title = None
+        title, state.title = state.shown_title, None
+        state.title_auto = None if title is None else _branch_title(title, body.reason)
 
 
-def _branch_title(title: str | None, reason: str) -> str | None:
+def _branch_title(title: str, reason: str) -> str:
     """``Trip (fork)``, ``Trip (fork 2)``, ``Trip (merge)``: what it came from, and how."""
-    if title is None:
-        return None
     found = _BRANCH_TITLE.match(title)
     if found is None or found["reason"] != reason:
         return f"{title} ({reason})"
     return f"{found['title']} ({reason} {int(found['number'] or 1) + 1})"
 
 
-def _merged(state: State, _event: Event, _data: Data) -> None:
-    _rest(state)
-
-
-def _rest(state: State) -> None:
+def _rest(state: State, _event: Event, _data: Data = None) -> None:
     """The events so far are another session's: whoever was at work there is not at work here."""
     state.open_turns.clear()
     state.pending_calls.clear()
@@ -394,12 +342,20 @@ def _rest(state: State) -> None:
     state.last_open = None
 
 
-def _imported(state: State, event: Event, _data: Data) -> None:
+SETTINGS |= {"forked": _forked, "merged": _rest}
+
+
+class _Imported(msgspec.Struct):
+    parent_session: Any = None  # whatever it is, the rest of such an event must count
+
+
+@_reads(_Imported, "imported")
+def _imported(state: State, body: _Imported, _event: Event) -> None:
     """What came in with a file acts on nothing here; what the file forbade stays forbidden.
 
     A session that another tool forked has that one for its parent, as far as it has none here.
     """
-    parent = _decode_imported(event.raw).parent_session
+    parent = body.parent_session
     if isinstance(parent, str) and parent and state.parent is None:
         state.parent = Parent(parent, None)
         state.root = state.root or parent
@@ -410,14 +366,10 @@ def _imported(state: State, event: Event, _data: Data) -> None:
     state.config = {}
 
 
-def _rewritten(state: State, event: Event, _data: Data) -> None:
-    state.generation = max(state.generation, _decode_rewritten(event.raw).generation)
+class _Rewritten(msgspec.Struct):
+    generation: int = 0
 
 
-ORIGINS: dict[str, Reducer] = {
-    "forked": _forked,
-    "merged": _merged,
-    "imported": _imported,
-    "repaired": _rewritten,
-    "redacted": _rewritten,
-}
+@_reads(_Rewritten, "repaired", "redacted")
+def _rewritten(state: State, body: _Rewritten, _event: Event) -> None:
+    state.generation = max(state.generation, body.generation)

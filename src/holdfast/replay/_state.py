@@ -28,7 +28,6 @@ Stage = Literal["announced", "asked", "begun", "refused"]
 _REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})
 WHY_NOT_RUN: dict[Stage, str] = {"asked": "nobody answered whether it may run", "refused": "it was refused"}
 """Why a call has not run, by how far it came; any other may have."""
-_UNKNOWN = "(interrupted: whether this call took effect is unknown)"
 
 
 def stage_after(decision: Any) -> Stage | None:
@@ -41,17 +40,6 @@ def stage_after(decision: Any) -> Stage | None:
     if decision == "ask":
         return "asked"
     return "refused" if decision in _REFUSALS else "begun"
-
-
-def may_have_run(stage: Stage) -> bool:
-    """Whether a call that came so far may have taken effect."""
-    return stage not in WHY_NOT_RUN
-
-
-def stand_in(stage: Stage) -> str:
-    """What a model is told in the place of the result that a call never got."""
-    why = WHY_NOT_RUN.get(stage)
-    return _UNKNOWN if why is None else f"(not run: {why})"
 
 
 LoadBlob = Callable[[dict[str, Any]], Any]
@@ -149,6 +137,15 @@ class Tokens(msgspec.Struct, omit_defaults=True):
     requests: int = 0
     cost: float | None = None
     """None as long as no event named a cost."""
+
+
+_COUNTS = Tokens.__struct_fields__[:-1]
+
+
+def total_cost(used: Iterable[Tokens]) -> float | None:
+    """What was used by several models together; None as long as no event named a cost."""
+    known = [tokens.cost for tokens in used if tokens.cost is not None]
+    return sum(known) if known else None
 
 
 class SessionUsage(Tokens, omit_defaults=True):
@@ -329,7 +326,11 @@ class State(
     @property
     def usage(self) -> SessionUsage:
         """Tokens, requests and cost so far, summed over the models."""
-        return _sum_usage(self.usage_by_model)
+        known = self.usage_by_model.values()
+        sums = {name: sum(getattr(tokens, name) for tokens in known) for name in _COUNTS}
+        # Copies: what is handed out must not change with the next event.
+        by_model = {model: msgspec.structs.replace(tokens) for model, tokens in self.usage_by_model.items()}
+        return SessionUsage(**sums, cost=total_cost(known), by_model=by_model)
 
     @property
     def metrics(self) -> dict[str, int]:
@@ -402,22 +403,6 @@ _encode_state = msgspec.json.Encoder().encode
 _decode_state = msgspec.json.Decoder(State).decode
 
 
-def _sum_usage(by_model: dict[str, Tokens]) -> SessionUsage:
-    # Copies: what is handed out must not change with the next event.
-    usage = SessionUsage()
-    for model, tokens in by_model.items():
-        usage.by_model[model] = msgspec.structs.replace(tokens)
-        usage.input_tokens += tokens.input_tokens
-        usage.output_tokens += tokens.output_tokens
-        usage.total_tokens += tokens.total_tokens
-        usage.cache_read_tokens += tokens.cache_read_tokens
-        usage.cache_write_tokens += tokens.cache_write_tokens
-        usage.requests += tokens.requests
-        if tokens.cost is not None:
-            usage.cost = (usage.cost or 0.0) + tokens.cost
-    return usage
-
-
 def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:
     """The value of recorded JSON, with references resolved and escaped keys as they were."""
     value = decode_json(raw)
@@ -441,6 +426,7 @@ def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, 
 
 def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
     """The session as its events describe it; what only a store can know is left as it is."""
+    cwd = state.metadata.get("cwd")
     return SessionMetadata(
         session_id=session_id,
         title=state.shown_title,
@@ -448,20 +434,16 @@ def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
         created_at=state.created_at,
         updated_at=state.updated_at,
         message_count=state.message_count,
-        total_tokens=state.usage.total_tokens,
+        total_tokens=sum(tokens.total_tokens for tokens in state.usage_by_model.values()),
         event_count=state.event_count,
         size_bytes=size_bytes,
         agent_id=state.agent_id,
         parent=state.parent.session if state.parent else None,
-        cwd=_text(state.metadata.get("cwd")),
+        cwd=cwd if isinstance(cwd, str) else None,
         pinned=state.metadata.get("pinned") is True,
         held=bool(state.metadata.get("legal_hold")),
         status=state.status,
     )
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 # Adding up what requests to models used, whatever the provider calls its figures.
@@ -470,28 +452,23 @@ def _text(value: Any) -> str | None:
 BYTES_PER_TOKEN = 4
 """What a token has on the average, in English; about."""
 
-_INPUT, _OUTPUT, _TOTAL, _CACHE_READ, _CACHE_WRITE, _REQUESTS, _COST = range(7)
+# By the place of the figure in what a report is read into.
 _PLACES = {
-    "input_tokens": _INPUT,
-    "prompt_tokens": _INPUT,
-    "inputTokens": _INPUT,
-    "promptTokens": _INPUT,
-    "output_tokens": _OUTPUT,
-    "completion_tokens": _OUTPUT,
-    "outputTokens": _OUTPUT,
-    "completionTokens": _OUTPUT,
-    "total_tokens": _TOTAL,
-    "totalTokens": _TOTAL,
-    "cache_read_tokens": _CACHE_READ,
-    "cache_read_input_tokens": _CACHE_READ,
-    "promptCacheHitTokens": _CACHE_READ,
-    "cache_write_tokens": _CACHE_WRITE,
-    "cache_creation_input_tokens": _CACHE_WRITE,
-    "requests": _REQUESTS,
-    "cost": _COST,
-    "cost_usd": _COST,
-    "total_cost_usd": _COST,
+    name: place
+    for place, names in enumerate(
+        (
+            "input_tokens prompt_tokens inputTokens promptTokens",
+            "output_tokens completion_tokens outputTokens completionTokens",
+            "total_tokens totalTokens",
+            "cache_read_tokens cache_read_input_tokens promptCacheHitTokens",
+            "cache_write_tokens cache_creation_input_tokens",
+            "requests",
+            "cost cost_usd total_cost_usd",
+        )
+    )
+    for name in names.split()
 }
+_COST = _PLACES["cost"]
 
 
 def estimate_tokens(text: str) -> int:
@@ -507,38 +484,23 @@ def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any =
     is what went in and what came out.
     """
     # In the order of the places above; a report is one request unless it says otherwise.
-    found: list[int] = [0, 0, 0, 0, 0, 1]
-    cost = None
+    found: list[Any] = [0, 0, 0, 0, 0, 1, None]
     place_of = _PLACES.get
     for name, amount in figures.items():
         place = place_of(name)
-        if place is None:
-            continue
-        if place == _COST:
-            cost = amount
-        elif type(amount) is int and amount >= 0:
+        if place is not None and (place == _COST or (type(amount) is int and amount >= 0)):
             found[place] = amount
-    _add(_tokens_of(by_model, model), found, cost)
-
-
-def _tokens_of(by_model: dict[str, Tokens], model: Any) -> Tokens:
+    given, made, total, cache_read, cache_write, requests, cost = found
     name = model if type(model) is str else ""
-    known = by_model.get(name)
-    if known is None:
-        known = by_model[name] = Tokens()
-    return known
-
-
-def _add(tokens: Tokens, found: list[int], cost: Any) -> None:
-    given, made, total, cache_read, cache_write, requests = found
+    tokens = by_model.get(name)
+    if tokens is None:
+        tokens = by_model[name] = Tokens()
     tokens.input_tokens += given
     tokens.output_tokens += made
     tokens.total_tokens += total or given + made
+    tokens.cache_read_tokens += cache_read
+    tokens.cache_write_tokens += cache_write
     tokens.requests += requests
-    if cache_read:
-        tokens.cache_read_tokens += cache_read
-    if cache_write:
-        tokens.cache_write_tokens += cache_write
     if type(cost) in (int, float) and 0 <= cost < math.inf:
         tokens.cost = (tokens.cost or 0.0) + float(cost)
 

@@ -78,11 +78,9 @@ class Thread:
         """Words of one side: any block but a call or a result."""
         seq = self._append(seq, BlockPiece(role, block))
         if role == "user":
-            # From here on an id that comes again is a new call: some models number anew in each
-            # turn.
+            # From here on an id that comes again is a new call: some models number anew in each turn.
             self._user_seq = seq
-            if self._answered:
-                self._answered = {}
+            self._answered.clear()
 
     def call(self, seq: int, key: str | None, block: Block, *, begun: bool = False) -> None:
         """A tool call, announced in a message or begun by an event of its own.
@@ -94,16 +92,12 @@ class Thread:
         if known is not None:
             self._join(known, seq, block, begun=begun)
             return
-        own = self._names.take(fit_id(key) if key else "call")
-        given = block["name"]
-        name = self._fit_tool(given)
+        own, name = self._names.take(fit_id(key) if key else "call"), self._fit_tool(block["name"])
         if key != own and not (key and is_named(key)):
             what = "reused" if key == fit_id(key or "") else "malformed"
-            detail = f"{what} id of a call to {name}: now {own}"
-            self.issues.note("invalid_id", self.issues.place(seq), detail)
-        if name != given:
-            detail = f"malformed tool name: now {name}"
-            self.issues.note("invalid_name", self.issues.place(seq), detail)
+            self.issues.note("invalid_id", seq, f"{what} id of a call to {name}: now {own}")
+        if name != block["name"]:
+            self.issues.note("invalid_name", seq, f"malformed tool name: now {name}")
         block["id"], block["name"] = own, name
         piece = CallPiece(
             "assistant", block, index=len(self._pieces), key=key, result_seq=seq, announced=not begun, begun=begun
@@ -132,17 +126,13 @@ class Thread:
                 return call
         if begun:
             for call in open_calls:
-                if call.block["input"] == block["input"] and self._is_named(call, block):
+                name = self._tools.get(block["name"], block["name"])
+                if call.block["input"] == block["input"] and call.block["name"] == name:
                     return call
         answered = self._answered.get(key)
         if answered is None or answered.gone:
             return None
         return None if (answered.begun if begun else answered.announced) else answered
-
-    def _is_named(self, call: CallPiece, block: Block) -> bool:
-        """Whether a call goes to the tool that the block names."""
-        name: str = block["name"]
-        return bool(call.block["name"] == self._tools.get(name, name))
 
     def _of_this_turn(self, calls: Sequence[CallPiece]) -> Sequence[CallPiece]:
         """The calls since the user last spoke; all, if they are all older."""
@@ -162,14 +152,13 @@ class Thread:
         asked, done = (own, block) if begun else (block, own)
         if begun and call.begun:
             detail = f"call {own['id']} to {own['name']} was begun more than once"
-            self.issues.note("repeated_tool_call", self.issues.place(seq), detail, block)
+            self.issues.note("repeated_tool_call", seq, detail, block)
             return
         if asked["input"] != done["input"]:
             detail = f"call {own['id']} was begun with other arguments than the model gave"
-            self.issues.note("other_arguments", self.issues.place(seq), detail, done)
-        signature = done.get("thought_signature")
-        if signature is not None:
-            asked.setdefault("thought_signature", signature)
+            self.issues.note("other_arguments", seq, detail, done)
+        if "thought_signature" in done:
+            asked.setdefault("thought_signature", done["thought_signature"])
         self._spoil(call.index)
         if begun:
             call.begun = True
@@ -244,7 +233,6 @@ class Thread:
         self._spoil(call.index)
 
     def size(self) -> int:
-        """How many pieces there are."""
         return len(self._pieces)
 
     def keep_native(self, seq: int, messages: list[dict[str, Any]], first: int) -> None:
@@ -252,8 +240,7 @@ class Thread:
         pieces = self._pieces[first:]
         calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
         reused = {call.key for call in calls if call.key and call.block["id"] != fit_id(call.key)}
-        native = Native(messages, [piece.block for piece in pieces], reused)
-        self._drafts.told.natives[seq] = native
+        self._drafts.told.natives[seq] = Native(messages, [piece.block for piece in pieces], reused)
 
     def keep_system(self, seq: int, messages: list[dict[str, Any]]) -> None:
         """A system message that was recorded as a message of the list."""
@@ -271,8 +258,7 @@ class Thread:
             self._spoil(last.index)
             return
         # Gone until it has words: a blank delta must not end a group.
-        index = len(self._pieces)
-        piece = Stream("assistant", {}, gone=True, index=index, kind=kind, parts=[])
+        piece = Stream("assistant", {}, gone=True, index=len(self._pieces), kind=kind, parts=[])
         piece.add(seq, text)
         self._append(seq, piece)
         self._streams.append(piece)
@@ -280,7 +266,7 @@ class Thread:
     def cover(self, seq: int, kinds: Collection[str]) -> None:
         """Take out streamed text of some kinds from ``seq`` on, now that it is final."""
         kept: list[Stream] = []
-        while self._streams and self._streams[-1].last_seq >= seq:
+        while self._streams and self._streams[-1].parts[-1][0] >= seq:
             stream = self._streams.pop()
             if stream.kind in kinds:
                 stream.cut(seq)
@@ -300,26 +286,21 @@ class Thread:
             piece = self._pieces[index]
             if piece.gone:
                 continue
-            if isinstance(piece, Mark):
-                self._unanswer(piece)
+            if isinstance(piece, Mark) and piece.call is not None:
+                call = piece.call
+                call.result = None
+                # In front again: of calls with one id the oldest is answered first.
+                self._waiting.setdefault(call.key or "", []).insert(0, call)
+                self._spoil(call.index)
             piece.gone = True
             first = first or piece.block
             self._spoil(index)
         return first
 
-    def _unanswer(self, mark: Mark) -> None:
-        call = mark.call
-        if call is not None:
-            call.result = None
-            # In front again: of calls with one id the oldest is answered first.
-            self._waiting.setdefault(call.key or "", []).insert(0, call)
-            self._spoil(call.index)
-
     def replace(self, seq: int, blocks: Iterable[Block]) -> None:
         """Put blocks of text where the event ``seq`` was taken out."""
         at = self._find(seq)
-        role = self._pieces[at].role
-        pieces = [BlockPiece(role, block) for block in blocks]
+        pieces = [BlockPiece(self._pieces[at].role, block) for block in blocks]
         self._splice(at, at, pieces, [seq] * len(pieces))
 
     def compact(self, first: int, last: int, summary: str) -> int:
@@ -329,16 +310,18 @@ class Thread:
         """
         self._forget_native(first, last)
         low, high = self._find(first), self._find(last + 1)
-        covered = range(low, high)
-        kept = [at for at in covered if not self._is_within(self._pieces[at], first, last)]
-        stays = set(kept)
-        for at in covered:
-            if at not in stays:
-                self._pieces[at].gone = True
+        pieces: list[BlockPiece] = [Summary("user", text_block(summary))]
+        seqs = [first]
+        for at in range(low, high):
+            piece = self._pieces[at]
+            if self._is_within(piece, first, last):
+                piece.gone = True
+            else:
+                pieces.append(piece)
+                seqs.append(self._seqs[at])
         self._streams = [stream for stream in self._streams if not stream.gone]
-        pieces = [Summary("user", text_block(summary)), *(self._pieces[at] for at in kept)]
-        self._splice(low, high, pieces, [first, *(self._seqs[at] for at in kept)])
-        return len(covered) - len(kept)
+        self._splice(low, high, pieces, seqs)
+        return high - low - len(pieces) + 1
 
     def _is_within(self, piece: BlockPiece, first: int, last: int) -> bool:
         """Whether a summary of these events may stand for a piece of one of them."""
@@ -418,7 +401,11 @@ class Thread:
             # A call that is dropped also ends no group: as if it had never been.
             if piece.result is not None or self._incomplete != "drop":
                 self._show_soft()
-                self._put(piece.role, self._called(piece.block), seq)
+                block, code = piece.block, code_of(piece.block)
+                if code is not None and code not in self._serving:
+                    # The code that makes a call is told of only where it runs.
+                    block = {name: value for name, value in block.items() if name != "caller"}
+                self._put(piece.role, block, seq)
                 piece.grouped = True
                 self._group.append(piece)
         elif isinstance(piece, Mark):
@@ -485,8 +472,7 @@ class Thread:
             self._end(paused=soft[-1][1] in natives)
         if not self._drafts.is_assistants():
             return
-        flat = self._drafts.flat
-        ending = takewhile(lambda block: block["type"] in SERVER_CALLS, reversed(flat))
+        ending = takewhile(lambda block: block["type"] in SERVER_CALLS, reversed(self._drafts.flat))
         last = {block["id"] for block in ending}
         self._lose(
             key
@@ -524,13 +510,6 @@ class Thread:
             piece.shown = True
             self._put(piece.role, piece.block, seq)
         self._soft.clear()
-
-    def _called(self, block: Block) -> Block:
-        """The block of a call: the code that makes it is told of only where it runs."""
-        code = code_of(block)
-        if code is None or code in self._serving:
-            return block
-        return {name: value for name, value in block.items() if name != "caller"}
 
     def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
