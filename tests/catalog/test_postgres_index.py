@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import random
 from uuid import uuid4
 
@@ -18,6 +19,10 @@ from holdfast.catalog._query import fold, read_query
 from holdfast.catalog.postgres.rows import match_of, vector_of
 
 pytestmark = pytest.mark.stores("postgres")
+
+
+def _at(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)
 
 
 # -- the same as on SQLite -------------------------------------------------------------------
@@ -128,8 +133,8 @@ def test_every_search_finds_what_sqlite_finds(pair):
         {"role": "tool"},
         {"role": "title"},
         {"tool": "Grep"},
-        {"since": 1_700_000_020},
-        {"until": 1_700_000_020},
+        {"since": _at(1_700_000_020)},
+        {"until": _at(1_700_000_020)},
         {"model": "none"},
     ],
 )
@@ -151,7 +156,7 @@ def test_every_scope_is_that_of_sqlite(pair, scope):
         {"tags": ["no such tag"]},
         {"agent_id": "bot"},
         {"agent_id": "a" * 100, "tags": ["ops"]},
-        {"since": 1_700_000_010, "until": 1_700_000_030},
+        {"since": _at(1_700_000_010), "until": _at(1_700_000_030)},
         {"status": "idle"},
         {"status": "running"},
         {"status": "interrupted"},

@@ -137,8 +137,7 @@ class Catalog:
     def ask(self, question: Callable[[Connection], T]) -> T:
         """What ``question`` makes of the database, once that is up to date.
 
-        It may be called again if the database turns out to be damaged. Raises Unavailable where
-        there is no SQLite.
+        It may be called again if the database turns out to be damaged. Raises Unavailable where there is no SQLite.
         """
 
         def put(index: Index) -> T:
@@ -230,8 +229,7 @@ class Catalog:
     def _check(self) -> None:
         """Compare the index with the logs now; one that does not fit is made anew.
 
-        Where the logs are too long for somebody who waits for it, what was said is left to the
-        background.
+        Where the logs are too long for somebody who waits for it, what was said is left to the background.
         """
         self.catch_up()
         size = sum(entry.size for entry in self._store.entries(PREFIX))
@@ -327,8 +325,7 @@ class Catalog:
     def feed(self, ids: Iterable[str]) -> bool:
         """Let the index know of some sessions now, so that the next question need not read them.
 
-        Whether that is all there is for now. Never raises: whoever asks next will see to what is
-        wrong.
+        Whether that is all there is for now. Never raises: whoever asks next will see to what is wrong.
         """
         try:
             with self._guard():

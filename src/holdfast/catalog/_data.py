@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+_CHECK_BYTES = 4
+
 
 def read_data(name: str) -> bytes:
     """Return the bytes of a data file."""
@@ -45,6 +47,19 @@ def read_topics(name: str) -> dict[str, list[str]]:
             topic = line[1:-1]
         else:
             found.setdefault(topic, []).extend(line.split())
+    return found
+
+
+def with_check(data: bytes) -> bytes:
+    """Return the bytes after a checksum of them."""
+    return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
+
+
+def without_check(data: bytes) -> bytes:
+    """Return the bytes that stand behind their checksum. Raises ValueError if they are not as written."""
+    found = data[_CHECK_BYTES:]
+    if with_check(found) != data:
+        raise ValueError("its checksum is wrong")
     return found
 
 

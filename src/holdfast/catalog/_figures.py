@@ -132,7 +132,6 @@ class Sum(msgspec.Struct, array_like=True):
     estimated: int = 0
 
     def add(self, other: Sum) -> None:
-        """Count another's figures in."""
         self.sessions += other.sessions
         self.turns += other.turns
         self.messages += other.messages
@@ -165,23 +164,21 @@ class Sums(msgspec.Struct, array_like=True):
     dearest: list[tuple[float, SessionFigures]] = []
 
     def add(self, other: Sums) -> None:
-        """Count other sessions in."""
         self.count += other.count
         self.active_ms += other.active_ms
         self.unreadable += other.unreadable
         self.total.add(other.total)
         if other.first is not None and other.last is not None:
             self.reach([other.first, other.last])
-        for by, mine in self.periods.items():
-            add_all(mine, other.periods[by], Sum)
+        for by, periods in self.periods.items():
+            add_all(periods, other.periods[by], Sum)
         add_all(self.models, other.models, Sum)
         add_all(self.agents, other.agents, Sum)
         add_all(self.tags, other.tags, Sum)
         add_all(self.tools, other.tools, ToolHours)
-        for tag, count in other.topics.items():
-            self.topics[tag] = self.topics.get(tag, 0) + count
-        for day, count in other.days.items():
-            self.days[day] = self.days.get(day, 0) + count
+        for mine, others in ((self.topics, other.topics), (self.days, other.days)):
+            for name, count in others.items():
+                mine[name] = mine.get(name, 0) + count
         self.hours = [a + b for a, b in zip(self.hours, other.hours, strict=True)]
         self.weekdays = [a + b for a, b in zip(self.weekdays, other.weekdays, strict=True)]
         self.longest += other.longest
@@ -190,16 +187,15 @@ class Sums(msgspec.Struct, array_like=True):
         self.trim()
 
     def reach(self, hours: list[int]) -> None:
-        """Note in which hours something was."""
         first, last = min(hours), max(hours)
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
 
     def see(self, moment: Moment, messages: int, *, exact: bool) -> None:
         """Count messages where they are in the calendar; ``exact`` if their hour is known."""
-        day = moment.day
+        day = moment.date.isoformat()
         self.days[day] = self.days.get(day, 0) + messages
-        self.weekdays[moment.weekday] += messages
+        self.weekdays[moment.date.weekday()] += messages
         if exact:
             self.hours[moment.hour] += messages
 
@@ -217,17 +213,13 @@ class Sums(msgspec.Struct, array_like=True):
         """However many tags and words there are, memory is bounded: the rarest are let go."""
         for sums in (self.topics, self.tags, self.agents, self.tools):
             if len(sums) > _NAMES_MAX:
-                _keep_largest(sums, _TRIMMED)
+                weight = {name: _weight(one) for name, one in sums.items()}
+                for name in nsmallest(len(sums) - _TRIMMED, sums, key=lambda name: (weight[name], name)):
+                    del sums[name]
 
     def _keep_few(self) -> None:
         if len(self.longest) > _TOP * 100:
             self.shorten()
-
-
-def _keep_largest(sums: dict[str, Any], most: int) -> None:
-    weight = {name: _weight(one) for name, one in sums.items()}
-    for name in nsmallest(len(sums) - most, weight, key=lambda name: (weight[name], name)):
-        del sums[name]
 
 
 def _weight(one: Any) -> int:

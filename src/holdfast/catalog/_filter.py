@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+import operator
 import struct
 import unicodedata
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._data import with_check, without_check
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 from holdfast.storage import is_at_work
@@ -41,7 +42,6 @@ class Order(NamedTuple):
     descending: bool
 
     def __str__(self) -> str:
-        """The text that ``read_order`` reads."""
         return f"{self.name}:{'desc' if self.descending else 'asc'}"
 
 
@@ -52,10 +52,6 @@ NEWEST = Order("updated", descending=True)
 def clamped(number: int) -> int:
     """A number that fits a column of a database: a foreign log may name any."""
     return max(-_INT64_MAX, min(number, _INT64_MAX))
-
-
-def _by_title(row: SessionMetadata) -> str:
-    return (folded(row.title).strip()[:_TITLE_CHARS] if row.title else "") or _UNTITLED
 
 
 def _by_cost(row: SessionMetadata) -> int:
@@ -69,7 +65,7 @@ def _by_cost(row: SessionMetadata) -> int:
 SORTS: dict[str, Callable[[SessionMetadata], int | str]] = {
     "updated": lambda row: clamped(row.updated_at),
     "created": lambda row: clamped(row.created_at),
-    "title": _by_title,
+    "title": lambda row: folded(row.title or "").strip()[:_TITLE_CHARS] or _UNTITLED,
     "messages": lambda row: clamped(row.message_count),
     "tokens": lambda row: clamped(row.total_tokens),
     "cost": _by_cost,
@@ -97,17 +93,12 @@ def place_in(order: Order, row: SessionMetadata) -> Place:
     return SORTS[order.name](row), row.session_id
 
 
-def is_behind(order: Order, place: Place, other: Place) -> bool:
-    """Whether a place comes after another one."""
-    # Places of one order are of one kind.
-    return place < other if order.descending else place > other
-
-
 def arranged(rows: Iterable[SessionMetadata], order: Order, after: Place | None = None) -> list[SessionMetadata]:
     """The rows in their order, only those behind a place if there is one."""
     placed = [(place_in(order, row), row) for row in rows]
-    if after is not None:
-        placed = [one for one in placed if is_behind(order, one[0], after)]
+    if after is not None:  # places of one order are of one kind
+        is_behind = operator.lt if order.descending else operator.gt
+        placed = [one for one in placed if is_behind(one[0], after)]
     placed.sort(key=lambda one: one[0], reverse=order.descending)
     return [row for _, row in placed]
 
@@ -151,14 +142,12 @@ def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
 # Cursors as texts: a place in a list with a checksum, in letters that need no quoting.
 
 
-CHECK_BYTES = 4
 _SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def cursor_of(place: bytes) -> str:
     """The cursor of a place that is encoded as JSON."""
-    data = crc32(place).to_bytes(CHECK_BYTES, "big") + place
-    return b2a_base64(data, newline=False).translate(_SAFE).decode()
+    return b2a_base64(with_check(place), newline=False).translate(_SAFE).decode()
 
 
 # What only the moment of asking tells of a session that was not closed: whether a writer lives.
@@ -200,7 +189,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     def admits(self, row: SessionMetadata) -> bool:
         """Whether a session is asked for."""
         return (
-            (not self.tags or self.tags.issubset(self._tags_of(row)))
+            (not self.tags or self.tags.issubset((*row.tags, *row.auto_tags) if self.auto_tags else row.tags))
             and (self.since is None or row.updated_at >= self.since)
             and (self.until is None or row.updated_at <= self.until)
             and self.agent_id in (None, row.agent_id)
@@ -215,9 +204,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     def _has_words(self, row: SessionMetadata) -> bool:
         text = text_of(row, auto_tags=self.auto_tags)
         return all(word in text for word in self.text)
-
-    def _tags_of(self, row: SessionMetadata) -> tuple[str, ...]:
-        return (*row.tags, *row.auto_tags) if self.auto_tags else row.tags
 
 
 EVERYTHING = Filter()
@@ -238,37 +224,24 @@ class Page(list[SessionMetadata]):
         """The cursor of the sessions that follow; None at the end."""
         if not self or not self.has_more:
             return None
-        return write_cursor(self.end or place_in(self.order, self[-1]), self.order)
-
-
-def write_cursor(place: Place, order: Order = NEWEST) -> str:
-    """The place of the last session of a page, as a text to hand back."""
-    return cursor_of(msgspec.json.encode(place if order == NEWEST else (*place, str(order))))
+        place = self.end or place_in(self.order, self[-1])
+        return cursor_of(msgspec.json.encode(place if self.order == NEWEST else (*place, str(self.order))))
 
 
 def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
     """The place that a cursor names. Raises UsageError for what is no cursor of this order."""
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
-        check, rest = data[:CHECK_BYTES], data[CHECK_BYTES:]
-        if crc32(rest).to_bytes(CHECK_BYTES, "big") == check:
-            return _place(_decode(rest), order)
+        key, id, *named = _decode(without_check(data))
+        is_ours = named == ([] if order == NEWEST else [str(order)]) and type(key) is type(SORTS[order.name](_NOBODY))
+        if is_ours and isinstance(id, str):
+            return key, id
     except (ValueError, AttributeError, TypeError):
         pass
     raise UsageError(
         "this is no cursor of such a list of sessions",
         remedy="Give what `next` of the page before said, with the same order, or nothing to begin with the first.",
     )
-
-
-def _place(parts: list[int | str], order: Order) -> Place:
-    key, id, *named = parts
-    kind = type(SORTS[order.name](_NOBODY))
-    if named != ([] if order == NEWEST else [str(order)]) or type(key) is not kind:
-        raise ValueError(parts)
-    if not isinstance(id, str):
-        raise TypeError(id)
-    return key, id
 
 
 _NOBODY = SessionMetadata(session_id="")
@@ -309,18 +282,13 @@ class Statement:
 
     def demand_columns(self, wanted: Filter, table: str) -> None:
         """What a filter asks for that has a column of its own, but for the times."""
-        for column, value in (
-            ("agent", wanted.agent_id),
-            ("model", wanted.model),
-            ("parent", wanted.parent),
-            ("cwd", wanted.cwd),
-        ):
+        columns = {"agent": wanted.agent_id, "model": wanted.model, "parent": wanted.parent, "cwd": wanted.cwd}
+        for column, value in columns.items():
             if value is not None:
                 self.demand(f"{table}{column} = {{}}", self.key(value))
         if wanted.status is not None:
             # Whether one that runs is interrupted is seen only when its process is looked for.
-            is_broken = wanted.status == "interrupted"
-            kinds = ["interrupted", "running"] if is_broken else [wanted.status]
+            kinds = ["interrupted", "running"] if wanted.status == "interrupted" else [wanted.status]
             self.demand_one_of(f"{table}status", kinds)
         if wanted.archived is not None:
             self.demand(f"{table}archived = {{}}", wanted.archived)

@@ -74,9 +74,8 @@ class Newest:
 def newest(path: str, limit: int) -> Newest | None:
     """At most ``limit`` sessions of the store in a directory, newest first.
 
-    None where there is more to it: no store or no index yet, one that is not up to date, not whole,
-    or in use, or a directory that is refused. Whoever asks then goes the long way, which mends or
-    tells it.
+    None where there is more to it: no store or no index yet, one that is not up to date, not whole, or in use, or a
+    directory that is refused. Whoever asks then goes the long way, which mends or tells it.
     """
     try:
         path = real_path(path)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from holdfast.catalog._data import without_check
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._figures import By, Period, SessionFigures, Share, Stats, Sum, Sums, ToolFigures, TopicCount
-from holdfast.catalog._tally import SHAPE, Tally, checked
+from holdfast.catalog._tally import SHAPE, Tally
 from holdfast.catalog._usage import (
     HOUR_MS,
     LATENCY_BOUNDS_MS,
@@ -92,10 +93,7 @@ class Counter:
         self._groups: dict[tuple[str, tuple[str, ...]], Sum] = {}
 
     def merge(self, sums: Sums) -> bool:
-        """Count sessions that were added up before.
-
-        Whether that could be: it cannot if only some of their hours are wanted.
-        """
+        """Count sessions that were added up before; False if only some of their hours are wanted, then none counts."""
         first, last = sums.first, sums.last
         if first is None or last is None or last < self._first or first > self._last:
             self._sums.unreadable += sums.unreadable
@@ -121,11 +119,12 @@ class Counter:
         if not tally:
             self._sums.unreadable += 1
             return
-        figures = _decode(checked(tally))
+        figures = _decode(without_check(tally))
         hours = list(self._within(figures.hours))
-        if not hours and not self._is_empty_but_there(figures, row):
-            return
-        self._add_session(row, tags, figures, hours)
+        # A session in which nothing was said yet counts at the time when it changed.
+        is_new = not figures.hours and wanted.model is None and self._first <= row.updated_at // HOUR_MS <= self._last
+        if hours or is_new:
+            self._add_session(row, tags, figures, hours)
 
     def _within(self, hours: dict[int, Hour]) -> Iterator[tuple[int, Hour]]:
         model = self._wanted.model
@@ -135,13 +134,9 @@ class Counter:
             if model is None:
                 yield key, hour
             elif model in hour.spent or model in hour.paid:
-                yield key, _of_model(hour, model)
-
-    def _is_empty_but_there(self, figures: _Figures, row: SessionMetadata) -> bool:
-        """A session in which nothing was said yet counts at the time when it changed."""
-        if figures.hours or self._wanted.model is not None:
-            return False
-        return self._first <= row.updated_at // HOUR_MS <= self._last
+                # With the tokens of one model; messages and turns cannot be told apart.
+                spent, paid = ({model: found[model]} if model in found else {} for found in (hour.spent, hour.paid))
+                yield key, Hour(hour.messages, hour.asked, hour.turns, spent, paid, hour.tools)
 
     def _add_session(
         self, row: SessionMetadata, tags: tuple[str, ...], figures: _Figures, hours: list[tuple[int, Hour]]
@@ -154,7 +149,10 @@ class Counter:
             part.estimated = 0 if told else hour.estimated
             moment = self._moment(key)
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
-            self._add_models(hour)
+            for name, spent, bill in self._by_model(hour):
+                share = sums.models.setdefault(name, Sum())
+                share.spent.add(spent)
+                share.bill.add(bill)
             add_all(sums.tools, hour.tools, ToolHours)
             if len(hours) == 1:  # nearly always, so nothing is added up twice
                 whole = part
@@ -166,7 +164,8 @@ class Counter:
                 parts.setdefault((by, moment.period(by)), Sum(sessions=1)).add(part)
         for (by, period), part in parts.items():
             sums.periods[by].setdefault(period, Sum()).add(part)
-        self._count_models({name for _, hour in hours for name in (*hour.spent, *hour.paid)})
+        for name in {name for _, hour in hours for name in (*hour.spent, *hour.paid)}:
+            sums.models[name].sessions += 1
         sums.reach([key for key, _ in hours] or [row.updated_at // HOUR_MS])
         sums.active_ms += figures.active_ms
         self._groups.setdefault((row.agent_id or UNTAGGED, tags), Sum()).add(whole)
@@ -191,26 +190,16 @@ class Counter:
 
     def _sum(self, hour: Hour, *, recorded: bool) -> Sum:
         spent = Spent()
-        for by_model in (hour.spent, hour.paid):
-            for one in by_model.values():
-                spent.add(one)
+        for one in (*hour.spent.values(), *hour.paid.values()):
+            spent.add(one)
         turns = hour.turns if recorded else hour.asked
         return Sum(0, turns, hour.messages, spent, bill_of(hour, self._prices))
 
-    def _add_models(self, hour: Hour) -> None:
-        models = self._sums.models
+    def _by_model(self, hour: Hour) -> Iterator[tuple[str, Spent, Bill]]:
         for name, spent in hour.spent.items():
-            share = models.setdefault(name, Sum())
-            share.spent.add(spent)
-            share.bill.add(price_spent(self._prices, name, spent))
+            yield name, spent, price_spent(self._prices, name, spent)
         for name, spent in hour.paid.items():
-            share = models.setdefault(name, Sum())
-            share.spent.add(spent)
-            share.bill.add(Bill(spent.cost, 0, known=True))
-
-    def _count_models(self, names: set[str]) -> None:
-        for name in names:
-            self._sums.models[name].sessions += 1
+            yield name, spent, Bill(spent.cost, 0, known=True)
 
     def _rank(self, row: SessionMetadata, figures: _Figures, whole: Sum) -> None:
         session = SessionFigures(
@@ -220,13 +209,12 @@ class Counter:
             turns=whole.turns,
             active_ms=figures.active_ms,
             tokens=whole.spent.total,
-            cost=_known(whole.bill),
+            cost=whole.bill.so_far,
             unpriced_tokens=whole.bill.unpriced,
         )
         self._sums.rank(session, figures.active_ms, whole.bill.cost)
 
     def stats(self) -> Stats:
-        """What was counted."""
         sums = self.sums()
         total = sums.total
         periods = sums.periods[self._wanted.by]
@@ -264,18 +252,6 @@ class Counter:
         )
 
 
-def _of_model(hour: Hour, model: str) -> Hour:
-    """An hour with the tokens of one model; messages and turns cannot be told apart."""
-    spent = {name: one for name, one in hour.spent.items() if name == model}
-    paid = {name: one for name, one in hour.paid.items() if name == model}
-    return Hour(hour.messages, hour.asked, hour.turns, spent, paid, hour.tools)
-
-
-def _known(bill: Bill) -> float | None:
-    """The part of the cost that is known; None if nothing is."""
-    return bill.cost if bill.known else None
-
-
 def _used(one: Sum) -> dict[str, Any]:
     """What was used, as each of the figures that are handed out has it."""
     spent, bill = one.spent, one.bill
@@ -286,7 +262,7 @@ def _used(one: Sum) -> dict[str, Any]:
         "cache_read_tokens": spent.cache_read,
         "cache_write_tokens": spent.cache_write,
         "requests": spent.requests,
-        "cost": _known(bill),
+        "cost": bill.so_far,
         "unpriced_tokens": bill.unpriced,
         "estimated_tokens": one.estimated,
     }
@@ -452,20 +428,26 @@ def timeline_of(session_id: str, events: Iterable[Event], prices: Prices) -> Tim
             pause = max(event.timestamp - before, 0) if before else 0
             current = _Open(event.seq, event.timestamp, pause, event.timestamp, Tally())
         if current is not None:
-            _go_on(current, event)
+            current.tally.feed([event])
+            current.last = max(current.last, event.timestamp)
+            if event.type == "user" and not current.prompt:
+                current.prompt = _prompt(event)
         before = event.timestamp or before
         if event.type == "turn_end":
             _end(current, turns, prices)
             current = None
     _end(current, turns, prices)
-    return _timeline(session_id, whole, turns, prices)
-
-
-def _go_on(current: _Open, event: Event) -> None:
-    current.tally.feed([event])
-    current.last = max(current.last, event.timestamp)
-    if event.type == "user" and not current.prompt:
-        current.prompt = _prompt(event)
+    bill = whole_bill(whole, prices)
+    return Timeline(
+        session_id=session_id,
+        first=whole.first,
+        last=whole.last,
+        active_ms=whole.active_ms,
+        tokens=sum(one.total for one in whole.spent().values()),
+        cost=bill.total,
+        unpriced_tokens=bill.unpriced,
+        turns=turns,
+    )
 
 
 def _prompt(event: Event) -> str:
@@ -502,18 +484,4 @@ def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> Non
             tools={name: use.calls for name, use in whole.tools.items() if use.calls},
             failures=sum(use.failures for use in whole.tools.values()),
         )
-    )
-
-
-def _timeline(session_id: str, whole: Tally, turns: list[TurnFigures], prices: Prices) -> Timeline:
-    bill = whole_bill(whole, prices)
-    return Timeline(
-        session_id=session_id,
-        first=whole.first,
-        last=whole.last,
-        active_ms=whole.active_ms,
-        tokens=sum(one.total for one in whole.spent().values()),
-        cost=bill.total,
-        unpriced_tokens=bill.unpriced,
-        turns=turns,
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._data import with_check, without_check
 from holdfast.catalog._topics import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.catalog._usage import (
     HOUR_MS,
@@ -35,7 +35,6 @@ SHAPE = 3
 """Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
 
 _PAUSE_MS = 300_000  # a longer silence is no work
-_CHECK_BYTES = 4
 _FILES_MAX = 96
 _TERMS_MAX = 128
 _TERM_WORDS = 100
@@ -155,17 +154,15 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return self
 
     def to_bytes(self) -> bytes:
-        """The tally, to be kept and gone on with later."""
         # Words are counted in lots: their order would tell in which pieces the events came.
         self.asked, self.told = dict(sorted(self.asked.items())), dict(sorted(self.told.items()))
-        data = _encode(self)
-        return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
+        return with_check(_encode(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
         """The tally of these bytes. Raises InvalidData if they are none, or of another version."""
         try:
-            return _decode(checked(data))
+            return _decode(without_check(data))
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"not a tally: {error}") from error
 
@@ -228,7 +225,6 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return run[len(self.copying) :][:1] in ("", ".")
 
     def pass_time(self, stamp: int) -> None:
-        """Note that an event has this time."""
         if not self.latest:
             self.first = stamp
         elif 0 < stamp - self.latest <= _PAUSE_MS:
@@ -290,14 +286,6 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         self.files = keep_heaviest(self.files, _FILES_MAX)
 
 
-def checked(data: bytes) -> bytes:
-    """The bytes of a tally without their checksum. Raises ValueError if they are not as written."""
-    check, rest = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
-    if crc32(rest).to_bytes(_CHECK_BYTES, "big") != check:
-        raise ValueError("its checksum is wrong")
-    return rest
-
-
 def _user(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
@@ -326,11 +314,16 @@ def _take_result(tally: Tally, event: Event, words: Words, block: dict[str, Any]
     words.told.text(_plain(raw[:_RESULT_BYTES]))
 
 
-def _assistant(tally: Tally, event: Event, words: Words) -> None:
+def _system(tally: Tally, event: Event, _words: Words) -> _Said:
     hour = tally.hour_at(event)
     hour.messages += 1
     said = _decode_said(event.raw)
     hour.estimated += _length(said.token_count, said.content)
+    return said
+
+
+def _assistant(tally: Tally, event: Event, words: Words) -> None:
+    said = _system(tally, event, words)
     if said.usage is not None or said.metadata is not None or said.model is not None:
         tally.spend(event, said.usage, said.model, said.metadata)
     words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
@@ -366,13 +359,6 @@ def _text_of(content: Any, most: int) -> str:
         return ""
     texts = (block.get("text") for block in content if isinstance(block, dict))
     return " ".join(text[:most] for text in texts if isinstance(text, str))[:most]
-
-
-def _system(tally: Tally, event: Event, _words: Words) -> None:
-    hour = tally.hour_at(event)
-    hour.messages += 1
-    said = _decode_said(event.raw)
-    hour.estimated += _length(said.token_count, said.content)
 
 
 def _tool_call(tally: Tally, event: Event, words: Words) -> None:

@@ -57,7 +57,6 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
     """What the log itself says that they cost."""
 
     def add(self, other: Spent) -> None:
-        """Count another's figures in."""
         self.input += other.input
         self.output += other.output
         self.total += other.total
@@ -70,8 +69,7 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
 
 def told_tokens(count: Any) -> int | None:
     """How many tokens a message itself says that it has; None if it does not."""
-    known = type(count) is int and count >= 0
-    return min(count, _FIGURE_MAX) if known else None
+    return min(count, _FIGURE_MAX) if type(count) is int and count >= 0 else None
 
 
 class ToolHours(msgspec.Struct, array_like=True):
@@ -86,7 +84,6 @@ class ToolHours(msgspec.Struct, array_like=True):
     buckets: list[int] = []
 
     def add(self, other: ToolHours) -> None:
-        """Count another's figures in."""
         self.calls += other.calls
         self.finished += other.finished
         self.failures += other.failures
@@ -125,7 +122,6 @@ class Hour(msgspec.Struct, array_like=True):
     """About how many tokens its messages have; counts where nobody told what was used."""
 
     def add(self, other: Hour) -> None:
-        """Count another's figures in."""
         self.messages += other.messages
         self.asked += other.asked
         self.turns += other.turns
@@ -161,9 +157,7 @@ def add_all(
 
 def room_for(known: dict[str, Any], name: str) -> str:
     """The name under which figures are kept: its own while there is room, else that of others."""
-    if name in known or len(known) < _NAMES_MAX:
-        return name
-    return OTHERS
+    return name if name in known or len(known) < _NAMES_MAX else OTHERS
 
 
 def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
@@ -177,57 +171,36 @@ def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
     fresh = tokens.input_tokens
     if _BESIDE_INPUT.isdisjoint(figures):
         fresh = max(fresh - tokens.cache_read_tokens - tokens.cache_write_tokens, 0)
-    used = (
-        tokens.input_tokens,
-        tokens.output_tokens,
-        tokens.total_tokens,
-        tokens.cache_read_tokens,
-        tokens.cache_write_tokens,
-        fresh,
-        tokens.requests,
-    )
-    spent = Spent(*[min(figure, _FIGURE_MAX) for figure in used])
-    spent.cost = tokens.cost or 0.0
-    return name[:NAME_CHARS_MAX], spent, tokens.cost is not None
+    *used, requests, cost = msgspec.structs.astuple(tokens)
+    spent = Spent(*[min(figure, _FIGURE_MAX) for figure in (*used, fresh, requests)], cost or 0.0)
+    return name[:NAME_CHARS_MAX], spent, cost is not None
 
 
 def coarsen(hours: dict[int, Hour], coarse_until: int) -> tuple[dict[int, Hour], int]:
     """The hours, the oldest of them added up if they are too many; and up to which that is so."""
     if len(hours) < _HOURS_FINE or sum(hour.cells() for hour in hours.values()) <= _CELLS_MAX:
         return hours, coarse_until
-    newest = sorted(hours)[-_HOURS_FINE // 2 :]
-    for group in (_day, _month, _year, _always):
-        hours = _regroup(hours, newest[0], group)
+    oldest_fine = sorted(hours)[-_HOURS_FINE // 2]
+    for middle in _MIDDLES:
+        found: dict[int, Hour] = {}
+        for key in sorted(hours):
+            place = key if key >= oldest_fine else min(_moved(key, middle), oldest_fine - 1)
+            found.setdefault(place, Hour()).add(hours[key])
+        hours = found
         if sum(hour.cells() for hour in hours.values()) <= _CELLS_AIM:
             break
-    return hours, max(coarse_until, newest[0])
+    return hours, max(coarse_until, oldest_fine)
 
 
-def _regroup(hours: dict[int, Hour], before: int, group: Any) -> dict[int, Hour]:
-    found: dict[int, Hour] = {}
-    for key in sorted(hours):
-        place = min(group(key), before - 1) if key < before else key
-        found.setdefault(place, Hour()).add(hours[key])
-    return found
+# The middle of a day, a month, a year, and of all time. Noon, so that it stays the same day nearly
+# everywhere on earth.
+_MIDDLES: tuple[dict[str, Any] | None, ...] = ({}, {"day": 15}, {"day": 1, "month": 7}, None)
 
 
-# Noon, so that it stays the same day nearly everywhere on earth.
-def _day(hour: int) -> int:
-    return hour // 24 * 24 + 12
-
-
-def _month(hour: int) -> int:
-    day = dt.datetime.fromtimestamp(hour * 3600, dt.UTC)
-    return int(day.replace(day=15, hour=12).timestamp()) // 3600
-
-
-def _year(hour: int) -> int:
-    day = dt.datetime.fromtimestamp(hour * 3600, dt.UTC)
-    return int(day.replace(month=7, day=1, hour=12).timestamp()) // 3600
-
-
-def _always(_hour: int) -> int:
-    return 0
+def _moved(hour: int, middle: dict[str, Any] | None) -> int:
+    if middle is None:
+        return 0
+    return int(dt.datetime.fromtimestamp(hour * 3600, dt.UTC).replace(hour=12, **middle).timestamp()) // 3600
 
 
 # Hours in UTC as days, weeks and months of a time zone.
@@ -235,28 +208,20 @@ def _always(_hour: int) -> int:
 
 _PERIODS_FILLED_MAX = 20_000
 _PRINTED_UNTIL_S = 2_524_608_000  # the year 2050
-_DAY = dt.timedelta(days=1)
 
 
 class Moment(NamedTuple):
-    """An hour as people of a time zone call it; a weekday of 0 is Monday."""
+    """An hour as people of a time zone call it."""
 
     date: dt.date
     hour: int
 
-    @property
-    def day(self) -> str:
-        """``2026-05-31``."""
-        return self.date.isoformat()
-
-    @property
-    def weekday(self) -> int:
-        """0 for Monday to 6 for Sunday."""
-        return self.date.weekday()
-
     def period(self, by: str) -> str:
         """The first day of the day, week or month that this is in."""
-        return _start(self.date, by).isoformat()
+        day = self.date
+        if by == "week" and day.toordinal() > day.weekday():
+            day -= dt.timedelta(days=day.weekday())
+        return (day.replace(day=1) if by == "month" else day).isoformat()
 
 
 class Calendar:
@@ -264,7 +229,7 @@ class Calendar:
 
     def __init__(self, tz: str | dt.tzinfo | None = None) -> None:
         self._tz = _zone(tz)
-        self.name = _name(self._tz)
+        self.name = str(self._tz or dt.datetime.now().astimezone().tzname() or "local")
 
     def moment(self, hour: int) -> Moment:
         """An hour since 1970, in UTC, as it is called here."""
@@ -291,7 +256,10 @@ class Calendar:
             return sorted(starts)
         found, day = [first.isoformat()], first
         while day < last:
-            day = _after(day, by)
+            if by == "month":
+                day = (day.replace(day=28) + dt.timedelta(days=4)).replace(day=1)
+            else:
+                day += dt.timedelta(days=7 if by == "week" else 1)
             found.append(day.isoformat())
         return found
 
@@ -302,18 +270,6 @@ def _print(zone: dt.tzinfo | None, _now: str | None) -> str:
     weeks = range(0, _PRINTED_UNTIL_S, 7 * 86_400)
     times = (dt.datetime.fromtimestamp(second, dt.UTC).astimezone(zone) for second in weeks)
     return f"{crc32(repr([time.utcoffset() for time in times]).encode()):08x}"
-
-
-def _start(day: dt.date, by: str) -> dt.date:
-    if by == "week":
-        return day - dt.timedelta(days=day.weekday()) if day.toordinal() > day.weekday() else day
-    return day.replace(day=1) if by == "month" else day
-
-
-def _after(day: dt.date, by: str) -> dt.date:
-    if by == "month":
-        return (day.replace(day=28) + dt.timedelta(days=4)).replace(day=1)
-    return day + (7 * _DAY if by == "week" else _DAY)
 
 
 def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
@@ -328,15 +284,8 @@ def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
     try:
         return zoneinfo.ZoneInfo(tz)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
-        raise UsageError(
-            f"there is no time zone {tz[:60]!a}", remedy="Name one such as Europe/Zurich, or UTC."
-        ) from error
-
-
-def _name(zone: dt.tzinfo | None) -> str:
-    if zone is None:
-        return dt.datetime.now().astimezone().tzname() or "local"
-    return str(zone)
+        remedy = "Name one such as Europe/Zurich, or UTC."
+        raise UsageError(f"there is no time zone {tz[:60]!a}", remedy=remedy) from error
 
 
 # What requests cost: a table of prices that users can change, and sums that never guess.
@@ -365,10 +314,8 @@ class Price(msgspec.Struct, frozen=True):
         """What these tokens cost."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
-        dollars = (
-            spent.fresh * self.input + spent.output * self.output + spent.cache_read * read + spent.cache_write * write
-        )
-        return dollars / _MILLION
+        cached = spent.cache_read * read + spent.cache_write * write
+        return (spent.fresh * self.input + spent.output * self.output + cached) / _MILLION
 
 
 class Bill(msgspec.Struct, array_like=True):
@@ -381,10 +328,14 @@ class Bill(msgspec.Struct, array_like=True):
     """Whether anything was priced at all."""
 
     def add(self, other: Bill) -> None:
-        """Count another's figures in."""
         self.cost += other.cost
         self.unpriced += other.unpriced
         self.known = self.known or other.known
+
+    @property
+    def so_far(self) -> float | None:
+        """The part of the cost that is known; None if nothing is."""
+        return self.cost if self.known else None
 
     @property
     def total(self) -> float | None:
@@ -406,9 +357,11 @@ class Prices:
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], Price]]:
+        """Names with ``*`` for anything, and around them what providers put there; the longest is the most exact."""
         return [
-            *((_own_pattern(name), price) for name, price in _by_length(self._own)),
-            *((_listed_pattern(name), price) for name, price in _by_length(price_list())),
+            (re.compile(_BEFORE + re.escape(name.lower()).replace(r"\*", ".*") + _AFTER, re.DOTALL), prices[name])
+            for prices in (self._own, price_list())
+            for name in sorted(prices, key=lambda name: (-len(name), name))
         ]
 
     def of(self, model: str) -> Price | None:
@@ -416,15 +369,9 @@ class Prices:
         if model not in self._found:
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()
-            self._found[model] = self._look_up(model)
+            name = model.lower()
+            self._found[model] = next((price for pattern, price in self._patterns if pattern.fullmatch(name)), None)
         return self._found[model]
-
-    def _look_up(self, model: str) -> Price | None:
-        name = model.lower()
-        for pattern, price in self._patterns:
-            if pattern.fullmatch(name):
-                return price
-        return None
 
 
 @cache
@@ -434,38 +381,32 @@ def price_list() -> dict[str, Price]:
     return {name: Price(*map(float, figures)) for name, *figures in rows}
 
 
-def bill_of(hour: Hour, prices: Prices, model: str | None = None) -> Bill:
-    """What an hour cost, of one model or of all."""
+def bill_of(hour: Hour, prices: Prices) -> Bill:
     bill = Bill()
-    for name, spent in hour.paid.items():
-        if model in (None, name):
-            bill.add(Bill(spent.cost, 0, known=True))
+    for spent in hour.paid.values():
+        bill.add(Bill(spent.cost, 0, known=True))
     for name, spent in hour.spent.items():
-        if model in (None, name):
-            bill.add(price_spent(prices, name, spent))
+        bill.add(price_spent(prices, name, spent))
     return bill
 
 
 def price_spent(prices: Prices, model: str, spent: Spent) -> Bill:
     """What requests to a model cost of which the log names no cost."""
     price = prices.of(model)
-    only_total = spent.total and not spent.input and not spent.output
-    if price is None or only_total:
-        return Bill(0.0, spent.total, known=False)
+    if price is None or (spent.total and not spent.input and not spent.output):
+        return Bill(0.0, spent.total)
     return Bill(price.cost(spent), 0, known=True)
 
 
 def cost_of(tally: Tally, prices: Prices) -> float | None:
-    """What a session cost, in US dollars.
+    """What a session cost, in US dollars: what the log itself says counts first, then the prices.
 
-    What the log itself says counts first, then the prices. None if nothing was used, or if the
-    price of any of its models is not known.
+    None if nothing was used, or if the price of any of its models is not known.
     """
     return whole_bill(tally, prices).total
 
 
 def whole_bill(tally: Tally, prices: Prices) -> Bill:
-    """The bill of a whole session."""
     bill = Bill()
     for hour in tally.all_hours():
         bill.add(bill_of(hour, prices))
@@ -497,25 +438,10 @@ def _read_price(name: str, table: Any) -> Price:
     strange = sorted(set(table) - set(_MEMBERS))
     if strange:
         raise UsageError(f"the price of {name!r} has {strange[0]!r}, which is none of {', '.join(_MEMBERS)}")
-    missing = [member for member in ("input", "output") if member not in table]
-    if missing:
-        raise UsageError(f"the price of {name!r} lacks {missing[0]}")
+    for member in ("input", "output"):
+        if member not in table:
+            raise UsageError(f"the price of {name!r} lacks {member}")
     for member, value in table.items():
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise UsageError(f"the price of {name!r}: {member} must be dollars per million tokens, not {value!r}")
     return Price(**{member: float(value) for member, value in table.items()})
-
-
-def _by_length(named: Mapping[str, Price]) -> list[tuple[str, Price]]:
-    """The longest name first: it is the most exact."""
-    return sorted(named.items(), key=lambda item: (-len(item[0]), item[0]))
-
-
-def _own_pattern(name: str) -> re.Pattern[str]:
-    """A name of the user: ``*`` is anything, and around it may be what providers put there."""
-    middle = re.escape(name.lower()).replace(r"\*", ".*")
-    return re.compile(f"{_BEFORE}{middle}{_AFTER}", re.DOTALL)
-
-
-def _listed_pattern(name: str) -> re.Pattern[str]:
-    return re.compile(f"{_BEFORE}{re.escape(name)}{_AFTER}", re.DOTALL)

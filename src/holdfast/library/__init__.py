@@ -87,12 +87,11 @@ def open(
 ) -> Holdfast:
     """Open the sessions at a place: a path, a URL, a store object, or the default place.
 
-    The default is ``HOLDFAST_STORE``, else ``.holdfast/`` in the project if there is one, else the
-    user's data directory. Nothing is created before the first event. With ``space`` only the
-    sessions of that space are there; InvalidId if it is not a valid name of one.
+    The default is ``HOLDFAST_STORE``, else ``.holdfast/`` in the project if there is one, else the user's data
+    directory. Nothing is created before the first event. With ``space`` only the sessions of that space are there;
+    InvalidId if it is not a valid name of one.
 
-    ``key`` opens sealed sessions: 32 bytes, or where they are (``keyring``, ``file:PATH``,
-    ``env:NAME``, ``command:…``, ``passphrase``), or several of these. With ``seal`` new sessions
-    are sealed with it.
+    ``key`` opens sealed sessions: 32 bytes, or where they are (``keyring``, ``file:PATH``, ``env:NAME``,
+    ``command:…``, ``passphrase``), or several of these. With ``seal`` new sessions are sealed with it.
     """
     return Holdfast(where, config=config, limits=limits, space=space, seal=seal, key=key)

@@ -44,11 +44,10 @@ def unpack(
 ) -> list[Unpacked]:
     """Bring the sessions of a bundle in, byte for byte.
 
-    A session that is here already is left alone, or goes on with what the bundle has more of it; if
-    the two went different ways, the bundle's becomes a session of its own. Snapshots come in only
-    if the log gives the same state. Standing permissions do not: they are taken back by one more
-    event. Raises InvalidData, Damaged, TooLarge, TooNew, KeyMissing or Tampered before anything is
-    written.
+    A session that is here already is left alone, or goes on with what the bundle has more of it; if the two went
+    different ways, the bundle's becomes a session of its own. Snapshots come in only if the log gives the same state.
+    Standing permissions do not: they are taken back by one more event. Raises InvalidData, Damaged, TooLarge, TooNew,
+    KeyMissing or Tampered before anything is written.
     """
     from holdfast.formats import read_bundle
     from holdfast.security import is_sealed_file, open_with_passphrase

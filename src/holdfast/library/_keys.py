@@ -116,10 +116,9 @@ class Keys:
     def rotate(self, to: GivenKey | None = None, *, data: bool = False, progress: Progress | None = None) -> Resealed:
         """Wrap all data keys under ``to`` and under nothing else; the old key opens nothing then.
 
-        With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the
-        keys that are set: that is what to do when a data key may have been seen. Broken off at any
-        moment, everything opens with the old key or the new one, and the same call goes on; within
-        a day it leaves alone what has new data keys already.
+        With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the keys that are set:
+        that is what to do when a data key may have been seen. Broken off at any moment, everything opens with the old
+        key or the new one, and the same call goes on; within a day it leaves alone what has new data keys already.
         """
         from holdfast.session import rekey_key
 

@@ -83,8 +83,7 @@ class Trash:
     def list(self) -> builtins.list[Trashed]:
         """Return the sessions that can still be brought back, the last deleted first.
 
-        ``deleted_at`` is 0 and ``title`` None where they were not written down; a sealed session
-        has no title here.
+        ``deleted_at`` is 0 and ``title`` None where they were not written down; a sealed session has no title here.
         """
         core = self._core
         core.check_open()

@@ -156,12 +156,11 @@ class Holdfast:
     ) -> Session:
         """Create or resume a session, and take the right to write it.
 
-        One id gives one live object within a process. ``seal`` says whether a new session is
-        sealed, if the store's settings are not to decide. While another process has it, this waits
-        for ``wait_ms`` at most, then raises Locked; inside an event loop ``async with`` does the
-        waiting, and the object can be used for nothing else before. Raises NotFound with
-        ``resume="always"`` if there is none, Damaged unless ``repair="auto"``, KeyMissing or
-        Tampered for a sealed one that does not open.
+        One id gives one live object within a process. ``seal`` says whether a new session is sealed, if the store's
+        settings are not to decide. While another process has it, this waits for ``wait_ms`` at most, then raises
+        Locked; inside an event loop ``async with`` does the waiting, and the object can be used for nothing else
+        before. Raises NotFound with ``resume="always"`` if there is none, Damaged unless ``repair="auto"``,
+        KeyMissing or Tampered for a sealed one that does not open.
         """
         options |= {"resume": resume, "repair": repair, "durability": durability, "staged": staged}
         options |= {"title": title, "agent_id": agent_id, "seal": seal, "wait_ms": wait_ms}
@@ -267,12 +266,11 @@ class Holdfast:
     ) -> catalog.Page:
         """Return the sessions that fit, newest first: at most ``limit``, or all for None.
 
-        All ``tags`` must be there, given by people or the catalogue; ``since`` and ``until`` are of
-        the last change; ``cwd`` is where the agent worked. Each word of ``text`` must be in the
-        title, id, agent, model or a tag, case and accents aside. ``sort`` is updated, created,
-        title, messages, tokens, cost or size: newest and most first, titles from A to Z, unless
-        ``:asc`` or ``:desc`` is appended. ``next`` of the page, given as ``after``, returns the
-        page that follows, also if sessions were added meanwhile. Raises UsageError.
+        All ``tags`` must be there, given by people or the catalogue; ``since`` and ``until`` are of the last change;
+        ``cwd`` is where the agent worked. Each word of ``text`` must be in the title, id, agent, model or a tag, case
+        and accents aside. ``sort`` is updated, created, title, messages, tokens, cost or size: newest and most first,
+        titles from A to Z, unless ``:asc`` or ``:desc`` is appended. ``next`` of the page, given as ``after``,
+        returns the page that follows, also if sessions were added meanwhile. Raises UsageError.
         """
         wanted = (tags, since, until, agent_id, model, status, parent, cwd, archived, text)
         return _finder.list_sessions(self._core, limit, *wanted, sort=sort, after=after)
@@ -301,11 +299,10 @@ class Holdfast:
     ) -> builtins.list[catalog.Hit]:
         """Return the events in which something was said, best first; all with ``limit=None``.
 
-        Words must all be in one event; ``"…"`` is a phrase, ``word*`` a beginning, ``-word`` an
-        exclusion, ``a OR b`` a choice; whatever else is in a query is text. ``since`` and ``until``
-        are of the event; ``tags``, ``agent_id`` and ``model`` of its session; ``role`` may be
-        "tool" for calls and results. What any process appended before the call is found. Raises
-        NotFound for a session that does not exist, and UsageError.
+        Words must all be in one event; ``"…"`` is a phrase, ``word*`` a beginning, ``-word`` an exclusion, ``a OR b``
+        a choice; whatever else is in a query is text. ``since`` and ``until`` are of the event; ``tags``,
+        ``agent_id`` and ``model`` of its session; ``role`` may be "tool" for calls and results. What any process
+        appended before the call is found. Raises NotFound for a session that does not exist, and UsageError.
         """
         wanted = (tags, since, until, agent_id, model)
         return _finder.search(self._core, query, session_id, role, tool, limit, *wanted)
@@ -323,10 +320,9 @@ class Holdfast:
     ) -> catalog.Stats:
         """Count tokens, cost, activity, tools and topics of the sessions that fit.
 
-        Only what happened from ``since`` to ``until`` counts, to the hour. With ``model`` only its
-        tokens count. Days are those of the time zone ``tz``,
-        by default of this machine. What has no price is counted in ``unpriced_tokens``. Raises
-        UsageError for an unknown time zone or period.
+        Only what happened from ``since`` to ``until`` counts, to the hour. With ``model`` only its tokens count. Days
+        are those of the time zone ``tz``, by default of this machine. What has no price is counted in
+        ``unpriced_tokens``. Raises UsageError for an unknown time zone or period.
         """
         return _finder.stats(self._core, tz, by, tags, since, until, agent_id, model)
 
@@ -406,12 +402,11 @@ class Holdfast:
     ) -> str:
         """Fork ``a``, add what ``b`` did since they parted, and return the new session's id.
 
-        ``turns`` are all of them, those of the given numbers (which ``compare`` shows), or a
-        "summary" of them in one message, by ``summary`` or, without it, one line for each. Memory,
-        variables and todos are merged with regard to what both had; where both changed the same,
-        ``policy`` decides: ours, theirs, both, or ``ask``. ``merge_report`` tells what was done.
-        Raises what ``fork`` raises, and UsageError for unknown turns and, with the policy "ask"
-        and no ``ask`` function, for the conflicts.
+        ``turns`` are all of them, those of the given numbers (which ``compare`` shows), or a "summary" of them in one
+        message, by ``summary`` or, without it, one line for each. Memory, variables and todos are merged with regard
+        to what both had; where both changed the same, ``policy`` decides: ours, theirs, both, or ``ask``.
+        ``merge_report`` tells what was done. Raises what ``fork`` raises, and UsageError for unknown turns and, with
+        the policy "ask" and no ``ask`` function, for the conflicts.
         """
         return _branches.merge(self._core, a, b, turns, policy, summary, ask, new_id, title)
 
@@ -494,9 +489,8 @@ class Holdfast:
     ) -> _imports.ImportReport:
         """Bring in several sources, and report errors in place of raising them.
 
-        ``dry_run`` records nothing. ``passphrase`` opens bundles that were sealed with one.
-        ``bounds`` are the limits for what is not trusted. ``progress(done, total)`` counts the
-        files of a source that were read.
+        ``dry_run`` records nothing. ``passphrase`` opens bundles that were sealed with one. ``bounds`` are the limits
+        for what is not trusted. ``progress(done, total)`` counts the files of a source that were read.
         """
         return _imports.import_all(self._core, paths, format, dry_run, passphrase, bounds, progress)
 

@@ -40,10 +40,7 @@ _id_of = attrgetter("session_id")
 
 
 def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
-    """What a list shows of a session, from the columns of that name.
-
-    Raises IndexDamaged if it is not as written.
-    """
+    """What a list shows of a session, from the columns of that name. Raises IndexDamaged if it is not as written."""
     if type(data) is bytes and crc32(data) == crc:
         meta = _decode_meta(data)
         if meta.session_id == id:

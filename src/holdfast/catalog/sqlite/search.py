@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._data import data_statements
+from holdfast.catalog._data import data_statements, with_check, without_check
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import Filter, Statement, clamped
 from holdfast.catalog._query import fold
@@ -43,7 +43,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Listener).decode
 _Values = tuple[int, int | None, int, int, int, int, str | None, bool]
 _Row = tuple[int, int, int, int | None, int, int, int, int, str | None, bool]
-_CHECK_BYTES = 4
 
 
 def create_tables(connection: Connection) -> None:
@@ -67,7 +66,7 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     _insert(connection, row, changes.heard, listener.shown_streams())
     # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the
     # full-text table sorts in what it has gathered, every time.
-    connection.execute(_KEEP_ANEW if found is None else _KEEP, (_kept_listener(listener), row))
+    connection.execute(_KEEP_ANEW if found is None else _KEEP, (with_check(_encode(listener)), row))
 
 
 def forget(connection: Connection, row: int) -> None:
@@ -146,17 +145,11 @@ def tool_number(name: str | None) -> int:
     return 0 if name is None else crc32(name.encode("utf-8", "surrogatepass")) + 1
 
 
-def _kept_listener(listener: Listener) -> bytes:
-    data = _encode(listener)
-    return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
-
-
-def _read_listener(kept: object) -> Listener:
-    if isinstance(kept, bytes):
-        check, data = kept[:_CHECK_BYTES], kept[_CHECK_BYTES:]
-        if crc32(data).to_bytes(_CHECK_BYTES, "big") == check:
-            return _decode(data)
-    raise IndexDamaged("what is kept of a session for the search")
+def _read_listener(kept: Any) -> Listener:
+    try:
+        return _decode(without_check(kept))
+    except (TypeError, ValueError) as error:
+        raise IndexDamaged("what is kept of a session for the search") from error
 
 
 # Finding what was said, by these tables.

@@ -22,9 +22,8 @@ def schemas_of(
 ) -> tuple[list[Schema], dict[str, Schema]]:
     """Return a reference for each shape, and the schemas of all that they are made of, by name.
 
-    Members say what the string below them in the source says. What we print has every member, with
-    a default or without, unless its struct leaves defaults out; ``defaults`` names them all the
-    same, for what others send.
+    Members say what the string below them in the source says. What we print has every member, with a default or
+    without, unless its struct leaves defaults out; ``defaults`` names them all the same, for what others send.
     """
     roots, parts = msgspec.json.schema_components(shapes, ref_template=REFERENCE)
     seen: set[type] = set()
