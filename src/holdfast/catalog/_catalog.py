@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.catalog._catch_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
+from holdfast.catalog._catch_up import Lag, Progress, catch_up, lag, read_on
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import EVERYTHING, NEWEST, Filter, Order, Page, read_cursor
-from holdfast.catalog._index import NEVER_READ, Index, Kept, shown
+from holdfast.catalog._index import NEVER_READ, PREFIX, Index, Kept, shown
 from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
@@ -178,16 +178,15 @@ class Catalog:
         if entry is None:
             raise NotFound(f"there is no session {id}", session_id=id)
         kept = self._kept(id)
-        if kept is None or kept.row.trace.etag != entry.etag:
-            from holdfast.catalog._look import look
+        if kept is not None and kept.row.trace.etag == entry.etag:
+            return kept
+        from holdfast.catalog._look import look
 
-            folder = "" if kept is None else kept.row.trace.folder
-            while True:
-                update = look(self._store, entry, kept, folder, prices=self._prices and self._prices())
-                kept = Kept(update.row, update.state, update.tally)
-                if kept.row.trace.etag != NEVER_READ:
-                    break
-        return kept
+        while True:
+            update = look(self._store, entry, kept, prices=self._prices and self._prices())
+            kept = Kept(update.row, update.state, update.tally)
+            if kept.row.trace.etag != NEVER_READ:
+                return kept
 
     def catch_up(self) -> None:
         """See to it that the index knows what the logs say now."""
@@ -198,19 +197,16 @@ class Catalog:
         started = time.monotonic()
         with self._guard():
             self._spare_until = self._lent_from = 0.0
-            done = self._read_anew(progress)
+            index, done = self._emptied(), None
+            while done is None:
+                try:
+                    done = catch_up(self._store, index, progress)
+                except IndexMoved:  # others had the same wish: then together
+                    continue
+                except IndexRefused as error:
+                    self._give_up_lent(error)
+                    index = self._emptied()
         return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)
-
-    def _read_anew(self, progress: Progress | None) -> CatchUp:
-        index = self._emptied()
-        while True:
-            try:
-                return catch_up(self._store, index, progress)
-            except IndexMoved:  # others had the same wish: then together
-                continue
-            except IndexRefused as error:
-                self._give_up_lent(error)
-                index = self._emptied()
 
     def _emptied(self) -> Index:
         try:
@@ -225,16 +221,6 @@ class Catalog:
         self._remake()
         self._mended -= 1  # that was asked for
         return self._opened()
-
-    def _check(self) -> None:
-        """Compare the index with the logs now; one that does not fit is made anew.
-
-        Where the logs are too long for somebody who waits for it, what was said is left to the background.
-        """
-        self.catch_up()
-        size = sum(entry.size for entry in self._store.entries(PREFIX))
-        for _ in self._audit(words=size <= _CHECK_BYTES_MAX):
-            pass
 
     def audit_some(self, seconds: float) -> None:
         """Go on with the comparison of the index with the logs, for about so long.
@@ -296,9 +282,17 @@ class Catalog:
 
     def health(self, *, check: bool = False) -> Health:
         """How the catalogue is, after a catch-up and, if wanted, a comparison with the logs."""
-        behind = self._lag()
+        try:
+            with self._guard():
+                behind = lag(self._store, self._opened())
+        except _troubles():
+            behind = Lag()  # what is wrong with it is for the next question to mend
         if check:
-            self._check()
+            self.catch_up()
+            # Where the logs are too long for somebody who waits, what was said is left to the background.
+            size = sum(entry.size for entry in self._store.entries(PREFIX))
+            for _ in self._audit(words=size <= _CHECK_BYTES_MAX):
+                pass
         count = self.count()
         with self._guard():
             if self._lent is not None:
@@ -307,14 +301,6 @@ class Catalog:
             place = self._place if self._index is not None else None
             return Health(place, count, self._mended, self._trouble, *behind)
 
-    def _lag(self) -> Lag:
-        """How far it is behind; what is wrong with it is for the next question to mend."""
-        try:
-            with self._guard():
-                return lag(self._store, self._opened())
-        except _troubles():
-            return Lag()
-
     # -- keeping it ----------------------------------------------------------------------------
 
     @property
@@ -322,14 +308,14 @@ class Catalog:
         """Whether anything was asked or fed yet."""
         return any((self._lent, self._index, self._spare))
 
-    def feed(self, ids: Iterable[str]) -> bool:
-        """Let the index know of some sessions now, so that the next question need not read them.
+    def feed(self, id: str) -> bool:
+        """Let the index know of a session now, so that the next question need not read it.
 
         Whether that is all there is for now. Never raises: whoever asks next will see to what is wrong.
         """
         try:
             with self._guard():
-                return read_on(self._store, self._opened(), ids)
+                return read_on(self._store, self._opened(), id)
         except _troubles(HoldfastError, OSError) as error:
             self._trouble = str(error)
             self._lent = None
@@ -355,10 +341,7 @@ class Catalog:
         return self._lock
 
     def answer(self, question: Callable[[Index], T]) -> T:
-        """What ``question`` makes of the index, once that is up to date.
-
-        It may be called again if the index turns out to be damaged.
-        """
+        """What ``question`` makes of the index once that is up to date; asked again if the index is damaged."""
         with self._guard():
             for _ in range(_TRIES_MAX):
                 try:
@@ -395,22 +378,6 @@ class Catalog:
                 self._give_up_lent(error)
             else:
                 return self._lent
-        return self._opened_here()
-
-    def _clear_lent(self) -> None:
-        index, self._lent = self._lent, None
-        try:
-            if index is not None:
-                index.clear()
-                self._mended += 1
-        except (IndexDamaged, IndexRefused) as error:
-            self._give_up_lent(error)
-
-    def _give_up_lent(self, error: Exception) -> None:
-        self._trouble = str(error)
-        self._lent, self._lent_from = None, time.monotonic() + _REFUSED_S
-
-    def _opened_here(self) -> Index:
         place = self._place
         if place is None or time.monotonic() < self._spare_until:
             return self._in_memory()
@@ -426,6 +393,10 @@ class Catalog:
             return self._in_memory()
         self._file = file_mark(place)
         return self._index
+
+    def _give_up_lent(self, error: Exception) -> None:
+        self._trouble = str(error)
+        self._lent, self._lent_from = None, time.monotonic() + _REFUSED_S
 
     def _in_memory(self) -> Index:
         if self._spare is None:
@@ -444,7 +415,12 @@ class Catalog:
         elif isinstance(error, IndexMoved):
             self._trouble = None  # as it is with many machines
         elif self._lent is not None:
-            self._clear_lent()
+            index, self._lent = self._lent, None
+            try:
+                index.clear()
+                self._mended += 1
+            except (IndexDamaged, IndexRefused) as refusal:
+                self._give_up_lent(refusal)
         elif time.monotonic() < self._spare_until or self._place is None:
             self._spare = None
         elif is_busy(error):
@@ -489,8 +465,7 @@ def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
 def open_index(store: Store, place: str) -> Index:
     """The index in a file, emptied if it is of another store or version.
 
-    Raises Unavailable or Forbidden where there can be no such file, and SQLite's own errors for
-    what is wrong with it.
+    Raises Unavailable or Forbidden where there can be no such file, and SQLite's errors for what is wrong with it.
     """
     from holdfast.catalog.sqlite.index import SqliteIndex
 
@@ -503,10 +478,7 @@ def open_index(store: Store, place: str) -> Index:
 
 
 def open_lent(link: ServerLink) -> Index:
-    """The index in the database that a store lends.
-
-    Raises IndexRefused where the role may not keep one there, and errors of the store.
-    """
+    """The index in the database that a store lends. Raises IndexRefused where the role may not keep one there."""
     from holdfast.catalog.postgres.index import PostgresIndex
 
     return PostgresIndex(link)

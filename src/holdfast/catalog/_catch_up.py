@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.catalog._index import NEVER_READ, Index, IndexUpdate, Kept, Row
-from holdfast.errors import Forbidden, HoldfastError, Unavailable
+from holdfast.catalog._index import NEVER_READ, PREFIX, Index, IndexUpdate, Row
+from holdfast.errors import Forbidden, Unavailable
 from holdfast.storage import Changes, Entry, Store
 
 if TYPE_CHECKING:
-    from holdfast.catalog._search_texts import Heard
+    from holdfast.catalog._search_texts import Told
 
 
-PREFIX = "sessions/"
 _BATCH_SESSIONS = 500
 _BATCH_BYTES = 8 << 20
 # In the background: so little that no other thread waits for it.
@@ -80,8 +79,7 @@ class CatchUp:
                 self.run()
                 return
         # In the end: a crash before this only has logs looked at twice.
-        is_new = changes.mark != mark and not self._conflicts
-        if is_new:
+        if changes.mark != mark and not self._conflicts:
             self._index.write([], mark=changes.mark)
 
     # -- what there is to do -------------------------------------------------------------------
@@ -108,23 +106,15 @@ class CatchUp:
         if changes.listed:
             # Every writer tells which key it opens. What moved without a word was moved by hand,
             # and with it perhaps what has kept its name.
-            moved = self._moved(folders)
-            if any(self._is_strange(key, folders) for key in sorted(moved - keys)):
+            known = {PREFIX + id: folder for id, folder in self._index.folders().items()}
+            moved = {key for key, _ in known.items() ^ folders.items()}
+            if any(key not in folders or self._entry(key) is not None for key in sorted(moved - keys)):
                 return self._compare_all(rebooted=False)
             keys |= moved
         found = {key: self._entry(key) for key in sorted(keys)}
         gone = [_id(key) for key, entry in found.items() if entry is None]
         entries = [entry for entry in found.values() if entry is not None]
         return Work(entries, gone, folders, rebooted=False)
-
-    def _moved(self, folders: dict[str, str]) -> set[str]:
-        """The keys that came, went, or stand for another folder than before."""
-        known = {PREFIX + id: folder for id, folder in self._index.folders().items()}
-        return {key for key, _ in known.items() ^ folders.items()}
-
-    def _is_strange(self, key: str, folders: dict[str, str]) -> bool:
-        """Whether a key that no writer spoke of was moved by hand, and others with it perhaps."""
-        return key not in folders or self._entry(key) is not None
 
     def _compare_all(self, *, rebooted: bool) -> Work:
         known = self._index.known()
@@ -161,12 +151,12 @@ class CatchUp:
             kept = self._index.get(_id(entry.key))
             if kept is not None and kept.row.trace.etag == entry.etag:
                 if folder is not None and kept.row.trace.folder != folder:
-                    self._add(_in_folder(kept, folder))
+                    row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
+                    self._add(IndexUpdate(row=row, state=kept.state, tally=kept.tally, version=kept.version))
                 return
             from holdfast.catalog._look import look  # late: it brings all that counts words
 
-            folder = kept.row.trace.folder if folder is None and kept is not None else folder
-            update = look(self._store, entry, kept, folder or "", rebooted=rebooted, prices=self._index.prices)
+            update = look(self._store, entry, kept, folder, rebooted=rebooted, prices=self._index.prices)
             self._add(update)
             if update.row.trace.etag != NEVER_READ:
                 self.sessions += 1
@@ -194,35 +184,23 @@ def catch_up(store: Store, index: Index, progress: Progress | None = None) -> Ca
 
 
 def lag(store: Store, index: Index) -> Lag:
-    """How far an index is behind the logs."""
     return CatchUp(store, index).due()
 
 
-def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
-    """Bring some sessions up to date, a little of each; whether that was all.
+def read_on(store: Store, index: Index, id: str) -> bool:
+    """Bring a session up to date by a little; whether that was all.
 
     Others may do the same: what they were quicker with is left to them.
     """
-    is_all = True
-    for id in ids:
-        entry = store.entry(PREFIX + id)
-        kept = index.get(id)
-        if entry is None:
-            continue
-        if kept is None or kept.row.trace.etag != entry.etag:
-            from holdfast.catalog._look import look
+    entry = store.entry(PREFIX + id)
+    kept = index.get(id)
+    if entry is None or (kept is not None and kept.row.trace.etag == entry.etag):
+        return True
+    from holdfast.catalog._look import look
 
-            folder = "" if kept is None else kept.row.trace.folder
-            update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES, prices=index.prices)
-            index.write([update])
-            is_all = is_all and update.row.trace.etag != NEVER_READ
-    return is_all
-
-
-def _in_folder(kept: Kept, folder: str) -> IndexUpdate:
-    """The row, in another folder."""
-    row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
-    return IndexUpdate(row=row, state=kept.state, tally=kept.tally, version=kept.version)
+    update = look(store, entry, kept, step_bytes=_LITTLE_BYTES, prices=index.prices)
+    index.write([update])
+    return update.row.trace.etag != NEVER_READ
 
 
 def _id(key: str) -> str:
@@ -241,14 +219,6 @@ def _id(key: str) -> str:
 _LOG_BYTES_MAX = 64 << 20
 
 
-class Told(NamedTuple):
-    """What a log says that can be searched."""
-
-    said: list[Heard]
-    streaming: list[Heard]
-    """What no final event covers yet."""
-
-
 Hear = Callable[["Row"], "Told | None"]
 """Gives what the log of a row says; None unless it could be read whole, and is the same still."""
 
@@ -261,43 +231,24 @@ def audit(store: Store, index: Index, *, words: bool = True) -> Iterator[None]:
     """
 
     def hear(row: Row) -> Told | None:
-        if row.meta.state != "ok" or row.trace.damaged or row.trace.lost:
+        from holdfast.catalog._search import hear_log  # late: it brings all that reads words, which a list does without
+
+        def is_same() -> bool:
+            entry = store.entry(PREFIX + row.meta.session_id)
+            return entry is not None and entry.etag == row.trace.etag and entry.size <= _LOG_BYTES_MAX
+
+        if row.meta.state != "ok" or row.trace.damaged or row.trace.lost or not is_same():
             return None
-        return _told(store, PREFIX + row.meta.session_id, row.trace.etag)
+        told = hear_log(store, row.meta.session_id)  # what it cannot tell now it may tell the next time
+        return told if is_same() else None
 
     yield
     # The index first: what comes while the store is listed is then no surprise.
     known = index.known()
     yield
     there = {entry.key.removeprefix(PREFIX) for entry in store.entries(PREFIX)}
-    strange = [id for id in known.keys() ^ there if _is_strange(store, index, id)]
-    if strange:
+    # Whether only one of both knows a session, also when it is asked again.
+    if any((store.entry(PREFIX + id) is None) != (index.get(id) is None) for id in known.keys() ^ there):
         index.write([], mark="")  # whoever asks next compares everything, and reads what is missing
     yield
     yield from index.audit(hear if words else None)
-
-
-def _is_strange(store: Store, index: Index, id: str) -> bool:
-    """Whether only one of both knows a session, also when it is asked again."""
-    return (store.entry(PREFIX + id) is None) != (index.get(id) is None)
-
-
-def _told(store: Store, key: str, etag: str) -> Told | None:
-    # Late: they bring all that reads words, which a list does without.
-    from holdfast.catalog._search_texts import Listener
-    from holdfast.session import read_range, resolve_blobs
-
-    if not _is_at(store, key, etag):
-        return None
-    listener = Listener()
-    try:
-        events = list(resolve_blobs(read_range(store.log(key)), store.documents(key)))
-    except HoldfastError:
-        return None  # what it cannot tell now it may tell the next time
-    told = Told(listener.hear(events).heard, listener.shown_streams())
-    return told if _is_at(store, key, etag) else None
-
-
-def _is_at(store: Store, key: str, etag: str) -> bool:
-    entry = store.entry(key)
-    return entry is not None and entry.etag == etag and entry.size <= _LOG_BYTES_MAX

@@ -87,10 +87,7 @@ class Feeder(Worker):
                 self._start()
 
     def close(self) -> None:
-        """End the thread and close the catalogue.
-
-        What is left is fed before, if the catalogue is in use and it does not take long.
-        """
+        """End the thread and close the catalogue, fed with what is left if it is in use and that does not take long."""
         super().close()  # first, so that nobody else feeds meanwhile
         if self._catalog is not None and self._catalog.is_open:
             self._feed_due(time.monotonic() + _DRAIN_S)
@@ -128,7 +125,7 @@ class Feeder(Worker):
             if ended or seq != fed.seq:
                 del session
                 any_fed = True
-                if not self.catalog.feed([id]):
+                if not self.catalog.feed(id):
                     continue  # the rest at the next tick
                 fed.seq = seq
             if ended and self._watched.get(id) is fed:

@@ -26,7 +26,7 @@ def look(
     store: Store,
     entry: Entry,
     kept: Kept | None,
-    folder: str = "",
+    folder: str | None = None,
     *,
     rebooted: bool = False,
     step_bytes: int = _STEP_BYTES,
@@ -36,8 +36,11 @@ def look(
 
     ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
     may be shorter than the index remembers. Of a log that goes on for longer than ``step_bytes``
-    the rest is left for another look. Without ``prices`` those that come with this version count.
+    the rest is left for another look. Without ``folder`` it is in the one that is kept; without
+    ``prices`` those that come with this version count.
     """
+    if folder is None:
+        folder = "" if kept is None else kept.row.trace.folder
     reading = _Reading(store, entry, kept, folder, rebooted, prices)
     try:
         return reading.update(step_bytes)
@@ -63,7 +66,6 @@ class _Reading(msgspec.Struct):
 
     @property
     def id(self) -> str:
-        """The session's."""
         return self.entry.key.rpartition("/")[2]
 
     def closed_book(self, state: str) -> IndexUpdate:
@@ -73,7 +75,6 @@ class _Reading(msgspec.Struct):
         return IndexUpdate(row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version())
 
     def update(self, step_bytes: int) -> IndexUpdate:
-        """Read on, at most one step."""
         log = self.store.log(self.entry.key)
         base = self._base(log)
         state, tally = _kept_state(base)
@@ -90,17 +91,21 @@ class _Reading(msgspec.Struct):
         events = list(resolve_blobs(step.events, self.store.documents(self.entry.key)))
         tally.feed(events)
         damaged = step.damaged or (known is not None and known.damaged)
-        meta = self._describe(state, damaged=damaged or bool(self.lost))
+        meta = describe(state, self.id, self.entry.size)
         # 0 where it is told how many were used.
         estimate = 0 if meta.total_tokens else tally.estimate
         meta = msgspec.structs.replace(
             meta,
+            archived=self._is_archived(),
+            state="damaged" if damaged or self.lost else "ok",
             total_tokens=estimate or meta.total_tokens,
             tokens_estimated=estimate > 0,
             model=tally.model,
             auto_tags=auto_tags(tally),
             cost=cost_of(tally, self.prices or _prices()),
         )
+        last = state.last_open
+        writer: dict[str, Any] = {} if last is None else {"closed": last.closed, "pid": last.pid, "host": last.host}
         trace = Trace(
             etag=self.entry.etag if step.ended else NEVER_READ,
             folder=self.folder,
@@ -110,7 +115,7 @@ class _Reading(msgspec.Struct):
             damaged=damaged,
             lost=self.lost,
             cut_short=needs_interruption(state) is not None,
-            **_writer(state),
+            **writer,
         )
         return IndexUpdate(
             row=Row(meta, trace),
@@ -134,11 +139,11 @@ class _Reading(msgspec.Struct):
         same = row.generation == log.generation()
         self.lost = row.lost if same else 0
         if size < row.position.offset:
-            if same and not self._excused(row):
+            # Power loss explains it where nobody had synced yet.
+            if same and not (self.rebooted and not row.closed):
                 self.shorter = kept
             return None
-        finished = row.etag != NEVER_READ
-        if finished and size == row.position.offset:
+        if row.etag != NEVER_READ and size == row.position.offset:
             return None  # written anew at the same length: any byte may be another
         return kept if fits(log, row.position) else None
 
@@ -150,17 +155,6 @@ class _Reading(msgspec.Struct):
         if before.log == state.log or not state.event_count:
             missing = self.shorter.row.trace.position.seq - state.seq - 1
             self.lost += missing if ended and missing > 0 else 1
-
-    def _excused(self, trace: Trace) -> bool:
-        """Whether power loss explains that the log is shorter: nobody had synced it yet."""
-        return self.rebooted and not trace.closed
-
-    def _describe(self, state: State, *, damaged: bool) -> SessionMetadata:
-        return msgspec.structs.replace(
-            describe(state, self.id, self.entry.size),
-            archived=self._is_archived(),
-            state="damaged" if damaged else "ok",
-        )
 
     def _is_archived(self) -> bool:
         try:
@@ -197,13 +191,6 @@ def _slim(state: State) -> State:
         task=None,
         keys={},
     )
-
-
-def _writer(state: State) -> dict[str, Any]:
-    last = state.last_open
-    if last is None:
-        return {}
-    return {"closed": last.closed, "pid": last.pid, "host": last.host}
 
 
 _prices = cache(Prices)  # made when first needed: most stores have prices of their own

@@ -90,20 +90,16 @@ def newest(path: str, limit: int) -> Newest | None:
             return _read(connection, tree, path, limit)
         finally:
             connection.close()
-    except _troubles():
+    except (HoldfastError, OSError, ValueError, IndexDamaged):
+        return None
+    except sqlite_errors():
         return None
     finally:
         tree.close()
 
 
-def _troubles() -> tuple[type[Exception], ...]:
-    return (HoldfastError, OSError, ValueError, IndexDamaged, *sqlite_errors())
-
-
 def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest | None:
-    if not has_schema(connection):
-        return None
-    if read_fact(connection, "store") != mark_of_store(path, path).encode():
+    if not has_schema(connection) or read_fact(connection, "store") != mark_of_store(path, path).encode():
         return None
     prices, _, mark = read_fact(connection, "mark").decode().partition("\n")
     if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):
@@ -124,23 +120,15 @@ def _listed(connection: Connection, decode: Callable[[str], Any], plain: dict[st
     if row.session_id != id or row.updated_at != updated:
         raise IndexDamaged("the row of a session")
     if not settled:
+        from holdfast.catalog._filter import CUT_SHORT, OPEN, liveness
+
         trace = _verified(decode, *(connection.execute(_TRACE, (id,)).fetchone() or (None, None)))
-        _see_whether_it_lives(row, trace)
+        closed, cut_short = trace.get("closed", True), trace.get("cut_short", False)
+        now = liveness(closed=closed, cut_short=cut_short, pid=trace.get("pid"), host=trace.get("host"))
+        vars(row)["open"] = now == OPEN
+        if now == CUT_SHORT:
+            vars(row)["status"] = "interrupted"
     return row
-
-
-def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
-    from holdfast.catalog._filter import CUT_SHORT, OPEN, liveness
-
-    now = liveness(
-        closed=trace.get("closed", True),
-        cut_short=trace.get("cut_short", False),
-        pid=trace.get("pid"),
-        host=trace.get("host"),
-    )
-    vars(row)["open"] = now == OPEN
-    if now == CUT_SHORT:
-        vars(row)["status"] = "interrupted"
 
 
 def _verified(decode: Callable[[str], Any], data: Any, crc: Any) -> dict[str, Any]:
@@ -168,10 +156,9 @@ class _Context:
 
 
 def _decoder() -> Callable[[str], Any]:
-    """What reads JSON.
+    """What reads JSON: the engine of Python's ``json`` without the package around it, which brings regular expressions.
 
-    The engine of Python's ``json`` without the package around it, which brings regular expressions;
-    the package itself where there is no such engine.
+    The package itself where there is no such engine.
     """
     try:
         from _json import make_scanner

@@ -92,7 +92,9 @@ def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: in
             continue
         kept = protection(row)
         if kept is None:
-            result.decisions.append(_decision(row, *said[0]))
+            policy, why = said[0]
+            about = (row.size_bytes, row.updated_at, row.title)
+            result.decisions.append(RetentionDecision(row.session_id, policy.action, why, *about))
         else:
             result.spared.append(Spared(row.session_id, kept))
     return result
@@ -129,28 +131,20 @@ class _Rule:
         self._count += 1
         self._size += row.size_bytes
         why = _reason(policy, row, self._count, self._size, now_ms)
-        return why and (policy.name or f"{why}{_about(policy)}")
+        named = [("tag", policy.tag), ("agent", policy.agent)]
+        about = " and ".join(f"{what} {name}" for what, name in named if name is not None)
+        return why and (policy.name or (f"{why} (of {about})" if about else why))
 
 
 def _reason(policy: Policy, row: SessionMetadata, count: int, size: int, now_ms: int) -> str | None:
-    if policy.older_than_ms is not None and now_ms - row.updated_at > policy.older_than_ms:
-        days = (now_ms - row.updated_at) // _DAY_MS
-        return f"last used {days:,} days ago, over {policy.older_than_ms / _DAY_MS:g}"
+    age = now_ms - row.updated_at
+    if policy.older_than_ms is not None and age > policy.older_than_ms:
+        return f"last used {age // _DAY_MS:,} days ago, over {policy.older_than_ms / _DAY_MS:g}"
     if policy.keep is not None and count > policy.keep:
         return f"beyond the newest {policy.keep:,}"
     if policy.size_bytes is not None and size > policy.size_bytes:
         return f"the newer ones fill {policy.size_bytes:,} bytes"
     return None
-
-
-def _about(policy: Policy) -> str:
-    named = [("tag", policy.tag), ("agent", policy.agent)]
-    about = " and ".join(f"{what} {name}" for what, name in named if name is not None)
-    return f" (of {about})" if about else ""
-
-
-def _decision(row: SessionMetadata, policy: Policy, why: str) -> RetentionDecision:
-    return RetentionDecision(row.session_id, policy.action, why, row.size_bytes, row.updated_at, row.title)
 
 
 # -- policies as people write them ------------------------------------------------------------

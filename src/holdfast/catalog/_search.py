@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.catalog._filter import Filter, Statement
+from holdfast.catalog._index import PREFIX
 from holdfast.catalog._query import Query, Span, fold, original_spans, read_query
 from holdfast.catalog._recall import Recalled, Recaller
-from holdfast.catalog._search_texts import Heard, Listener
+from holdfast.catalog._search_texts import Heard, Listener, Told
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.security import neutralise_line
@@ -81,7 +82,8 @@ def _search(ask: Ask, query: Query, recaller: Recaller, limit: int | None) -> li
         scored = _best_first(page, newest)
         recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
-            find = _judge(row, score, query, next(recalled))
+            read = next(recalled)
+            find = read and _find(query, row.session, row.seq, read, score)
             if find is not None:
                 finds.append(find)
                 if limit is not None and len(finds) >= limit:
@@ -119,22 +121,16 @@ def _best_first(page: list[Candidate], newest: int) -> list[tuple[float, Candida
     return [(-rank, page[number]) for rank, _, _, number in ranked]
 
 
-def _judge(row: Candidate, score: float, query: Query, recalled: Recalled | None) -> Find | None:
-    """The row as its log has it; None if it does not fit after all."""
-    if recalled is None:
-        return None
-    said = recalled.said
-    spans = query.spans(recalled.folded)
+def _find(query: Query, session: int, seq: int, read: Recalled, score: float = 0.0) -> Find | None:
+    """What an event says by the word of its log; None if it does not fit after all."""
+    said, spans = read.said, query.spans(read.folded)
     if spans is None:
         return None
     snippet = make_snippet(said.text, original_spans(said.text, spans))
-    return Find(row.session, row.seq, said.role, said.name, recalled.timestamp, snippet, score)
+    return Find(session, seq, said.role, said.name, read.timestamp, snippet, score)
 
 
 # Search over all sessions: from the index where there is one, else by reading every log.
-
-
-_PREFIX = "sessions/"
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,10 +188,16 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
     if not query:
         return []
     chosen = [meta for meta in sessions if asked.session_id in (None, meta.session_id)]
-    heard = [(meta, one) for meta in chosen for one in _heard(store, meta) if asked.admits(one)]
+    told = [(meta, hear_log(store, meta.session_id)) for meta in chosen]
+    heard = [
+        (meta, one.seq, Recalled(one.said, one.timestamp, fold(one.said.text)))
+        for meta, log in told
+        for one in (() if log is None else (*log.said, *log.streaming))
+        if asked.admits(one)
+    ]
     hits: list[Hit] = []
     while query is not None and not hits:
-        hits = [hit for meta, one in heard if (hit := _scanned(query, meta, one)) is not None]
+        hits = [make_hit(find, meta) for meta, seq, read in heard if (find := _find(query, 0, seq, read)) is not None]
         query = query.widened()
     hits.sort(key=lambda hit: (-hit.timestamp, hit.session_id, -hit.seq))
     return hits if asked.limit is None else hits[: asked.limit]
@@ -216,33 +218,14 @@ def make_hit(find: Find, meta: SessionMetadata | None) -> Hit:
     )
 
 
-def _heard(store: Store, meta: SessionMetadata) -> Iterator[Heard]:
-    """All that can be searched in a session."""
-    key = _PREFIX + meta.session_id
-    listener = Listener()
+def hear_log(store: Store, id: str) -> Told | None:
+    """All that can be searched in a session; None if its log cannot be read whole."""
+    key, listener = PREFIX + id, Listener()
     try:
         events = list(resolve_blobs(read_range(store.log(key)), store.documents(key)))
     except HoldfastError:
-        return
-    yield from listener.hear(events).heard
-    yield from listener.shown_streams()
-
-
-def _scanned(query: Query, meta: SessionMetadata, heard: Heard) -> Hit | None:
-    text = heard.said.text
-    spans = query.spans(fold(text))
-    if spans is None:
         return None
-    return Hit(
-        session_id=meta.session_id,
-        seq=heard.seq,
-        role=heard.said.role,
-        tool=None if heard.said.role == "tag" else heard.said.name,
-        snippet=make_snippet(text, original_spans(text, spans)),
-        score=0.0,
-        timestamp=heard.timestamp,
-        title=meta.title,
-    )
+    return Told(listener.hear(events).heard, listener.shown_streams())
 
 
 # A short piece of a text around what was found in it, safe to show.
@@ -251,8 +234,6 @@ def _scanned(query: Query, meta: SessionMetadata, heard: Heard) -> Hit | None:
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")
-# The same for ASCII, in which nothing else has to be replaced.
-_SPACES = dict.fromkeys((*range(32), 127), " ")
 _CUT = "…"
 _BREAK_CHARS_MAX = 15
 
@@ -289,7 +270,6 @@ class Snippet(msgspec.Struct, frozen=True):
 def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Snippet:
     """The part of ``text`` that shows most of ``spans``, which are in order and do not overlap."""
     begin, end = _window(text, spans, chars)
-    clean = _cleaner_of(text[begin:end])
     pieces: list[str] = [_CUT] if begin else []
     ranges: list[Span] = []
     length, at = len(pieces), begin
@@ -297,11 +277,11 @@ def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Sn
         if last <= begin or first >= end:
             continue
         first, last = max(first, begin), min(last, end)  # noqa: PLW2901 - cut to what is shown
-        plain, found = clean(text[at:first]), clean(text[first:last])
+        plain, found = _clean(text[at:first]), _clean(text[first:last])
         pieces += [plain, found]
         ranges.append((length + len(plain), length + len(plain) + len(found)))
         length, at = ranges[-1][1], last
-    pieces.append(clean(text[at:end]).rstrip())
+    pieces.append(_clean(text[at:end]).rstrip())
     return Snippet("".join(pieces) + (_CUT if end < len(text) else ""), tuple(ranges))
 
 
@@ -309,41 +289,20 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
     """Where to cut: around the closest spans, at a space if one is near."""
     if len(text) <= chars or not spans:
         return 0, min(len(text), chars)
-    best = spans[0][0] if len(spans) == 1 else _closest(spans, chars)
-    begin = max(0, min(best - _LEAD_CHARS, len(text) - chars))
-    space = _SPACE.search(text, begin, min(begin + _BREAK_CHARS_MAX, best)) if begin else None
-    begin = space.end() if space else begin
-    end = min(len(text), begin + chars)
-    return begin, end
-
-
-def _closest(spans: list[Span], chars: int) -> int:
-    """Where the most spans are within so many characters."""
+    # Where the most spans are within so many characters.
     best, most = spans[0][0], 0
-    for number, (first, _) in enumerate(spans[:100]):
+    for number, (first, _) in enumerate(spans[:100] if len(spans) > 1 else ()):
         within = sum(1 for _, last in spans[number : number + 20] if last <= first + chars)
         if within > most:
             best, most = first, within
-    return best
-
-
-def _cleaner_of(text: str) -> Callable[[str], str]:
-    """What makes any part of this text safe to show."""
-    if not text.isascii():
-        return _clean
-    return _as_it_is if text.isprintable() and "  " not in text else _clean_ascii
-
-
-def _as_it_is(text: str) -> str:
-    return text
-
-
-def _clean_ascii(text: str) -> str:
-    text = text.translate(_SPACES)
-    while "  " in text:
-        text = text.replace("  ", " ")
-    return text
+    begin = max(0, min(best - _LEAD_CHARS, len(text) - chars))
+    space = _SPACE.search(text, begin, min(begin + _BREAK_CHARS_MAX, best)) if begin else None
+    begin = space.end() if space else begin
+    return begin, min(len(text), begin + chars)
 
 
 def _clean(text: str) -> str:
-    return neutralise_line(_SPACE.sub(" ", text))
+    """A part of a text, safe to show. In ASCII nothing but whitespace has to be replaced."""
+    if not text.isascii():
+        return neutralise_line(_SPACE.sub(" ", text))
+    return text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,14 @@ class Heard(msgspec.Struct, frozen=True):
     last: int | None = None
 
 
+class Told(NamedTuple):
+    """What a log says that can be searched."""
+
+    said: list[Heard]
+    streaming: list[Heard]
+    """What no final event covers yet."""
+
+
 class Listener(msgspec.Struct):
     """Takes in a session's events in order; between two batches it can be kept as bytes.
 
@@ -91,12 +99,11 @@ class Listener(msgspec.Struct):
 
     def shown_streams(self) -> list[Heard]:
         """Rows for what is being streamed."""
-        return [_heard_stream(stream) for stream in self.streams if stream.text.strip()]
+        return _heard_streams(self.streams)
 
     # --- one method per type of event
 
     def on_said(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """Someone said something, maybe all of what was streamed before."""
         first = data.get("covers_from")
         if isinstance(first, int):
             self._cover(event, first, kinds_said(event.type, data.get("content")), changes)
@@ -124,12 +131,10 @@ class Listener(msgspec.Struct):
     def _is_known(self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False) -> bool:
         """Whether just this was said of the call before."""
         key = id if isinstance(id, str) else None
-        said = _call_text(tool, params).encode("utf-8", "surrogatepass")
-        mark = mark_of(tool, said)
+        mark = mark_of(tool, _call_text(tool, params).encode("utf-8", "surrogatepass"))
         return self.calls.take(event.run, key, tool, mark, 0, begun=begun) == "nothing"
 
     def on_result(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """A tool gave something."""
         self._take(event, data, changes, self._tool_of(event, data.get("toolCallId")))
 
     def _tool_of(self, event: Event, id: Any) -> str | None:
@@ -138,7 +143,6 @@ class Listener(msgspec.Struct):
         return None if call is None else call.tool
 
     def on_delta(self, event: Event, data: dict[str, Any], _: IndexChanges) -> None:
-        """A piece of what is being said."""
         text = data.get("content")
         if not isinstance(text, str):
             return
@@ -153,28 +157,29 @@ class Listener(msgspec.Struct):
     def on_end(self, event: Event, _: dict[str, Any], changes: IndexChanges) -> None:
         """The run says no more: what it was saying was cut off here."""
         ended = [stream for stream in self.streams if event.type == "interrupted" or stream.run == event.run]
-        changes.heard += [_heard_stream(stream) for stream in ended if stream.text.strip()]
+        changes.heard += _heard_streams(ended)
         self.streams = [stream for stream in self.streams if stream not in ended]
 
     def on_retracted(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """Something is to be forgotten."""
         seqs = data.get("seqs")
         gone = {seq for seq in seqs if isinstance(seq, int)} if isinstance(seqs, list) else set()
-        changes.drop(gone)
+        changes.gone |= gone
+        changes.heard = [row for row in changes.heard if not gone & {row.seq, row.last}]
         for stream in self.streams:
             stream.pieces = [piece for piece in stream.pieces if piece[0] not in gone]
         self._take(event, data, changes)
 
     def on_title(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """The session has another title, or none."""
-        changes.drop_role("title")
+        changes.gone_titles = True
+        changes.heard = [row for row in changes.heard if row.said.role != "title"]
         self._take(event, data, changes)
 
     def on_tag(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         """The session has a tag, or has it no more; it counts once."""
         tag = data.get("tag")
         if isinstance(tag, str):
-            changes.drop_tag(tag)
+            changes.gone_tags.add(tag)
+            changes.heard = [row for row in changes.heard if (row.said.role, row.said.name) != ("tag", tag)]
             self._take(event, data, changes)
 
     def _take(
@@ -198,8 +203,7 @@ class Listener(msgspec.Struct):
             if stream.run == event.run and stream.role in kinds:
                 stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
                 self.streams.remove(stream)
-                if stream.text.strip():
-                    changes.heard.append(_heard_stream(stream))
+                changes.heard += _heard_streams([stream])
 
 
 class IndexChanges(msgspec.Struct):
@@ -209,21 +213,6 @@ class IndexChanges(msgspec.Struct):
     gone: set[int] = set()
     gone_titles: bool = False
     gone_tags: set[str] = set()
-
-    def drop(self, seqs: set[int]) -> None:
-        """These events count no more."""
-        self.gone |= seqs
-        self.heard = [row for row in self.heard if not seqs & {row.seq, row.last}]
-
-    def drop_role(self, role: str) -> None:
-        """The titles so far count no more."""
-        self.gone_titles = True
-        self.heard = [row for row in self.heard if row.said.role != role]
-
-    def drop_tag(self, tag: str) -> None:
-        """The tag counts no more."""
-        self.gone_tags.add(tag)
-        self.heard = [row for row in self.heard if (row.said.role, row.said.name) != ("tag", tag)]
 
 
 def said_in(type: str, data: dict[str, Any]) -> list[Said]:
@@ -257,8 +246,7 @@ def _spoken(role: str) -> Callable[[dict[str, Any]], list[Said]]:
 
 
 def _called(data: dict[str, Any]) -> list[Said]:
-    tool = data.get("tool")
-    name = tool if isinstance(tool, str) else None
+    name = tool if isinstance(tool := data.get("tool"), str) else None
     return [Said("tool_call", _call_text(name or "", data.get("params")), name)]
 
 
@@ -313,10 +301,12 @@ _TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], IndexChanges], Non
 }
 
 
-def _heard_stream(stream: OpenStream) -> Heard:
-    said = Said(stream.role, stream.text)
-    first, last = stream.pieces[0][0], stream.pieces[-1][0]
-    return Heard(first, said, stream.timestamp, stream.offset, last)
+def _heard_streams(streams: Iterable[OpenStream]) -> list[Heard]:
+    return [
+        Heard(one.pieces[0][0], Said(one.role, one.text), one.timestamp, one.offset, one.pieces[-1][0])
+        for one in streams
+        if one.text.strip()
+    ]
 
 
 def _text(value: Any) -> str:

@@ -478,7 +478,7 @@ def _session_start(tally: Tally, event: Event, _words: Words) -> None:
         tally.agent = agent[:NAME_CHARS_MAX]
 
 
-_REDUCERS: dict[str, Callable[[Tally, Event, Words], None]] = {
+_REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "user": _user,
     "assistant": _assistant,
     "system": _system,

@@ -18,7 +18,7 @@ from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import SORTS, clamped, text_of
 from holdfast.catalog._index import IndexUpdate, Row
 from holdfast.catalog._query import Fts5, Query, fold, words_of
-from holdfast.catalog._search_texts import Heard, IndexChanges, Listener
+from holdfast.catalog._search_texts import Heard, IndexChanges, Listener, Told
 from holdfast.catalog.sqlite.rows import read_whole, stored, version_of
 from holdfast.model import SessionMetadata, fold_id
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Connection
 
-    from holdfast.catalog._catch_up import Hear, Told
+    from holdfast.catalog._catch_up import Hear
 
 
 _KEY_BYTES_MAX = 200

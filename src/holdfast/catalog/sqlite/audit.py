@@ -18,8 +18,9 @@ from holdfast.storage.sqlite import transaction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.catalog._catch_up import Hear, Told
+    from holdfast.catalog._catch_up import Hear
     from holdfast.catalog._index import Row
+    from holdfast.catalog._search_texts import Told
     from holdfast.storage.sqlite import Connection
 
 _ROWS_AT_ONCE = 200
