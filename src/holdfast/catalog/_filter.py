@@ -303,9 +303,12 @@ class Statement:
     def demand_place(self, after: Place | None, order: Order, table: str) -> None:
         """Only rows behind a place."""
         if after is not None:
-            key = self.key(after[0]) if isinstance(after[0], str) else clamped(after[0])
             sign = "<" if order.descending else ">"
-            self.demand(f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})", key, after[1])
+            self.demand(f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})", *self.place(*after))
+
+    def place(self, key: int | str, id: str) -> tuple[Any, str]:
+        """A place in a list, as columns are compared with."""
+        return self.key(key) if isinstance(key, str) else clamped(key), id
 
     @property
     def where(self) -> str:

@@ -37,7 +37,8 @@ WORD = "[^\x00-/:-`{-\x7f]"
 NO_WORD = "[\x00-/:-`{-\x7f]"
 """A character between words."""
 
-_find_words = re.compile(WORD + "+").findall
+words_of = re.compile(WORD + "+").findall
+"""Gives the words of folded text, in order."""
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Accents, and the points of Hebrew and Arabic that most people leave out.
 _DROPPED = (
@@ -80,24 +81,14 @@ def fold(text: str) -> str:
     """The text as it is searched."""
     if text.isascii():
         return text.lower()
-    return _FOREIGN.sub(_fold_run, text).lower()
-
-
-def words_of(folded: str) -> list[str]:
-    """The words of folded text, in order."""
-    return _find_words(folded)
+    return _FOREIGN.sub(lambda run: run[0].translate(_TABLE), text).lower()
 
 
 def original_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Where spans of the folded text are in the text itself; the spans must be in order."""
     if text.isascii():
         return list(spans)
-    starts = _starts(text)
-    return [(starts[begin], starts[end - 1] + 1) for begin, end in spans]
-
-
-def _starts(text: str) -> list[int]:
-    """For each character of the folded text, the place of the one it came from."""
+    # For each character of the folded text, the place of the one it came from.
     places: list[int] = []
     at = 0
     for run in _FOREIGN.finditer(text):
@@ -106,11 +97,7 @@ def _starts(text: str) -> list[int]:
             places += [place] * len(_TABLE[ord(char)])
         at = run.end()
     places += range(at, len(text))
-    return places
-
-
-def _fold_run(run: re.Match[str]) -> str:
-    return run[0].translate(_TABLE)
+    return [(places[begin], places[end - 1] + 1) for begin, end in spans]
 
 
 class _Table(dict[int, str]):
@@ -138,12 +125,12 @@ def _fold_char(char: str) -> str:
     if category[0] not in "LMN":
         return " "
     # Accents go before the case does: some of them have one of their own.
-    bare = _kept(unicodedata.normalize("NFKD", char)).casefold().lower()
-    return _kept(unicodedata.normalize("NFKD", bare))
+    bare = _taken_apart(char).casefold().lower()
+    return _taken_apart(bare)
 
 
-def _kept(parts: str) -> str:
-    return "".join(map(_keep, parts))
+def _taken_apart(text: str) -> str:
+    return "".join(map(_keep, unicodedata.normalize("NFKD", text)))
 
 
 def _keep(part: str) -> str:
@@ -235,7 +222,25 @@ class Term(msgspec.Struct, frozen=True):
         """Where the term is in a folded text, from left to right; no two of them overlap."""
         if len(text) > _BY_HAND_CHARS_MAX:
             return [match.span() for match in _compiled(self).finditer(text)]
-        return self._spans_by_hand(text)
+        # Without a pattern, which takes long to compile.
+        first, *rest = self._parts()
+        spans: list[Span] = []
+        at = text.find(first)
+        if at < 0:
+            return spans
+        bounded = self._is_bounded()
+        while at >= 0:
+            end: int | None = at + len(first)
+            if bounded and at and _is_word_char(text, at - 1):
+                end = None
+            elif rest:
+                end = _end_of_rest(text, at + len(first), rest, are_words=self.literal is None)
+            if end is not None and _is_word_char(text, end - 1):
+                end = self._end_of_word(text, end)
+            if end is not None:
+                spans.append((at, end))
+            at = text.find(first, at + 1 if end is None else end)
+        return spans
 
     def pattern(self) -> str:
         """A regular expression that finds the term in folded text."""
@@ -257,27 +262,6 @@ class Term(msgspec.Struct, frozen=True):
     def _is_bounded(self) -> bool:
         return not self.inside and self._begins_with_word()
 
-    def _spans_by_hand(self, text: str) -> list[Span]:
-        """Where the term stands, found without a pattern, which takes long to compile."""
-        first, *rest = self._parts()
-        spans: list[Span] = []
-        at = text.find(first)
-        if at < 0:
-            return spans
-        bounded = self._is_bounded()
-        while at >= 0:
-            end: int | None = at + len(first)
-            if bounded and at and _is_word_char(text, at - 1):
-                end = None
-            elif rest:
-                end = _end_of_rest(text, at + len(first), rest, are_words=self.literal is None)
-            if end is not None and _is_word_char(text, end - 1):
-                end = self._end_of_word(text, end)
-            if end is not None:
-                spans.append((at, end))
-            at = text.find(first, at + 1 if end is None else end)
-        return spans
-
     def _end_of_word(self, text: str, at: int) -> int | None:
         """Where the word that was read up to here ends, if it may go on; else only if it ends."""
         if not _is_word_char(text, at):
@@ -292,12 +276,10 @@ class Term(msgspec.Struct, frozen=True):
         ends_open = self.prefix and bool(_is_word_char((self.literal or self.words[-1])[-1]))
         if not (self.inside and self._begins_with_word()):
             return syntax.phrase(self.words, ends_open=ends_open)
-        first, rest = self.words[0], self.words[1:]
-        if not rest:
-            found = expand(first, ends_open)
-            return syntax.any_of(syntax.phrase([word], ends_open=False) for word in found)
-        found = expand(first, False)
-        return syntax.any_of(syntax.phrase([word, *rest], ends_open=ends_open) for word in found)
+        first, *rest = self.words
+        # Words that may go on are named one by one, as the index knows them; only one behind them stays open.
+        found = expand(first, ends_open and not rest)
+        return syntax.any_of(syntax.phrase([word, *rest], ends_open=ends_open and bool(rest)) for word in found)
 
     def _begins_with_word(self) -> bool:
         return self.literal is None or bool(_is_word_char(self.literal))
@@ -347,9 +329,8 @@ class Query:
 
     def spans(self, text: str) -> list[Span] | None:
         """Where the terms are in a folded text, in order; None if the text does not fit."""
-        for term in self.excluded:
-            if term.spans(text):
-                return None
+        if any(term.spans(text) for term in self.excluded):
+            return None
         spans: list[Span] = []
         for group in self.groups:
             found = [span for term in group for span in term.spans(text)]
@@ -371,7 +352,7 @@ def read_query(typed: str) -> Query:
     pieces = list(_pieces(typed[:QUERY_CHARS_MAX]))[: 2 * TERMS_MAX]
     joins = False
     for number, (minus, term, is_or) in enumerate(pieces):
-        if is_or and groups and not joins and _is_term(pieces[number + 1 : number + 2]):
+        if is_or and groups and not joins and any(one[1] and not one[0] for one in pieces[number + 1 : number + 2]):
             joins = True
         elif term is None or len(groups) + len(excluded) >= TERMS_MAX:
             continue
@@ -385,28 +366,15 @@ def read_query(typed: str) -> Query:
     return Query(groups, excluded)
 
 
-def _is_term(pieces: list[tuple[bool, Term | None, bool]]) -> bool:
-    return bool(pieces) and not pieces[0][0] and pieces[0][1] is not None
-
-
 def _pieces(typed: str) -> Iterator[tuple[bool, Term | None, bool]]:
     """(whether it is unwanted, the term, whether it is the word OR) for each piece."""
     for minus, quoted, star, plain in _PIECE.findall(typed):
         if not plain:
-            yield bool(minus), _quoted_term(quoted, prefix=bool(star)), False
+            yield bool(minus), _term(fold(quoted), words_open=bool(star), literal_open=bool(star)), False
         elif plain.startswith("-") and _is_word_char(fold(plain[1:2]).strip() or " "):
             yield True, _plain_term(plain[1:]), False
         else:
             yield False, _plain_term(plain), plain == "OR"
-
-
-def _quoted_term(quoted: str, *, prefix: bool) -> Term | None:
-    folded = fold(quoted)
-    words = tuple(words_of(folded))
-    if words and not _has_signs(folded):
-        return Term(words, prefix=prefix)
-    literal = folded.strip()
-    return Term(words, literal, prefix=prefix) if literal else None
 
 
 def _plain_term(typed: str) -> Term | None:
@@ -414,20 +382,20 @@ def _plain_term(typed: str) -> Term | None:
     inside = len(typed) > 1 and typed.startswith("*") and bool(words_of(fold(typed)))
     body = typed.lstrip("*") if inside else typed
     prefix = body.endswith("*") and bool(words_of(fold(body)))
-    body = body.rstrip("*") if prefix else body
-    folded = fold(body)
+    folded = fold(body.rstrip("*") if prefix else body)
     if words_of(folded):
-        folded = folded.rstrip(_SENTENCE_END) if folded[-1:] in _SENTENCE_END else folded
+        folded = folded.rstrip(_SENTENCE_END)
+    return _term(folded, words_open=prefix or inside, literal_open=True, inside=inside)
+
+
+def _term(folded: str, *, words_open: bool, literal_open: bool, inside: bool = False) -> Term | None:
+    """What a piece of a query asks for, and whether its last word may go on: as words, or as it stands."""
     words = tuple(words_of(folded))
-    if words and not _has_signs(folded):
-        return Term(words, inside=inside, prefix=prefix or inside)
+    # More than words, spaces and apostrophes has to stand in the text.
+    if words and all(map(_is_word_char, _SPACED.sub("", folded))):
+        return Term(words, inside=inside, prefix=words_open)
     literal = folded.strip()
-    return Term(words, literal, inside=inside, prefix=True) if literal else None
-
-
-def _has_signs(folded: str) -> bool:
-    """Whether there is more than words, spaces and apostrophes."""
-    return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
+    return Term(words, literal, inside=inside, prefix=literal_open) if literal else None
 
 
 def _end_of_rest(text: str, at: int, rest: list[str], *, are_words: bool) -> int | None:

@@ -130,7 +130,8 @@ class Recaller:
             stamp = ready.stamp or self._store.stamp(key)
             part = None if ready.data is None else _Part(ready.start, ready.data)
             recalled = self._read(key, found, part)
-            if recalled is not None and stamp is not None and _is_old(stamp):
+            # Only where a change from now on would show in the stamp.
+            if recalled is not None and stamp is not None and time.time_ns() - stamp.modified > _TIME_GRAIN_NS:
                 self._memory.put(key, found, stamp, recalled)
         if recalled is None or recalled.said.name is not None or found.name is None:
             return recalled
@@ -153,9 +154,8 @@ class Recaller:
                 start = max(0, row.place - LINE_END_BYTES)
                 starts.setdefault(key, []).append(start)
             ready.append(_Ready(key, start, recalled))
-        return ready if not starts else self._with_parts(ready, starts)
-
-    def _with_parts(self, ready: list[_Ready], starts: dict[str, list[int]]) -> list[_Ready]:
+        if not starts:
+            return ready
         pieces = self._store.read_pieces(starts, _QUICK_BYTES)
         data = {key: iter(found.data) for key, found in pieces.items()}
         return [
@@ -174,24 +174,27 @@ class Recaller:
                 return None
             if has_blob(bytes(event.raw)):
                 event = next(resolve_blobs([event], self._store.documents(key)))
-            said = _meant(said_in(event.type, event.data), found)
+            # Which of the things that an event says the index means.
+            said = said_in(event.type, event.data)
+            alike = [one for one in said if one.role == found.role]
+            named = [one for one in alike if one.name == found.name]
         except HoldfastError:
             return None
-        return None if said is None else Recalled(said, event.timestamp, fold(said.text))
+        meant = next(iter(named or alike or said), None)
+        return None if meant is None else Recalled(meant, event.timestamp, fold(meant.text))
 
     def _event(self, key: str, found: Candidate, part: _Part | None) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
-        event = None
-        if part is not None and self._hint is None:
-            event = verified_line_at(part.data, found.seq)
-        if event is not None:
+        if part is not None and self._hint is None and (event := verified_line_at(part.data, found.seq)) is not None:
             return event
         line = None if part is None else self._quick_line(key, found, part)
         log = self._store.log(key) if line is None else None
         if log is not None:
             line = self._line(log, found)
         if line is not None:
-            if self._hint is not None and not _may_hold(line[1], self._hint):
+            hint = self._hint
+            # Signs can be in its text plainly, escaped, or beside the log.
+            if hint is not None and not (hint in line[1] or b"\\u" in line[1] or has_blob(line[1])):
                 return None
             event = verified_line(*line)
             if event is not None and event.seq == found.seq:
@@ -224,23 +227,6 @@ class Recaller:
             if line is not None or not begins_line(data, found.seq):
                 return line
         return None
-
-
-def _meant(said: list[Said], found: Candidate) -> Said | None:
-    """Which of the things that an event says the index means."""
-    alike = [one for one in said if one.role == found.role]
-    named = [one for one in alike if one.name == found.name]
-    return next(iter(named or alike or said), None)
-
-
-def _is_old(stamp: Stamp) -> bool:
-    """Whether a change from now on would show in the stamp."""
-    return time.time_ns() - stamp.modified > _TIME_GRAIN_NS
-
-
-def _may_hold(line: bytes, hint: bytes) -> bool:
-    """Whether a line can have these signs in its text: plainly, escaped, or beside the log."""
-    return hint in line or b"\\u" in line or has_blob(line)
 
 
 def _cut(part: _Part, seq: int) -> _Line | None:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.catalog._filter import Filter, Statement
 from holdfast.catalog._index import PREFIX
 from holdfast.catalog._query import Query, Span, fold, original_spans, read_query
-from holdfast.catalog._recall import Recalled, Recaller
+from holdfast.catalog._recall import RecallCache, Recalled, Recaller
 from holdfast.catalog._search_texts import Heard, Listener, Told
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
@@ -61,17 +61,34 @@ Ask = Callable[["Query"], Callable[[Any, int], tuple[list[Candidate], Any]]]
 """For a query: what gives so many rows that may fit, after a place, and the place of the last."""
 
 
-def search(ask: Ask, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:
+def search(
+    store: Store,
+    asked: Asked,
+    ask: Ask,
+    meta: Callable[[int], SessionMetadata | None],
+    *,
+    memory: RecallCache | None = None,
+    expect: Callable[[Iterable[int]], None] | None = None,
+) -> list[Hit]:
     """The events that fit, best first: by how well, newer ones slightly preferred.
 
-    ``ask`` is of whatever index knows the rows that may fit. Where no event has the words, they are
-    looked for inside of words as well.
+    ``ask`` and ``meta`` are of whatever index knows the rows that may fit, and the sessions by their rows; ``expect``
+    is told of sessions that will be asked for. Where no event has the words, they are looked for inside of words.
     """
-    if not query or limit == 0:
+
+    def key(row: int) -> str | None:
+        found = meta(row)
+        return None if found is None else PREFIX + found.session_id
+
+    query: Query | None = read_query(asked.query)
+    if not query or asked.limit == 0:
         return []
-    finds = _search(ask, query, recaller, limit)
-    wider = None if finds else query.widened()
-    return finds if wider is None else _search(ask, wider, recaller, limit)
+    recaller = Recaller(store, key, query.raw_hint, memory, expect)
+    finds: list[Find] = []
+    while query is not None and not finds:
+        finds = _search(ask, query, recaller, asked.limit)
+        query = query.widened()
+    return [make_hit(find, meta(find.session)) for find in finds]
 
 
 def _search(ask: Ask, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:

@@ -11,9 +11,9 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from math import log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,13 +42,6 @@ class Topic(msgspec.Struct, frozen=True):
     score: float
 
 
-class _Reason(NamedTuple):
-    """One thing that speaks for a topic."""
-
-    weight: float
-    words: str
-
-
 def auto_tags(tally: Tally) -> tuple[str, ...]:
     """The automatic tags of a session, the strongest first."""
     return tuple(topic.tag for topic in topics(tally))
@@ -59,54 +52,36 @@ def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
 
     If nothing in it is known, the words that the user said most.
     """
-    reasons: dict[str, list[_Reason]] = {}
-    _add_words(reasons, tally)
-    _add_tools(reasons, tally)
-    _add_files(reasons, tally)
-    scored = sorted((-sum(reason.weight for reason in found), tag) for tag, found in reasons.items())
+    reasons: dict[str, list[tuple[float, str]]] = {}
+    for topic, weight, words in _reasons(tally):
+        reasons.setdefault(topic, []).append((-weight, words))
+    scored = sorted((sum(weight for weight, _ in found), tag) for tag, found in reasons.items())
     if not scored or -scored[0][0] < _SCORE_MIN:
-        return _frequent_terms(tally, n)
+        often = sorted((-count, term) for term, count in tally.terms.items())[:n]
+        return [Topic(term, f"{-count}x {term}", float(-count)) for count, term in often if -count >= _TERM_COUNT_MIN]
     enough = max(_SCORE_MIN, -scored[0][0] * _SHARE_MIN)
-    return [Topic(tag, _why(reasons[tag]), round(-score, 2)) for score, tag in scored[:n] if -score >= enough]
+    return [
+        Topic(tag, ", ".join(words for _, words in sorted(reasons[tag])[:_WHY_PARTS_MAX]), round(-score, 2))
+        for score, tag in scored[:n]
+        if -score >= enough
+    ]
 
 
-def _add_words(reasons: dict[str, list[_Reason]], tally: Tally) -> None:
+def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
+    """What speaks for a topic, how strongly, and in which words that is told."""
     for word in {**tally.asked, **tally.told}:
         asked, told = tally.asked.get(word, 0), tally.told.get(word, 0)
         times = _ASKED_WEIGHT * log2(1 + asked) + log2(1 + told)
         for topic, weight in KNOWN.get(word, {}).items():
-            reason = _Reason(weight * times, f"{asked + told}x {word}")
-            reasons.setdefault(topic, []).append(reason)
-
-
-def _add_tools(reasons: dict[str, list[_Reason]], tally: Tally) -> None:
+            yield topic, weight * times, f"{asked + told}x {word}"
     for name, use in tally.tools().items():
+        times = _TOOL_WEIGHT * log2(1 + use.calls)
         for word in sorted({*words_of(name)} - _GENERIC_TOOLS):
             for topic, weight in KNOWN.get(word, {}).items():
-                times = _TOOL_WEIGHT * log2(1 + use.calls)
-                reason = _Reason(weight * times, f"{use.calls}x the tool {name}")
-                reasons.setdefault(topic, []).append(reason)
-
-
-def _add_files(reasons: dict[str, list[_Reason]], tally: Tally) -> None:
-    found: dict[tuple[str, str, float], int] = {}
-    for path in tally.files:
-        for mark in marks_of(path):
-            found[mark] = found.get(mark, 0) + 1
-    for (topic, pattern, weight), count in found.items():
-        files = "file" if count == 1 else "files"
-        reason = _Reason(_FILE_WEIGHT * weight * log2(1 + count), f"{count} {files} {pattern}")
-        reasons.setdefault(topic, []).append(reason)
-
-
-def _why(reasons: list[_Reason]) -> str:
-    heaviest = sorted(reasons, key=lambda reason: (-reason.weight, reason.words))
-    return ", ".join(reason.words for reason in heaviest[:_WHY_PARTS_MAX])
-
-
-def _frequent_terms(tally: Tally, n: int) -> list[Topic]:
-    often = sorted((-count, term) for term, count in tally.terms.items())
-    return [Topic(term, f"{-count}x {term}", float(-count)) for count, term in often[:n] if -count >= _TERM_COUNT_MIN]
+                yield topic, weight * times, f"{use.calls}x the tool {name}"
+    marks = Counter(mark for path in tally.files for mark in marks_of(path))
+    for (topic, pattern, weight), count in marks.items():
+        yield topic, _FILE_WEIGHT * weight * log2(1 + count), f"{count} {'file' if count == 1 else 'files'} {pattern}"
 
 
 # What the name of a file says about the work: its kind, its place, its language.
@@ -140,8 +115,7 @@ def marks_of(path: str) -> tuple[Mark, ...]:
 # Words of a text, counted quickly: those that the vocabulary knows, and those that stand out.
 #
 # Only the beginning of a text is read, so that the cost of an event is bounded.
-
-
+#
 # Words that tell what a session is about: each known word with the topics that it speaks for.
 
 
@@ -168,20 +142,13 @@ def _forms(entry: str) -> Iterator[tuple[str, float]]:
         yield from ((stem + stem[-1] + ending, weight) for ending in ("ing", "ed", "er"))
 
 
-def _known() -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for words in (_TOPIC_WORDS, _CJK_WORDS):
-        for topic, entries in words.items():
-            for entry in entries:
-                for form, weight in _forms(entry):
-                    topics = found.setdefault(form, {})
-                    topics[topic] = max(weight, topics.get(topic, 0.0))
-    return found
-
-
 _TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.txt")
-KNOWN: dict[str, dict[str, float]] = _known()
+KNOWN: dict[str, dict[str, float]] = {}
 """By word: the topics that it speaks for, and how strongly."""
+for _topic, _entries in (*_TOPIC_WORDS.items(), *_CJK_WORDS.items()):
+    for _form, _weight in chain.from_iterable(map(_forms, _entries)):
+        _topics = KNOWN.setdefault(_form, {})
+        _topics[_topic] = max(_weight, _topics.get(_topic, 0.0))
 
 CJK: frozenset[str] = frozenset(entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries)
 """The words that are looked for inside a text."""
@@ -267,5 +234,4 @@ def keep_heaviest(counts: dict[str, int], most: int) -> dict[str, int]:
     """The counts, cut to half of ``most`` if there are more: the heaviest, of equals the first."""
     if len(counts) <= most:
         return counts
-    heaviest = sorted(counts.items(), key=lambda item: -item[1])[: most // 2]
-    return dict(heaviest)
+    return dict(sorted(counts.items(), key=lambda item: -item[1])[: most // 2])

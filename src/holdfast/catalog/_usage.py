@@ -172,7 +172,8 @@ def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
     if _BESIDE_INPUT.isdisjoint(figures):
         fresh = max(fresh - tokens.cache_read_tokens - tokens.cache_write_tokens, 0)
     *used, requests, cost = msgspec.structs.astuple(tokens)
-    spent = Spent(*[min(figure, _FIGURE_MAX) for figure in (*used, fresh, requests)], cost=cost or 0.0)
+    spent = Spent(*[min(figure, _FIGURE_MAX) for figure in (*used, fresh, requests)])
+    spent.cost = cost or 0.0
     return name[:NAME_CHARS_MAX], spent, cost is not None
 
 

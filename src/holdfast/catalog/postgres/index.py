@@ -13,9 +13,10 @@ from uuid import UUID
 
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import NEWEST, Filter, Order, Page, Place
-from holdfast.catalog._index import Index, IndexUpdate, Kept, Row, make_page, shown
-from holdfast.catalog.postgres.rows import RowChange, fold_crc, make_ready, put, remove, whole_row
-from holdfast.catalog.postgres.search import PostgresStatement, search_tables, select_sessions
+from holdfast.catalog._index import PREFIX, Index, IndexUpdate, Kept, Row, make_page, shown
+from holdfast.catalog._search import Asked, Hit, search
+from holdfast.catalog.postgres.rows import fold_crc, make_ready, put, remove, whole_row
+from holdfast.catalog.postgres.search import PostgresStatement, SearchTables, select_sessions
 from holdfast.catalog.sqlite.rows import read_row, version_of
 from holdfast.errors import TooNew
 from holdfast.model import SessionMetadata, fold_id
@@ -25,13 +26,11 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from holdfast.catalog._catch_up import Hear
-    from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
     from holdfast.storage.postgres import ServerLink
 
 
 T = TypeVar("T")
-_PREFIX = "sessions/"
 _ROWS_AT_ONCE = 2000
 _STATUS_ROWS = 200
 _WORDS_KEPT_MAX = 500_000
@@ -52,6 +51,7 @@ class _Failed(NamedTuple):
     """What a statement ended with, carried past those who would make it a store's error."""
 
     error: Exception
+    cause: BaseException | None
 
 
 class PostgresIndex(Index):
@@ -113,8 +113,23 @@ class PostgresIndex(Index):
         """One transaction; the words are made ready before it."""
         changes = make_ready(updates, self._listeners(updates), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
-        work = _Work(self._generation, changes, gone, mark, unknown)
-        conflicts = self._run(lambda connection: _write(connection, work))
+
+        async def work(connection: Connection) -> list[str]:
+            async with connection.transaction():
+                # Whoever forgets everything waits for us, or we for them; marks do not stand in the way.
+                state = await connection.fetchrow("SELECT generation FROM catalog_state FOR KEY SHARE")
+                if state is None:
+                    raise IndexDamaged("the state of the index")
+                if self._generation not in (None, state["generation"]):
+                    raise IndexMoved("others make the catalogue anew")
+                conflicts = await put(connection, changes, unknown) if changes else []
+                if gone:
+                    await remove(connection, await _really_gone(connection, gone))
+                if mark is not None and not conflicts:
+                    await connection.execute("UPDATE catalog_state SET mark = $1", mark)
+            return conflicts
+
+        conflicts = self._run(work)
         if not conflicts and len(self._words) < _WORDS_KEPT_MAX:
             self._words |= unknown
         return conflicts
@@ -149,7 +164,8 @@ class PostgresIndex(Index):
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By tsvector, and by the table of words for parts of words."""
-        return search_tables(self._fetch, self._metas, store, asked)
+        tables = SearchTables(self._fetch, self._metas, asked)
+        return search(store, asked, tables.ask, tables.meta)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
         """In steps of many rows; there are no blocks."""
@@ -276,67 +292,33 @@ class PostgresIndex(Index):
         async def careful(connection: Connection) -> T | _Failed:
             try:
                 return await work(connection)
-            except (IndexDamaged, IndexMoved, TooNew) as error:
-                return _Failed(error)
+            except (IndexDamaged, IndexMoved) as error:
+                return _Failed(error, error.__cause__)
+            except TooNew as error:
+                return _Failed(IndexRefused("the catalogue in the database was made by a newer version"), error)
             except Exception as error:
                 state = str(getattr(error, "sqlstate", None) or "")
-                if not state.startswith((*_DAMAGED, *_REFUSED)):
-                    raise
-                return _Failed(error)
+                if state.startswith(_REFUSED):
+                    remedy = f"; {_GRANT}" if state.startswith("42501") else ""
+                    return _Failed(IndexRefused(f"PostgreSQL: {error}{remedy}"), error)
+                if state.startswith(_DAMAGED):
+                    return _Failed(IndexDamaged(f"PostgreSQL: {error}"), error)
+                raise
 
         found = self._link.run(careful)
         if isinstance(found, _Failed):
-            raise _trouble(found.error) from found.error
+            raise found.error from found.cause
         return found
-
-
-class _Work(NamedTuple):
-    """What is to be written in one transaction."""
-
-    generation: UUID | None
-    changes: Sequence[RowChange]
-    gone: Collection[str]
-    mark: str | None
-    unknown: Collection[str]
-
-
-async def _write(connection: Connection, work: _Work) -> list[str]:
-    async with connection.transaction():
-        # Whoever forgets everything waits for us, or we for them; marks do not stand in the way.
-        state = await connection.fetchrow("SELECT generation FROM catalog_state FOR KEY SHARE")
-        if state is None:
-            raise IndexDamaged("the state of the index")
-        if work.generation not in (None, state["generation"]):
-            raise IndexMoved("others make the catalogue anew")
-        conflicts = await put(connection, work.changes, work.unknown) if work.changes else []
-        if work.gone:
-            await remove(connection, await _really_gone(connection, work.gone))
-        if work.mark is not None and not conflicts:
-            await connection.execute("UPDATE catalog_state SET mark = $1", work.mark)
-    return conflicts
 
 
 async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str]:
     """Those that nobody brought back, and another machine read, since they were looked for."""
     rows = await connection.fetch(
         "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0",
-        [_PREFIX + id for id in ids],
+        [PREFIX + id for id in ids],
     )
     back = {row["key"] for row in rows}
-    return [id for id in ids if _PREFIX + id not in back]
-
-
-def _trouble(error: Exception) -> Exception:
-    if isinstance(error, (IndexDamaged, IndexMoved)):
-        return error
-    if isinstance(error, TooNew):
-        return IndexRefused("the catalogue in the database was made by a newer version")
-    state = str(getattr(error, "sqlstate", None) or "")
-    if state.startswith("42501"):
-        return IndexRefused(f"PostgreSQL: {error}; {_GRANT}")
-    if state.startswith(_REFUSED):
-        return IndexRefused(f"PostgreSQL: {error}")
-    return IndexDamaged(f"PostgreSQL: {error}")
+    return [id for id in ids if PREFIX + id not in back]
 
 
 # The tables of an index in PostgreSQL.

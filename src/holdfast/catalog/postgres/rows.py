@@ -105,10 +105,7 @@ class RowChange(msgspec.Struct):
 
 
 def make_ready(updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced: str) -> list[RowChange]:
-    """The changes in the order of their ids; ``known`` has the listeners of sessions that go on.
-
-    ``priced`` is the mark of the prices by which costs were computed.
-    """
+    """The changes in the order of their ids; ``known`` has listeners, ``priced`` marks the prices of the costs."""
     by_id = {update.row.meta.session_id: update for update in updates}
     return [_change(by_id[id], known.get(id), priced) for id in sorted(by_id)]
 
@@ -122,8 +119,7 @@ def _change(update: IndexUpdate, kept: Any, priced: str) -> RowChange:
     changes = listener.hear(update.events) if update.events else IndexChanges()
     streaming = listener.shown_streams() if update.events else []
     said, words = said_rows(id, first, changes.heard, streaming)
-    has_listener = bool(update.events) or goes_on
-    packed = _pack(listener) if has_listener else b""
+    packed = _pack(listener) if update.events or goes_on else b""
     crc = fold_crc(update.state, update.tally, packed)
     return RowChange(
         id=id,
@@ -146,23 +142,10 @@ def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
     meta, trace = update.row.meta, update.row.trace
     data, traced = stored(meta), _encode(trace)
     return (
-        meta.session_id,
-        fold_id(meta.session_id),
-        clamped(meta.updated_at),
-        _optional(meta.agent_id),
-        _optional(meta.model),
-        _optional(meta.parent),
-        _optional(meta.cwd),
-        meta.status,
-        meta.archived,
-        trace.is_settled,
-        trace.etag,
-        trace.folder,
-        priced,
-        data,
-        crc32(data),
-        traced,
-        crc32(traced),
+        *(meta.session_id, fold_id(meta.session_id), clamped(meta.updated_at)),
+        *map(_optional, (meta.agent_id, meta.model, meta.parent, meta.cwd)),
+        *(meta.status, meta.archived, trace.is_settled, trace.etag, trace.folder),
+        *(priced, data, crc32(data), traced, crc32(traced)),
         *(SORTS[name](meta) for name in ("created", "title", "messages", "tokens", "cost", "size")),
         text_of(meta),
     )
@@ -189,27 +172,20 @@ def said_rows(
     rows: list[tuple[Any, ...]] = []
     words: set[str] = set()
     for number, one in enumerate(chain(heard, streaming)):
-        vector = vector_of(one.said.text)
+        said, vector = one.said, vector_of(one.said.text)
         words |= vector.words
-        rows.append(_row(id, first + number, one, vector, is_open=number >= len(heard)))
+        last = None if one.last is None else clamped(one.last)
+        place = (clamped(one.seq), last, clamped(one.offset), clamped(one.timestamp))
+        is_open = number >= len(heard)
+        rows.append((id, first + number, *place, said.role, _optional(said.name), is_open, vector.text))
     return rows, words
-
-
-def _row(id: str, number: int, one: Heard, vector: Vector, *, is_open: bool) -> tuple[Any, ...]:
-    said = one.said
-    last = None if one.last is None else clamped(one.last)
-    place = (clamped(one.seq), last, clamped(one.offset), clamped(one.timestamp))
-    return id, number, *place, said.role, _optional(said.name), is_open, vector.text
 
 
 # -- writing -----------------------------------------------------------------------------------
 
 
 async def put(connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]) -> list[str]:
-    """Write all changes whose row is as it was; the ids of the others.
-
-    ``unknown`` are the words that may not be in the table of words.
-    """
+    """Write all changes whose row is as it was; the ids of the others. Some words may be ``unknown`` to their table."""
     ids = [change.id for change in changes]
     rows = await connection.fetch(
         "SELECT s.id, s.crc, s.trace_crc, f.said FROM catalog_sessions s"
@@ -222,18 +198,14 @@ async def put(connection: Connection, changes: Sequence[RowChange], unknown: Col
     new = [change for change in fit if not change.version]
     added = set()
     if new:
-        added = {row["id"] for row in await connection.fetch(_INSERT, *_arrays(new))}
+        added = {row["id"] for row in await connection.fetch(_INSERT, *_transposed([change.columns for change in new]))}
     old = [change for change in fit if change.version]
     if old:
-        await connection.execute(_UPDATE, *_arrays(old))
+        await connection.execute(_UPDATE, *_transposed([change.columns for change in old]))
     done = [change for change in fit if change.version or change.id in added]
     await _put_rest(connection, done, unknown)
     written = {change.id for change in done}
     return [id for id in ids if id not in written]
-
-
-def _arrays(changes: Sequence[RowChange]) -> list[list[Any]]:
-    return _transposed([change.columns for change in changes])
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
@@ -363,14 +335,9 @@ class Tsquery(Fts5):
 def match_of(query: Query, expand: Callable[[str, bool], list[str]]) -> str | None:
     """The query for PostgreSQL; None if every event has to be read."""
     # Of what is not wanted only what is known for certain may count.
-    certain = [term for term in query.excluded if indexable(term.words)]
+    certain = [term for term in query.excluded if len(term.words) == 1 and len(term.words[0]) < _WORD_CHARS_MAX]
     match = Query(query.groups, certain).index_match(expand, Tsquery())
     return None if match is None else f"({match}) | 'HUGE'"
-
-
-def indexable(words: tuple[str, ...]) -> bool:
-    """Whether the index alone knows where these words are."""
-    return len(words) == 1 and len(words[0]) < _WORD_CHARS_MAX
 
 
 class Vector(msgspec.Struct, frozen=True):
@@ -399,12 +366,7 @@ def vector_of(text: str) -> Vector:
         kept = " ".join(f"'{word}'" for word in places) + marks
     else:
         kept = " ".join(f"'{word}':{','.join(map(str, at))}" for word, at in places.items())
-    whole = frozenset(places)
-    return Vector(kept, frozenset(filter(_is_whole, whole)) if has_giant else whole)
-
-
-def _is_whole(word: str) -> bool:
-    return len(word) < _WORD_CHARS_MAX
+    return Vector(kept, frozenset(word for word in places if len(word) < _WORD_CHARS_MAX))
 
 
 # The audit of an index in PostgreSQL: rows by their checksums, the rest by what rows and logs

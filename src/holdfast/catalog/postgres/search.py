@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.catalog._filter import NEWEST, Filter, Order, Place, Statement, clamped, in_order
-from holdfast.catalog._query import Query, read_query
-from holdfast.catalog._recall import Recaller
-from holdfast.catalog._search import Asked, Candidate, Hit, make_hit, search
+from holdfast.catalog._query import Query
+from holdfast.catalog._search import Asked, Candidate
 from holdfast.catalog.postgres.rows import GIANT, key_of, match_of
 from holdfast.model import SessionMetadata
 
-if TYPE_CHECKING:
-    from holdfast.storage import Store
-
 _EXPANSIONS_MAX = 1000
 _EXPANSIONS_CHARS_MAX = 100_000
-_PREFIX = "sessions/"
 _LIKE = re.compile(r"[\\%_]")
 
 Fetch = Callable[..., list[Any]]
@@ -39,13 +34,9 @@ class PostgresStatement(Statement):
         """A text as columns are compared with."""
         return key_of(text)
 
-    def demand_place(self, after: Place | None, order: Order, table: str) -> None:
-        """Only rows behind a place; what a list is sorted by is no key here."""
-        if after is not None:
-            key, sign = after[0], "<" if order.descending else ">"
-            key = _stored(key) if isinstance(key, str) else clamped(key)
-            condition = f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})"
-            self.demand(condition, key, _stored(after[1]))
+    def place(self, key: int | str, id: str) -> tuple[Any, str]:
+        """What a list is sorted by is no key here, and a cursor may hold any text."""
+        return _stored(key) if isinstance(key, str) else clamped(key), _stored(id)
 
 
 def select_sessions(
@@ -71,27 +62,15 @@ def select_sessions(
         )
     statement.demand_columns(wanted, "s.")
     for word in wanted.text:
-        statement.demand("s.text LIKE {}", f"%{_LIKE.sub(_escaped, word)}%")
+        escaped = _LIKE.sub(r"\\\g<0>", word)
+        statement.demand("s.text LIKE {}", f"%{escaped}%")
     statement.demand_times(f"{timed}.updated", wanted.since, wanted.until)
     table = f"{timed if order.name == 'updated' else 's'}."
     statement.demand_place(after, order, table)
     return f"SELECT {columns} FROM {source}{statement.where}{in_order(order, table)}"
 
 
-def _escaped(sign: re.Match[str]) -> str:
-    return f"\\{sign[0]}"
-
-
-def search_tables(fetch: Fetch, read: Read, store: Store, asked: Asked) -> list[Hit]:
-    """What fits, best first; each hit is verified against its log."""
-    tables = _Tables(fetch, read, asked)
-    query = read_query(asked.query)
-    recaller = Recaller(store, tables.key, query.raw_hint)
-    finds = search(tables.ask, query, recaller, asked.limit)
-    return [make_hit(find, tables.meta(find.session)) for find in finds]
-
-
-class _Tables:
+class SearchTables:
     """One search. Sessions have numbers for as long as it lasts."""
 
     def __init__(self, fetch: Fetch, read: Read, asked: Asked) -> None:
@@ -102,13 +81,8 @@ class _Tables:
         self._ids: list[str] = []
         self._known: dict[str, SessionMetadata] = {}
 
-    def key(self, number: int) -> str | None:
-        """The session's key in the store; None if the index knows it no more."""
-        meta = self.meta(number)
-        return None if meta is None else _PREFIX + meta.session_id
-
     def meta(self, number: int) -> SessionMetadata | None:
-        """What a list shows of a session."""
+        """What a list shows of a session; None if the index knows it no more."""
         return self._known.get(self._ids[number])
 
     def ask(self, query: Query) -> Callable[[Any, int], tuple[list[Candidate], Any]]:
@@ -117,8 +91,7 @@ class _Tables:
 
         def page(last: tuple[Any, ...] | None, rows: int) -> tuple[list[Candidate], Any]:
             found = self._page(match, rows, last)
-            end = found[-1] if found else None
-            place = None if end is None else (end["time"], end["session"], end["number"])
+            place = (found[-1]["time"], found[-1]["session"], found[-1]["number"]) if found else None
             return self._numbered(found), place
 
         return page
@@ -130,7 +103,14 @@ class _Tables:
             place = statement.value(match)
             statement.demand(f"s.words @@ {place}::text::tsquery")
             rank = f"ts_rank(p.words, {place}::text::tsquery, 1)"
-        self._demand_scope(statement)
+        asked = self._asked
+        if asked.session_id is not None:
+            statement.demand("s.session = {}", asked.session_id)
+        if asked.sessions != Filter():
+            # Of one numbering with the statement around it.
+            chosen = select_sessions(asked.sessions, None, PostgresStatement(statement.values), "s.id")
+            statement.include(f"s.session IN (SELECT id FROM ({chosen}) chosen)")
+        asked.demand(statement, str, "s.name", key_of)
         if below is not None:
             statement.demand("(s.time, s.session, s.number) < ({}, {}, {})", *below)
         # The rank is computed for the rows of the page only.
@@ -142,40 +122,18 @@ class _Tables:
             *statement.values,
         )
 
-    def _demand_scope(self, statement: PostgresStatement) -> None:
-        asked = self._asked
-        if asked.session_id is not None:
-            statement.demand("s.session = {}", asked.session_id)
-        if asked.sessions != Filter():
-            # Of one numbering with the statement around it.
-            inner = PostgresStatement(statement.values)
-            chosen = select_sessions(asked.sessions, None, inner, "s.id")
-            statement.include(f"s.session IN (SELECT id FROM ({chosen}) chosen)")
-        asked.demand(statement, str, "s.name", key_of)
-
     def _numbered(self, page: list[Any]) -> list[Candidate]:
         new = sorted({row["session"] for row in page} - self._known.keys())
         self._known.update(self._read(new) if new else {})
-        return [
-            Candidate(
-                0,
-                self._number(row["session"]),
-                row["seq"],
-                row["last"],
-                row["place"],
-                row["time"],
-                row["role"],
-                _shown_name(row["name"]),
-                -float(row["rank"]),
-            )
-            for row in page
-        ]
-
-    def _number(self, id: str) -> int:
-        if id not in self._numbers:
-            self._numbers[id] = len(self._ids)
-            self._ids.append(id)
-        return self._numbers[id]
+        found = []
+        for session, _, seq, last, place, time, role, name, rank in page:
+            if session not in self._numbers:
+                self._numbers[session] = len(self._ids)
+                self._ids.append(session)
+            # A name that is too long to be kept is not known.
+            tool = None if name is None or name[:1] == b"\xff" else name.decode("utf-8", "surrogatepass")
+            found.append(Candidate(0, self._numbers[session], seq, last, place, time, role, tool, -float(rank)))
+        return found
 
     def _expand(self, word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as it is called
         """The words of the index that hold ``word``, or end with it."""
@@ -192,11 +150,6 @@ class _Tables:
                 break
             found.append(row["word"])
         return found
-
-
-def _shown_name(name: bytes | None) -> str | None:
-    """The tool; None for one whose name is too long to be kept."""
-    return None if name is None or name[:1] == b"\xff" else name.decode("utf-8", "surrogatepass")
 
 
 def _stored(text: str) -> str:

@@ -73,17 +73,20 @@ class SqliteIndex(Index):
         """The fact of that name, after the mark of the prices by which costs were computed."""
         prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
         if prices != self.price_mark:
-            # From the tallies that are kept: no log is read for it.
-            self._price_anew()
-            mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
+            # Costs by other prices come from the tallies that are kept: no log is read for it.
+            with transaction(self.connection):
+                mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
+                total = self._total()
+                reprice(self.connection, total, self.prices)
+                write_fact(self.connection, "sum", _encode(total))
+                self._set_mark(mark)
         return mark
 
     def get(self, id: str) -> Kept | None:
         """From both tables, each verified."""
         found = self.connection.execute(
             f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"
-            " LEFT JOIN folds f ON f.row = s.row"
-            " WHERE s.id = ?",
+            " LEFT JOIN folds f USING (row) WHERE s.id = ?",
             (id,),
         ).fetchone()
         if found is None:
@@ -115,7 +118,7 @@ class SqliteIndex(Index):
                 writing.remove(id)
             if updates or gone:
                 # The sum over all rows goes with them: a row that vanishes later is noticed.
-                writing.finish()
+                writing.forget_figures()
                 write_fact(self.connection, "sum", _encode(writing.total))
             if mark is not None and not conflicts:
                 self._set_mark(mark)
@@ -124,7 +127,8 @@ class SqliteIndex(Index):
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
-            return make_page(self._chosen(wanted, after, order), None, order)
+            found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
+            return make_page(arranged(found, order, after), None, order)
         if wanted is EVERYTHING and after is None and order is NEWEST:
             rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
             return make_page(self._read_page(rows, wanted, order), limit)
@@ -170,15 +174,6 @@ class SqliteIndex(Index):
 
     def _set_mark(self, mark: str) -> None:
         write_fact(self.connection, "mark", f"{self.price_mark}\n{mark}".encode())
-
-    def _price_anew(self) -> None:
-        """Compute all costs by other prices, from the tallies."""
-        with transaction(self.connection):
-            before = read_fact(self.connection, "mark").decode().partition("\n")[2]
-            total = self._total()
-            reprice(self.connection, total, self.prices)
-            write_fact(self.connection, "sum", _encode(total))
-            self._set_mark(before)
 
     def is_worn(self) -> bool:
         """Whether the search tables are worn."""
@@ -226,21 +221,15 @@ class SqliteIndex(Index):
         keys, ids, data, crcs, settled = zip(*rows, strict=True)
         found = read_rows(ids, data, crcs)
         if order.name != "updated" or tuple(map(_updated_of, found)) != keys:
-            self._check_places(found, keys, order)
+            expected = map(SORTS[order.name], found)
+            # The rows must give the keys that they were found by; titles are kept as bytes.
+            if [key_of(key) if isinstance(key, str) else key for key in expected] != [*keys]:
+                raise IndexDamaged("the order of sessions")
         if sorted(keys, reverse=order.descending) != [*keys]:
             raise IndexDamaged("the order of sessions")
         if not all(settled):
             found = [meta if is_settled else self._shown(meta) for meta, is_settled in zip(found, settled, strict=True)]
         return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
-
-    def _check_places(self, found: list[SessionMetadata], keys: Any, order: Order) -> None:
-        """Raise IndexDamaged unless the rows give the keys that they were found by."""
-        key_in = SORTS[order.name]
-        expected = [key_in(meta) for meta in found]
-        if order.name == "title":
-            expected = [key_of(str(key)) for key in expected]  # type: ignore[misc]  # kept as bytes
-        if expected != [*keys]:
-            raise IndexDamaged("the order of sessions")
 
     def _shown(self, meta: SessionMetadata) -> SessionMetadata:
         query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"
@@ -280,10 +269,6 @@ class SqliteIndex(Index):
             total.crc ^= version_of(columns[2], columns[4])
         if total != self._total():
             raise IndexDamaged("the number of sessions")
-
-    def _chosen(self, wanted: Filter, after: Place | None, order: Order) -> list[SessionMetadata]:
-        found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
-        return arranged(found, order, after)
 
     def _total(self) -> Total:
         return msgspec.json.decode(read_fact(self.connection, "sum"), type=Total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -77,11 +77,11 @@ COLUMNS = (
 )
 """What is sorted and narrowed by, as ``column_values`` gives it."""
 _ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
+_FIND = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
 _INSERT = f"INSERT INTO sessions (id, folded, {', '.join(_ALL)}) VALUES ({', '.join('?' * (2 + len(_ALL)))})"
 _UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(SessionMetadata).decode
 _members = msgspec.structs.asdict
 
 
@@ -109,15 +109,14 @@ class Writing:
         row = update.row
         meta = row.meta
         execute = self._connection.execute
-        found = execute("SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)).fetchone()
+        found = execute(_FIND, (meta.session_id,)).fetchone()
         number, version = (found[0], version_of(*found[1:])) if found else (None, 0)
         if version != update.version:
             return False
         data, trace = stored(meta), _encode(row.trace)
         columns = (*column_values(meta), row.trace.folder, row.trace.is_settled, data, crc32(data), trace, crc32(trace))
         if number is None:
-            added = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns))
-            number = added.lastrowid or 0
+            number = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns)).lastrowid or 0
             self.total.count += 1
         else:
             execute(_UPDATE, (*columns, number))
@@ -132,8 +131,7 @@ class Writing:
         from holdfast.catalog.sqlite import search
 
         execute = self._connection.execute
-        query = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
-        found = execute(query, (id,)).fetchone()
+        found = execute(_FIND, (id,)).fetchone()
         if found is None:
             return
         number, *crcs = found
@@ -144,24 +142,22 @@ class Writing:
         self.total.count -= 1
         self.total.crc ^= version_of(*crcs)
 
-    def finish(self) -> None:
-        """Let go of the figures of what was written."""
-        forget_figures(self._connection, self._rows)
+    def forget_figures(self) -> None:
+        """Let go of the sums that the rows are in that were written."""
+        for block in {row >> _BLOCK_SHIFT for row in self._rows}:
+            self._connection.execute("DELETE FROM figures WHERE block = ?", (block,))
 
     def _put_rest(self, number: int, update: IndexUpdate) -> None:
         from holdfast.catalog.sqlite import search
 
         meta = update.row.meta
-        crc = fold_crc(number, update.state, update.tally)
-        values = (update.state, update.tally, crc, number)
+        values = (update.state, update.tally, fold_crc(number, update.state, update.tally), number)
         changed = "UPDATE folds SET state = ?, tally = ?, crc = ? WHERE row = ?"
         # No REPLACE: for that SQLite sets a savepoint, for which the full-text table writes itself
         # to the file.
         if not self._connection.execute(changed, values).rowcount:
-            added = "INSERT INTO folds (state, tally, crc, row) VALUES (?, ?, ?, ?)"
-            self._connection.execute(added, values)
-        place = (clamped(meta.updated_at), meta.session_id, number)
-        labels = [(tag, *place) for tag in label_keys(meta)]
+            self._connection.execute("INSERT INTO folds (state, tally, crc, row) VALUES (?, ?, ?, ?)", values)
+        labels = [(tag, clamped(meta.updated_at), meta.session_id, number) for tag in label_keys(meta)]
         self._connection.executemany("INSERT INTO labels VALUES (?, ?, ?, ?)", labels)
         if update.whole:
             search.forget(self._connection, number)
@@ -174,15 +170,10 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
     from holdfast.catalog._usage import Prices, repriced
 
     prices = Prices() if prices is None else prices
-    query = (
-        "SELECT s.row, s.data, s.crc, s.trace_crc, f.tally FROM sessions s"
-        " JOIN folds f ON f.row = s.row WHERE length(f.tally)"
-    )
+    query = "SELECT row, id, data, s.crc, trace_crc, tally FROM sessions s JOIN folds USING (row) WHERE length(tally)"
     changes = []
-    for row, data, crc, trace_crc, tally in connection.execute(query):
-        if not isinstance(data, bytes) or crc32(data) != crc:
-            raise IndexDamaged("the row of a session")
-        meta = _decode(data)
+    for row, id, data, crc, trace_crc, tally in connection.execute(query):
+        meta = read_row(id, data, crc)
         priced = repriced(meta, tally, prices)
         if priced is not meta:
             new = stored(priced)
@@ -251,16 +242,10 @@ def block_rows(block: int) -> tuple[int, int]:
     return block << _BLOCK_SHIFT, (block + 1) << _BLOCK_SHIFT
 
 
-def forget_figures(connection: Connection, rows: Iterable[int]) -> None:
-    """Let go of the sums that these rows are in, within the caller's transaction."""
-    for block in {row >> _BLOCK_SHIFT for row in rows}:
-        connection.execute("DELETE FROM figures WHERE block = ?", (block,))
-
-
 def keep_figures(connection: Connection, variant: str, make: Make) -> None:
     """Add up what is missing, a few blocks in each transaction."""
     missing = sorted(_blocks(connection) - _kept(connection, variant).keys())
-    if missing and len(_variants(connection)) >= _VARIANTS_MAX:
+    if missing and connection.execute("SELECT count(DISTINCT variant) FROM figures").fetchone()[0] >= _VARIANTS_MAX:
         # Of another time zone, of other prices: nobody may ever ask for them again.
         connection.execute("DELETE FROM figures WHERE variant != ?", (variant,))
     for start in range(0, len(missing), _AT_ONCE):
@@ -297,10 +282,6 @@ def _kept(connection: Connection, variant: str) -> dict[int, tuple[bytes, int]]:
     return {block: (data, crc) for block, data, crc in connection.execute(query, (variant,))}
 
 
-def _variants(connection: Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT DISTINCT variant FROM figures")}
-
-
 def _crc(block: int, variant: str, data: bytes) -> int:
     return crc32(data, crc32(f"{block} {variant}".encode()))
 
@@ -311,13 +292,11 @@ def _crc(block: int, variant: str, data: bytes) -> int:
 def selection(
     wanted: Filter, after: Place | None, tags: Sequence[str] | None = None, order: Order = NEWEST
 ) -> tuple[str, list[Any]]:
-    """The statement and its values: what a page needs of at least the rows that fit.
+    """The statement and its values: what a page needs of at least the rows that fit, in the order of a list.
 
-    ``tags`` are those of the filter in the order in which they are best looked at. The last value
-    is missing: how many rows. The first column is what they are sorted by.
-
-    In the order of a list, by an index of the table. What the database cannot know, such as
-    whether a writer lives, is for the caller to look at.
+    ``tags`` are those of the filter in the order in which they are best looked at. The last value is missing: how many
+    rows. The first column is what they are sorted by. What the database cannot know, such as whether a writer lives,
+    is for the caller to look at.
     """
     tags = sorted(wanted.tags) if tags is None else tags
     if wanted.text or (order.name != "updated" and wanted != EVERYTHING):
@@ -353,11 +332,8 @@ def _narrow(wanted: Filter, after: Place | None, tags: Sequence[str], order: Ord
     demands.demand_times("updated", wanted.since, wanted.until)
     demands.demand_place(after, order, "")
     found = f"SELECT row FROM sessions INDEXED BY by_text{demands.where}{in_order(order, '')}"
-    query = (
-        f"SELECT {_columns(order)} FROM ({found} LIMIT ?) n"
-        f" CROSS JOIN sessions s ON s.row = n.row{in_order(order, 's.')}"
-    )
-    return query, demands.values
+    joined = f"({found} LIMIT ?) n CROSS JOIN sessions s ON s.row = n.row{in_order(order, 's.')}"
+    return f"SELECT {_columns(order)} FROM {joined}", demands.values
 
 
 def _columns(order: Order) -> str:

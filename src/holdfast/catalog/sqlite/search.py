@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -23,6 +24,7 @@ from holdfast.catalog._search_texts import ROLES, Heard, IndexChanges, Listener
 from holdfast.catalog.sqlite.rows import read_row, read_rows, selection
 
 if TYPE_CHECKING:
+    from holdfast.catalog._query import Query
     from holdfast.catalog._recall import RecallCache
     from holdfast.catalog._search import Asked, Candidate, Hit
     from holdfast.model import Event, SessionMetadata
@@ -42,16 +44,13 @@ _KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Listener).decode
 _Values = tuple[int, int | None, int, int, int, int, str | None, bool]
-_Row = tuple[int, int, int, int | None, int, int, int, int, str | None, bool]
 
 
 def create_tables(connection: Connection) -> None:
     """Make the tables, in an index that has none of them."""
     for statement in data_statements("search.sql"):
         connection.execute(statement)
-    for setting, value in _SETTINGS:
-        insert = "INSERT INTO said_words (said_words, rank) VALUES (?, ?)"
-        connection.execute(insert, (setting, value))
+    connection.executemany("INSERT INTO said_words (said_words, rank) VALUES (?, ?)", _SETTINGS)
 
 
 def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
@@ -107,18 +106,12 @@ def _insert(connection: Connection, row: int, heard: list[Heard], streaming: lis
     if not heard and not streaming:
         return
     first = last_id(connection) + 1
-    rows = [*_rows(row, heard, first, is_open=False)]
-    rows += _rows(row, streaming, first + len(heard), is_open=True)
+    numbered = list(enumerate([*heard, *streaming], first))
+    rows = ((id, row, *said_values(one, is_open=id >= first + len(heard))) for id, one in numbered)
     connection.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    connection.executemany(
-        "INSERT INTO said_words (rowid, text) VALUES (?, ?)",
-        ((first + n, _indexed(one.said.text)) for n, one in enumerate([*heard, *streaming])),
-    )
-
-
-def _rows(row: int, heard: Iterable[Heard], first: int, *, is_open: bool) -> Iterable[_Row]:
-    for id, one in enumerate(heard, first):
-        yield id, row, *said_values(one, is_open=is_open)
+    # ASCII is folded by the table's own tokenizer.
+    texts = ((id, text if (text := one.said.text).isascii() else fold(text)) for id, one in numbered)
+    connection.executemany("INSERT INTO said_words (rowid, text) VALUES (?, ?)", texts)
 
 
 def said_values(one: Heard, *, is_open: bool) -> _Values:
@@ -126,11 +119,6 @@ def said_values(one: Heard, *, is_open: bool) -> _Values:
     said = one.said
     role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
     return one.seq, one.last, one.offset, clamped(one.timestamp), role, tool, said.name, is_open
-
-
-def _indexed(text: str) -> str:
-    """ASCII is folded by the table's own tokenizer."""
-    return text if text.isascii() else fold(text)
 
 
 def last_id(connection: Connection) -> int:
@@ -155,7 +143,6 @@ def _read_listener(kept: Any) -> Listener:
 # Finding what was said, by these tables.
 
 
-_PREFIX = "sessions/"
 _TOGETHER_MAX = 100
 _ALL = -1  # of the rows: no limit
 _COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
@@ -179,9 +166,7 @@ def search_index(
     Raises IndexDamaged or an error of the database where the index is damaged.
     """
     # Late: whoever only feeds an index needs nothing of it.
-    from holdfast.catalog._query import Query, read_query
-    from holdfast.catalog._recall import Recaller
-    from holdfast.catalog._search import make_hit, search
+    from holdfast.catalog._search import search
 
     words = Expander() if expander is None else expander
 
@@ -193,10 +178,7 @@ def search_index(
         return lambda last, rows: _page(connection, match, asked, last, rows)
 
     sessions = _Sessions(connection)
-    query = read_query(asked.query)
-    recaller = Recaller(store, sessions.key, query.raw_hint, memory, sessions.get_ready)
-    finds = search(ask, query, recaller, asked.limit)
-    return [make_hit(find, sessions.meta(find.session)) for find in finds]
+    return search(store, asked, ask, sessions.meta, memory=memory, expect=sessions.get_ready)
 
 
 def _page(
@@ -208,21 +190,14 @@ def _page(
     else:
         statement.demand("said_words MATCH {} AND said_words.rowid < {}", match, below)
     if asked.session_id is not None or asked.sessions != Filter():
-        statement.include(*_chosen_sessions(asked))
+        chosen, values = selection(asked.sessions, None)
+        one = "" if asked.session_id is None else " AND id = ?"
+        in_rows = f"s.session IN (SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen})){one})"
+        statement.include(in_rows, [*values, _ALL, *([asked.session_id] if one else [])])
     asked.demand(statement, ROLE_NUMBERS.__getitem__, "s.tool", tool_number)
     query = (_BY_ID if match is None else _BY_WORDS).format(statement.where)
     page = _found(connection.execute(query, (*statement.values, rows)).fetchall())
     return page, page[-1].id if page else below
-
-
-def _chosen_sessions(asked: Asked) -> tuple[str, list[Any]]:
-    chosen, values = selection(asked.sessions, None)
-    values.append(_ALL)
-    rows = f"SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen}))"
-    if asked.session_id is not None:
-        rows += " AND id = ?"
-        values.append(asked.session_id)
-    return f"s.session IN ({rows})", values
 
 
 def _found(rows: list[Any]) -> list[Candidate]:
@@ -248,11 +223,6 @@ class _Sessions:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[int, SessionMetadata | None] = {}
-
-    def key(self, row: int) -> str | None:
-        """The session's key in the store."""
-        meta = self._known.get(row) or self.meta(row)
-        return None if meta is None else _PREFIX + meta.session_id
 
     def get_ready(self, rows: Iterable[int]) -> None:
         """Read the sessions of these rows with one question."""
@@ -303,13 +273,8 @@ class Expander:
             self._mark = mark
         if self._words is None:
             return _ask(connection, word, open_end=open_end)
-        found: list[str] = []
-        for one in _holding(self._words, word):
-            if open_end or one.endswith(word):
-                found.append(one)
-                if len(found) == _EXPANSIONS_MAX:
-                    break
-        return found
+        found = (one for one in _holding(self._words, word) if open_end or one.endswith(word))
+        return list(islice(found, _EXPANSIONS_MAX))
 
 
 def _read_words(connection: Connection, chars_max: int) -> str | None:
