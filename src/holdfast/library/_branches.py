@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.errors import DataError, SecurityError, StoreError
 from holdfast.library import _finder, _views
-from holdfast.library._core import LEASE_MS, Core, session_key
+from holdfast.library._core import Core, session_key
 from holdfast.library._views import of_known_format
 from holdfast.model import Notice, has_blob_at, is_id
 from holdfast.session import Draft, new_session_id, read_range
@@ -45,19 +44,15 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fork(core: Core, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None) -> str:
-    """A new session with the events of this one up to ``at`` (default: all); its id."""
     return _make(core, id, new_id, _find(core, id, at), title=title)
 
 
 def restore(core: Core, id: str, at: int, *, new_id: str | None = None) -> str:
-    """Go back to an earlier moment: a fork at ``at`` that its agent goes on with; its id."""
     from holdfast.session import point_agent
 
     key = core.stored(id)
     if core.open_here(id) is None:
-        lease = core.store.lease(key)
-        lease.acquire("restore", LEASE_MS)
-        lease.release()
+        core.check_unlocked(key, "restore")
     agent_id = _views.state(core, id).agent_id
     made = _make(core, id, new_id, _find(core, id, at), reason=None)
     if agent_id is not None and is_id(agent_id):
@@ -66,7 +61,6 @@ def restore(core: Core, id: str, at: int, *, new_id: str | None = None) -> str:
 
 
 def lineage(core: Core, id: str) -> Lineage:
-    """Where a session comes from, and which were forked from it. Never follows a circle."""
     parents: list[Forebear] = []
     core.stored(id)
     met, current = {id}, id
@@ -89,10 +83,14 @@ def lineage(core: Core, id: str) -> Lineage:
 
 
 def compare(core: Core, a: str, b: str) -> Comparison:
-    """Two sessions side by side since their last common event, as data."""
+    from holdfast._config import load_prices
+    from holdfast.catalog import Tally, cost_of
     from holdfast.replay import compare
 
-    return compare(_told(core, a), _told(core, b), cost=partial(_cost, core))
+    def cost(events: list[Event]) -> float | None:
+        return cost_of(Tally().feed(events), load_prices(core.settings.configuration))
+
+    return compare(_told(core, a), _told(core, b), cost=cost)
 
 
 def merge(
@@ -106,22 +104,18 @@ def merge(
     new_id: str | None,
     title: str | None,
 ) -> str:
-    """A new session: a fork of ``a`` with what ``b`` did since they parted; its id."""
     from holdfast.replay import MergeBlobs, MergeWishes, plan_merge
     from holdfast.session import blob_loader
 
     place = _find(core, a, None)
-    ours, theirs = _told(core, a, place.position.seq), _told(core, b)
     run = f"merge-{new_session_id()}"
     plan = plan_merge(
-        ours,
-        theirs,
+        _told(core, a, place.position.seq),
+        _told(core, b),
         MergeWishes(turns, policy, summary, ask),
         first_seq=place.position.seq + 1,
         run=run,
-        blobs=MergeBlobs(
-            blob_loader(core.store.documents(session_key(a))), blob_loader(core.store.documents(session_key(b)))
-        ),
+        blobs=MergeBlobs(*(blob_loader(core.store.documents(session_key(one))) for one in (a, b))),
     )
     more = [Draft(one.type, one.data, one.run, one.key, one.timestamp or None) for one in plan.events]
     more.append(Draft("merged", msgspec.to_builtins(plan.report), run))
@@ -129,7 +123,6 @@ def merge(
 
 
 def merge_report(core: Core, id: str) -> MergeReport | None:
-    """What the last merge in a session did, with its conflicts; None if there was none."""
     from holdfast.replay import MergeReport
     from holdfast.session import resolve_blobs
 
@@ -143,7 +136,6 @@ def merge_report(core: Core, id: str) -> MergeReport | None:
 
 
 def _find(core: Core, id: str, at: int | None) -> EventEnd:
-    core.check_open()
     core.stored(id)
     live = core.open_here(id)
     if live is not None:
@@ -171,8 +163,7 @@ def _make(
     made = new_session_id() if new_id is None else check_new_id(core.store, new_id)
     titled = [] if title is None else [Draft("title", {"title": title})]
     core.branches.make(id, made, place, reason=reason, run=run, more=[*more, *titled])
-    notice = Notice("forked", made, {"parent": id, "at": place.position.seq - 1})
-    core.hub.publish(made, notice)
+    core.hub.publish(made, Notice("forked", made, {"parent": id, "at": place.position.seq - 1}))
     return made
 
 
@@ -207,10 +198,3 @@ def _told(core: Core, id: str, stop: int | None = None) -> SessionEvents:
         if event.type == "merged" or is_long:
             [events[index]] = resolve_blobs([event], documents)
     return SessionEvents(id, events)
-
-
-def _cost(core: Core, events: list[Event]) -> float | None:
-    from holdfast._config import load_prices
-    from holdfast.catalog import Tally, cost_of
-
-    return cost_of(Tally().feed(events), load_prices(core.settings.configuration))

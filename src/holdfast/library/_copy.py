@@ -42,7 +42,6 @@ def copy_to(
     *,
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy sessions with all they have, and agents with their lasting documents."""
     core.check_open()
     target, mine = _opened(other)
     if target.identity == core.inner.identity:

@@ -22,7 +22,6 @@ from holdfast.session import Hub, Session, Timers
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
-    from holdfast._config import Configuration
     from holdfast.catalog import Catalog, Feeder, Prices
     from holdfast.library._finder import SealedBooks
     from holdfast.library._keychain import GivenKey, KeyChain
@@ -62,12 +61,10 @@ def check_path(name: str, value: Any) -> None:
     """Raise UsageError for what can be no path of a file."""
     if not isinstance(value, (str, os.PathLike)):
         raise UsageError(f"{name} is a path, not {type(value).__name__}")
-    try:
-        is_one = b"\0" not in os.fsencode(value)
-    except UnicodeEncodeError:
-        is_one = False
-    if not is_one:
-        raise UsageError(f"{name} is a path, which {os.fspath(value)[:40]!a} can be none of")
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(value):
+            return
+    raise UsageError(f"{name} is a path, which {os.fspath(value)[:40]!a} can be none of")
 
 
 def check_function(name: str, value: Any) -> None:
@@ -108,11 +105,9 @@ class LiveSessions:
         """Return the session if it is open here and can be used."""
         with self.lock:
             session = self.sessions.get((identity, id))
-        usable = session is not None and not session.closed and not session.orphaned
-        return session if usable else None
+        return None if session is None or session.closed or session.orphaned else session
 
     def of(self, identity: str) -> list[Session]:
-        """Return the sessions of one store."""
         with self.lock:
             return [one for key, one in self.sessions.items() if key[0] == identity]
 
@@ -157,12 +152,10 @@ class Core:
 
     @property
     def limits(self) -> Limits:
-        """Return the limits in force."""
         return self.settings.limits
 
     @property
     def redaction(self) -> str:
-        """Return how secrets are treated in what is recorded: off, mark or block."""
         mode: str = self.settings.configuration.get("redaction.mode", self.redaction_default)
         return mode
 
@@ -189,8 +182,19 @@ class Core:
                 core.housekeep()
 
         configuration = self.settings.configuration
+
+        @cache
+        def prices() -> Prices:
+            """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
+            from holdfast._config import load_prices
+            from holdfast.catalog import Prices
+
+            try:
+                return load_prices(configuration)
+            except UsageError:
+                return Prices()
+
         auto_tags = configuration.get("catalog.auto_tags", True)
-        prices = cache(lambda: _prices_of_lists(configuration))
         return Feeder(self.inner, chore=chore, auto_tags=bool(auto_tags), prices=prices)
 
     @property
@@ -208,7 +212,6 @@ class Core:
 
     @cached_property
     def branches(self) -> Branches:
-        """What makes forks."""
         from holdfast.session import Branches
 
         return Branches(self.store, limits=self.limits, redactor=self.redactor())
@@ -247,19 +250,16 @@ class Core:
         if self.keychain is not None:
             keys = {"key": self.keychain, "seal": getattr(self.store, "by_default", False)}
         settings = msgspec.structs.replace(self.settings, store=inside)
-        timers, redaction = self.timers is not None, self.redaction_default
-        made = Core(settings, timers=timers, redaction=redaction, **keys)
+        made = Core(settings, timers=self.timers is not None, redaction=self.redaction_default, **keys)
         if self.observers is not None:
             made.observers = self.observers.within(space)
         return made
 
     def check_open(self) -> None:
-        """Raise UsageError after ``close``."""
         if self.closed:
             raise UsageError("this Holdfast is closed")
 
     def open_here(self, id: str) -> Session | None:
-        """Return the session if this process has it open."""
         return live.find(self.store.identity, id)
 
     def stored(self, id: str) -> str:
@@ -269,6 +269,12 @@ class Core:
         if not self.store.exists(key):
             raise NotFound(f"there is no session {id}", session_id=id)
         return key
+
+    def check_unlocked(self, key: str, purpose: str) -> None:
+        """Raise Locked while anyone has it open."""
+        lease = self.store.lease(key)
+        lease.acquire(purpose, LEASE_MS)
+        lease.release()
 
     def lost_whole(self, id: str) -> Gap | None:
         """Return what the catalogue saw in a log that has no event any more."""
@@ -311,14 +317,3 @@ class Core:
 def session_key(id: str) -> str:
     """Return the key of a session; InvalidId if the id is not one."""
     return f"sessions/{check_id(id)}"
-
-
-def _prices_of_lists(configuration: Configuration) -> Prices:
-    """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
-    from holdfast._config import load_prices
-    from holdfast.catalog import Prices
-
-    try:
-        return load_prices(configuration)
-    except UsageError:
-        return Prices()

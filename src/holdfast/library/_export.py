@@ -57,7 +57,6 @@ def export(
     sign: str | bytes | None,
     progress: Callable[[int, int], None] | None,
 ) -> Any:
-    """Return a session in another form, or write it to a path or file."""
     check_function("progress", progress)
     if to is not None and not hasattr(to, "write"):
         check_path("to", to)
@@ -86,7 +85,6 @@ def install(
     model: str | None,
     overwrite: bool,
 ) -> Installed:
-    """Put a session where a coding agent of this user finds it, and say how to go on there."""
     from holdfast.storage import place_file
 
     chosen, options = asked(tool, "UTC", cwd, None, model)

@@ -6,7 +6,9 @@ import datetime as dt
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
 
 from holdfast.errors import DataError, SecurityError, UsageError
 from holdfast.library import _views
@@ -51,7 +53,6 @@ def list_sessions(
 
 
 def info(core: Core, id: str) -> SessionMetadata:
-    """One session as ``list`` would show it, as its log is at this moment."""
     found = core.catalog.info(check_id(id))
     if found.state != "sealed" or not core.store.has_keys:
         return found
@@ -68,7 +69,6 @@ def all_sessions(core: Core, **wanted: Any) -> Iterator[SessionMetadata]:
 
 
 def session_ids(core: Core, prefix: str = "") -> list[str]:
-    """The ids that begin with ``prefix``, case aside, in no order."""
     if not isinstance(prefix, str):
         raise UsageError(f"the beginning of an id is a text, not {type(prefix).__name__}")
     return core.catalog.ids(prefix) if prefix.isascii() else []
@@ -87,20 +87,20 @@ def filter_of(
     text: str | None = None,
 ) -> Filter:
     """What a list is asked for. Raises UsageError for what no session can be."""
-    from holdfast.catalog import EVERYTHING, Filter
+    from holdfast.catalog import EVERYTHING, Filter, words_in
 
-    words = () if text is None else _words(text)
+    if not isinstance(text, str | None):
+        raise UsageError(f"a text to narrow by is a text, not {type(text).__name__}")
+    words = () if text is None else words_in(text)
     given = (since, until, agent_id, model, status, parent, cwd, archived)
     if not tags and not words and given == _NOTHING:
         return EVERYTHING
-    texts = {"an agent": agent_id, "a model": model, "a parent": parent, "cwd": cwd}
-    for name, value in texts.items():
+    for name, value in (("an agent", agent_id), ("a model", model), ("a parent", parent), ("cwd", cwd)):
         check_text(name, value)
     if archived not in (None, True, False):
         raise UsageError(f"archived is True, False or None, not {type(archived).__name__}")
     if status is not None and status not in STATUSES:
-        remedy = f"One of {', '.join(STATUSES)}."
-        raise UsageError(f"{str(status)[:40]!a} is no status", remedy=remedy)
+        raise UsageError(f"{str(status)[:40]!a} is no status", remedy=f"One of {', '.join(STATUSES)}.")
     return Filter(
         tags=one_of_each("tags", tags),
         since=_ms(since),
@@ -115,14 +115,6 @@ def filter_of(
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    from holdfast.catalog import words_in
-
-    if not isinstance(text, str):
-        raise UsageError(f"a text to narrow by is a text, not {type(text).__name__}")
-    return words_in(text)
-
-
 def _ms(when: dt.datetime | None) -> int | None:
     if when is None:
         return None
@@ -131,24 +123,23 @@ def _ms(when: dt.datetime | None) -> int | None:
             return int(when.timestamp() * 1000)
     except (ValueError, OverflowError):
         pass  # such as the first local hour of all, which is before it in UTC
-    raise UsageError(
-        f"{when!r:.60} is no moment", remedy="Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC)."
-    )
+    remedy = "Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC)."
+    raise UsageError(f"{when!r:.60} is no moment", remedy=remedy)
 
 
 # Searching what was said in sessions.
 
 
-_BOTH_SIDES = ("tool_call", "tool_result")
-
-
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[Hit]:
-    """Return the events in which something was said, best first."""
-    from holdfast.catalog import Asked, Filter
+    from holdfast.catalog import ROLES, Asked, Filter
 
-    _check(query, role)
+    if not isinstance(query, str):
+        raise UsageError(f"a query is a text, not {type(query).__name__}")
+    if role not in (None, "tool", *ROLES):
+        remedy = f"One of {', '.join(ROLES)}, or tool for calls and results."
+        raise UsageError(f"{str(role)[:40]!a} is no role", remedy=remedy)
     limit = limit_of(limit, "hits")
     check_text("a tool", tool)
     if session_id is not None:
@@ -161,23 +152,13 @@ def search(
         sessions=Filter(tags=found.tags, agent_id=found.agent_id, model=found.model),
         since=found.since,
         until=found.until,
-        roles=_BOTH_SIDES if role == "tool" else () if role is None else (role,),
+        roles=("tool_call", "tool_result") if role == "tool" else () if role is None else (role,),
         tool=tool,
         limit=limit,
     )
     # By the store as it is on the medium: the index never learns what is sealed.
     hits = core.catalog.answer(lambda index: index.search(core.inner, asked))
     return core.sealed_books.search(hits, asked) if core.store.has_keys else hits
-
-
-def _check(query: object, role: str | None) -> None:
-    from holdfast.catalog import ROLES
-
-    if not isinstance(query, str):
-        raise UsageError(f"a query is a text, not {type(query).__name__}")
-    if role not in (None, "tool", *ROLES):
-        remedy = f"One of {', '.join(ROLES)}, or tool for calls and results."
-        raise UsageError(f"{str(role)[:40]!a} is no role", remedy=remedy)
 
 
 # What sessions used: tokens, cost and time, over many of them or within one.
@@ -187,7 +168,6 @@ By = Literal["day", "week", "month"]
 
 
 def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessions: Any) -> Stats:
-    """Count tokens, cost, activity, tools and topics of the sessions that fit."""
     from holdfast.catalog import Calendar, Wanted, count_index
 
     if by not in get_args(By):
@@ -201,7 +181,6 @@ def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessio
 
 
 def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
-    """Make the catalogue anew from the logs, with the sums of its statistics."""
     check_function("progress", progress)
     done = core.catalog.reindex(progress)
     with suppress(UsageError):  # a mistake in a table of prices: told when figures are asked for
@@ -210,14 +189,12 @@ def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
 
 
 def timeline(core: Core, id: str) -> Timeline:
-    """The course of a session: its turns, how long each took, what it used, the pauses."""
     from holdfast.catalog import timeline_of
 
     return timeline_of(id, _views.events(core, id), core.prices)
 
 
 def topics(core: Core, id: str, n: int = 3) -> list[Topic]:
-    """The automatic tags of a session with the reason for each, the strongest first."""
     from holdfast.catalog import Tally
     from holdfast.catalog import topics as topics_of
 
@@ -227,17 +204,10 @@ def topics(core: Core, id: str, n: int = 3) -> list[Topic]:
 # Sealed sessions in lists and searches: read with their key, kept in memory, never in the index.
 #
 # To the catalogue a sealed session is a name and a size. Whoever has the key reads its log here
-# when
-# it is asked for, and again only when it has changed.
+# when it is asked for, and again only when it has changed.
 
 
-_PREFIX = "sessions/"
 _KEPT_MAX = 10_000
-
-
-class _Read(NamedTuple):
-    etag: str
-    row: Row
 
 
 class SealedBooks:
@@ -246,7 +216,8 @@ class SealedBooks:
     def __init__(self, store: Store, feeder: Feeder) -> None:
         self._store = store
         self._feeder = feeder
-        self._read: dict[str, _Read] = {}
+        self._read: dict[str, tuple[str, Row]] = {}
+        """The etag of each log, and what it said then."""
         self._lock = threading.Lock()
 
     def page(self, wanted: Filter, limit: int | None, after: str | None, order: Order) -> Page:
@@ -265,7 +236,7 @@ class SealedBooks:
             rows += [row for row in page if row.session_id not in opened]
         place = None if after is None else read_cursor(after, order)
         mine = arranged(filter(wanted.admits, opened.values()), order, place)
-        rows += mine if catalog.auto_tags else map(_without_auto_tags, mine)
+        rows += mine if catalog.auto_tags else [msgspec.structs.replace(row, auto_tags=()) for row in mine]
         found = make_page(arranged(rows, order), limit, order)
         found.has_more = found.has_more or page.has_more
         return found
@@ -291,37 +262,27 @@ class SealedBooks:
 
         # A row that tells nothing but its size has no time, so it stands at the end of all.
         closed = self._feeder.catalog.pages(Filter(until=0))
-        found = {row.session_id: self._row(row.session_id) for row in closed if _is_sealed(row)}
+        found = {row.session_id: self._row(row.session_id) for row in closed if row.state == "sealed"}
         return {id: row for id, row in found.items() if row is not None}
 
     def _row(self, id: str) -> SessionMetadata | None:
         from holdfast.catalog import look, shown
 
-        entry = self._store.entry(_PREFIX + id)
+        entry = self._store.entry(f"sessions/{id}")
         if entry is None:
             return None
         with self._lock:
             known = self._read.get(id)
-        if known is None or known.etag != entry.etag:
+        if known is None or known[0] != entry.etag:
             try:
                 row = look(self._store, entry, None, step_bytes=entry.size + 1).row
             except (SecurityError, DataError):
                 return None  # one that does not open, or is damaged, stops no list
-            if _is_sealed(row.meta):
+            if row.meta.state == "sealed":
                 return None
-            known = _Read(entry.etag, row)
+            known = entry.etag, row
             with self._lock:
                 if len(self._read) >= _KEPT_MAX:
                     self._read.clear()
                 self._read[id] = known
-        return shown(known.row)  # whether its writer lives is seen each time
-
-
-def _is_sealed(row: SessionMetadata) -> bool:
-    return row.state == "sealed"
-
-
-def _without_auto_tags(row: SessionMetadata) -> SessionMetadata:
-    import msgspec
-
-    return msgspec.structs.replace(row, auto_tags=())
+        return shown(known[1])  # whether its writer lives is seen each time

@@ -63,7 +63,6 @@ class AgentDocuments:
 
 
 def verify(core: Core, id: str, *, head: str | None = None) -> Report:
-    """Look at every byte of a session and say what is whole. Changes nothing."""
     from holdfast.session import verify_log
 
     check_text("head", head)
@@ -80,7 +79,6 @@ def verify(core: Core, id: str, *, head: str | None = None) -> Report:
 
 
 def repair(core: Core, id: str) -> list[Gap]:
-    """Write a whole log in the place of a damaged one; what was missing from it."""
     from holdfast.session import repair_log, rewriter_for
 
     key = core.stored(id)

@@ -33,7 +33,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def import_(core: Core, path: Source, format: str, passphrase: str | None, verify_key: str | None) -> list[str]:
-    """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time."""
     if verify_key is not None:
         path = _signed(path, verify_key)
     report = import_all(core, [path], format, passphrase=passphrase)
@@ -51,7 +50,6 @@ def import_all(
     bounds: Bounds | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
-    """Bring in several sources, and report what became of each in place of raising errors."""
     from holdfast.library._import_run import ImportRun
 
     core.check_open()

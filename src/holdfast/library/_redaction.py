@@ -33,12 +33,12 @@ from holdfast.model import (
     line_body,
 )
 from holdfast.security import ends_stream
-from holdfast.session import load, now_ms, read_range, resolve_blobs
+from holdfast.session import now_ms, read_range, resolve_blobs
 from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
-    from holdfast.storage import Documents, Log
+    from holdfast.storage import Documents
 
 
 _KEY_PLACE = "shared/redaction"
@@ -69,7 +69,6 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
 def redact(
     core: Core, id: str, *, find: Sequence[str] = (), relatives: bool = True, dry_run: bool = False
 ) -> RedactionReport:
-    """Take secrets out of a session that is recorded already."""
     keys = _to_redact(core, id, relatives=relatives)
     redactor = make_redactor(core, _texts(find), mode="mark")
     plans = [_plan(core, key, redactor) for key in keys]
@@ -77,14 +76,13 @@ def redact(
     left: builtins.list[str] = []
     if not dry_run:
         plans = [_rewrite(core, key, redactor, unreached) for key in keys]
-        for agent in _agents_of(plans):
+        named = {plan.events[0].data.get("agent_id") for plan in plans}
+        for agent in (agent for agent in named if isinstance(agent, str) and is_id(agent)):
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
         # The words of an index stay in its pages when rows go; only a new one is without them.
         _finder.reindex(core)
         left = core.inner.scrub()
-    found: Counter[str] = Counter()
-    for plan in plans:
-        found.update(plan.found)
+    found = sum((plan.found for plan in plans), Counter[str]())
     if not dry_run:
         core.hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
     return RedactionReport(
@@ -133,28 +131,26 @@ def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
         name = key.rpartition("/")[2]
         if key.startswith("sessions/") and _finder.info(core, name).held:
             raise Forbidden(f"session {name} is under legal hold", session_id=name)
-        lease = core.store.lease(key)
-        lease.acquire("redact", LEASE_MS)
-        lease.release()
+        core.check_unlocked(key, "redact")
     return keys
 
 
 def _family(core: Core, id: str) -> builtins.list[str]:
-    """The keys of all sessions that events are shared with, in use and in the trash."""
+    """The keys of all sessions that events are shared with, in use and in the trash, by who was forked from whom."""
     named = {entry.key: entry.key.rpartition("/")[2] for entry in core.store.entries()}
     named |= {trashed.key: trashed.session_id for trashed in _trash.Trash(core).list()}
-    parents = {key: (name, _parent_at(core, key)) for key, name in named.items()}
-    return _connected(id, parents)
-
-
-def _parent_at(core: Core, key: str) -> str | None:
-    """The session from which the one at a key was forked, if that can be read."""
-    try:
-        log, documents = core.store.log(key), core.store.documents(key)
-        parent = load(log, documents, tolerant=True).fold.state.parent
-    except HoldfastError:
-        return None
-    return None if parent is None else parent.session
+    near: dict[str, set[str]] = {}
+    for key, name in named.items():
+        state = _trash.state_of(core, key)
+        if state is not None and state.parent is not None:
+            near.setdefault(name, set()).add(state.parent.session)
+            near.setdefault(state.parent.session, set()).add(name)
+    met, todo = {id}, [id]
+    while todo:
+        fresh = near.get(todo.pop(), set()) - met
+        met |= fresh
+        todo += fresh
+    return [key for key, name in named.items() if name in met]
 
 
 def _plan(core: Core, key: str, redactor: Redactor) -> RedactedLog:
@@ -168,7 +164,7 @@ def _plan(core: Core, key: str, redactor: Redactor) -> RedactedLog:
 
 def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
     """Make a key what it would be without secrets, and destroy what it was."""
-    from holdfast.session import SealedDocuments, detach_children
+    from holdfast.session import SealedDocuments, detach_children, rewriter_for
 
     detach_children(core.store, key)
     core.store.detach(key)
@@ -184,7 +180,9 @@ def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[
             for name, payload in plan.blobs.items():
                 documents.put(f"{_BLOBS}{name}", payload)
             plan.events.append(_note(plan))
-            log.replace(plan.lines(_sealer(core, key, log, epoch)), epoch)
+            # What seals the new lines, if the old ones are sealed.
+            sealer = None if log.unseal is None else rewriter_for(core.store, key, log, epoch)
+            log.replace(plan.lines(sealer), epoch)
         kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
         if isinstance(documents, SealedDocuments):
             kept = documents.stored_names(kept)
@@ -196,15 +194,6 @@ def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[
         lease.release()
     _redact_documents(core, key, redactor, unreached)
     return plan
-
-
-def _sealer(core: Core, key: str, log: Log, epoch: int) -> Sealer | None:
-    """What seals the new lines, if the old ones are sealed."""
-    if log.unseal is None:
-        return None
-    from holdfast.session import rewriter_for
-
-    return rewriter_for(core.store, key, log, epoch)
 
 
 def _redact_documents(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> None:
@@ -224,26 +213,6 @@ def _redact_documents(core: Core, key: str, redactor: Redactor, unreached: built
                 documents.put(name, cleaned.encode(), if_match=found[1])
             except HoldfastError as error:
                 unreached.append(f"{key}/{name}: {error}")
-
-
-def _agents_of(plans: Iterable[RedactedLog]) -> set[str]:
-    named = [plan.events[0].data.get("agent_id") for plan in plans]
-    return {agent for agent in named if isinstance(agent, str) and is_id(agent)}
-
-
-def _connected(id: str, parents: dict[str, tuple[str, str | None]]) -> builtins.list[str]:
-    """The keys that hang together with a session, by who was forked from whom."""
-    near: dict[str, set[str]] = {}
-    for name, parent in parents.values():
-        if parent is not None:
-            near.setdefault(name, set()).add(parent)
-            near.setdefault(parent, set()).add(name)
-    met, todo = {id}, [id]
-    while todo:
-        fresh = near.get(todo.pop(), set()) - met
-        met |= fresh
-        todo += fresh
-    return [key for key, (name, _) in parents.items() if name in met]
 
 
 def _texts(find: Sequence[str]) -> dict[str, str]:
@@ -415,11 +384,7 @@ def _piece(redactor: Redactor, text: str, at: int, spans: list[SecretSpan]) -> t
 
 def referenced(events: Iterable[Event]) -> set[str]:
     """The names of the payloads that events refer to."""
-    found: set[str] = set()
-    for event in events:
-        if has_blob(bytes(event.raw)):
-            found.update(_names(decode_json(event.raw)))
-    return found
+    return {name for event in events if has_blob(bytes(event.raw)) for name in _names(decode_json(event.raw))}
 
 
 def _names(value: Any) -> Iterator[str]:

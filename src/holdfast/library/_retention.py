@@ -71,7 +71,6 @@ class Policies:
 
 
 def archive(core: Core, id: str) -> None:
-    """Compress a session's log; every reader goes on as before, a writer restores it first."""
     key = core.stored(id)
     with contextlib.suppress(SecurityError):  # what is sealed needs no key for this
         for _ in of_known_format(_views.events(core, id, types=("session_start", "opened"))):
@@ -81,7 +80,6 @@ def archive(core: Core, id: str) -> None:
 
 
 def unarchive(core: Core, id: str) -> None:
-    """Take a session out of the archive. Opening it to write does so by itself."""
     core.store.unarchive(core.stored(id))
     core.hub.publish(id, Notice("unarchived", id))
 
@@ -89,7 +87,6 @@ def unarchive(core: Core, id: str) -> None:
 def prune(
     core: Core, *, dry_run: bool = False, policies: Sequence[Policy] | None = None, progress: Progress | None = None
 ) -> Pruned:
-    """Do what the policies say, empty the trash of what is too old, and drop old snapshots."""
     from holdfast.catalog import live_limit, plan
     from holdfast.library.answers.store import Pruned
 

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from weakref import WeakSet
 
 from holdfast.errors import HoldfastError, Locked, UsageError
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from holdfast.session import Observer
 
 
-OpeningT = TypeVar("OpeningT", Opening, Opening | None)
-Open = Callable[[str, Options], tuple[Session, OpeningT]]
+Open = Callable[[str, Options], tuple[Session, Opening | None]]
 
 LAST_CHORE_S = 1.0
 """How long a closing library, or a program that ends, may spend on keeping the store in bounds."""
@@ -53,14 +52,18 @@ def _housekeep_all() -> None:
 
 
 def open_session(core: Core, id: str | None = None, *, read_only: bool = False, **options: Any) -> Session:
-    """Create or resume a session, and take the right to write it."""
     redactor = None if read_only else core.redactor()
     chosen = core.settings.options(redactor=redactor, read_only=read_only, **options)
     core.check_open()
     if read_only:
         if id is None:
             raise UsageError("a session that is only to be read needs an id")
-        return _watched(core, partial(_opened_to_read, core), check_id(id), chosen)[0]
+
+        def read(id: str, options: Options) -> tuple[Session, Opening]:
+            opening = Opening(core.store, id, options, partial(core.lost_whole, id))
+            return Session(core.store, opening), opening
+
+        return _watched(core, read, check_id(id), chosen)[0]
     known = new_session_id(chosen.clock) if id is None else check_id(id)
     if not chosen.wait_ms:
         return _live_session(core, known, chosen, None)
@@ -75,7 +78,6 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
 
 
 def close(core: Core) -> None:
-    """Close the store; sessions that are still open are closed first."""
     if core.closed:
         return
     core.housekeep(LAST_CHORE_S)
@@ -93,7 +95,6 @@ def close(core: Core) -> None:
 
 
 def subscribe(core: Core, listener: Subscriber) -> Callable[[], None]:
-    """Call a listener for the sessions that are opened through this store object."""
     core.check_open()
     if not callable(listener):
         raise UsageError("a listener is a function that takes a session's id and what happened")
@@ -101,7 +102,6 @@ def subscribe(core: Core, listener: Subscriber) -> Callable[[], None]:
 
 
 def observe(core: Core, observer: Observer) -> Callable[[], None]:
-    """Let an observer know what the sessions that are opened from now on do."""
     from holdfast.session import Observers
 
     with _changing:
@@ -119,7 +119,7 @@ def _hear(core: Core) -> None:
             core.is_heard = True
 
 
-def _watched(core: Core, find: Open[OpeningT], id: str, options: Options) -> tuple[Session, OpeningT]:
+def _watched(core: Core, find: Open, id: str, options: Options) -> tuple[Session, Opening | None]:
     """What ``find`` gives; how long it took is told to observers, if there are any."""
     if core.observers is None:
         return find(id, options)
@@ -128,11 +128,6 @@ def _watched(core: Core, find: Open[OpeningT], id: str, options: Options) -> tup
         session, opening = find(id, options)
         watch.restored, watch.idle = session.restored, opening is None
     return session, opening
-
-
-def _opened_to_read(core: Core, id: str, options: Options) -> tuple[Session, Opening]:
-    opening = Opening(core.store, id, options, partial(core.lost_whole, id))
-    return Session(core.store, opening), opening
 
 
 def _live_session(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
@@ -172,7 +167,9 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
         key = (core.store.identity, id)
         session = live.sessions.get(key)
         if session is not None and not session.closed and not session.orphaned:
-            _check_resume(session, options)
+            if options.resume == "never":
+                said = f"session {id} is open already, and resume='never' was asked for"
+                raise UsageError(said, session_id=id)
             if session.retain():
                 return session, None
         opening = Opening(core.store, id, options, partial(core.lost_whole, id))
@@ -192,8 +189,7 @@ def _tell_opened(core: Core, session: Session, opening: Opening) -> None:
     if opening.repaired:
         session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
     if opening.loaded.torn:
-        detail = {"bytes": opening.loaded.torn}
-        core.hub.publish(session.id, Notice("torn_tail", session.id, detail))
+        core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
     if session.restored:
         age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
         core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
@@ -208,13 +204,6 @@ def _lost_words(gaps: list[Gap]) -> str:
         f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
         " all else is kept, and the old bytes are in its quarantine"
     )
-
-
-def _check_resume(session: Session, options: Options) -> None:
-    if options.resume == "never":
-        raise UsageError(
-            f"session {session.id} is open already, and resume='never' was asked for", session_id=session.id
-        )
 
 
 class _Awaited:
@@ -274,7 +263,6 @@ async def _given_back(work: Awaitable[Session]) -> None:
 
 
 def title(core: Core, id: str, text: str | None = None) -> str | None:
-    """The title of a session; with ``text`` it gets this one. Raises TooLarge."""
     if text is None:
         from holdfast.library import _finder
 
@@ -285,14 +273,12 @@ def title(core: Core, id: str, text: str | None = None) -> str | None:
 
 
 def tag(core: Core, id: str, *tags: str) -> list[str]:
-    """Add tags; all that the session then has. One that is there already changes nothing."""
     with _labelled(core, id) as session:
         session.tag(*tags)
         return list(session.tags)
 
 
 def untag(core: Core, id: str, *tags: str) -> list[str]:
-    """Take tags away; all that the session then has."""
     with _labelled(core, id) as session:
         session.untag(*tags)
         return list(session.tags)

@@ -44,7 +44,6 @@ class _Note(msgspec.Struct, omit_defaults=True):
 
 
 def delete(core: Core, id: str) -> None:
-    """Put a session into the trash. Raises Locked while anyone has it open."""
     row = check_not_held(core, id)
     key = _free_trash_key(core, id)
     # Of a sealed session the catalogue knows no title, and no note may have one.
@@ -55,7 +54,6 @@ def delete(core: Core, id: str) -> None:
 
 
 def undelete(core: Core, id: str) -> None:
-    """Bring the session of that id that was deleted last back from the trash."""
     core.check_open()
     stem = _trash_stem(check_id(id))
     newest = max(
@@ -96,7 +94,6 @@ class Trash:
 
 
 def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
-    """Put an agent's sessions into the trash and remove its documents; how many sessions."""
     key = f"agents/{check_id(agent_id, what='agent id')}"
     found = [row.session_id for row in _finder.all_sessions(core, agent_id=agent_id)]
     # What is let go is what the logs say; the catalogue only says where to look.
@@ -200,7 +197,6 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
-    """Destroy a session, in use or in the trash, so that nothing of it is left in the store."""
     mine = _copies_of(core, check_id(id))
     if not mine:
         core.inner.scrub()  # what an erasure that was broken off left out of sight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,18 +32,15 @@ class SnapshotInfo(msgspec.Struct, frozen=True):
 
 
 def exists(core: Core, id: str) -> bool:
-    """Whether there is a session of that id."""
     core.check_open()
     return core.store.exists(session_key(id))
 
 
 def location(core: Core, id: str) -> str:
-    """Where the session is kept, for people to look."""
     return core.store.location(session_key(id))
 
 
 def last_modified(core: Core, id: str) -> dt.datetime | None:
-    """When something was last recorded (UTC); None if there is no such session."""
     from datetime import UTC, datetime
 
     if not exists(core, id):
@@ -67,7 +64,6 @@ def events(
     reverse: bool = False,
     limit: int | None = None,
 ) -> Iterator[Event]:
-    """The events of a session, lazily: every valid one, also of a damaged log."""
     start, stop = whole("start", start), None if stop is None else whole("stop", stop)
     limit = limit_of(limit, "events")
     if types is not None:
@@ -77,14 +73,12 @@ def events(
 
 
 def follow(core: Core, id: str, start: int | None = None) -> Follower:
-    """What is there (from ``start`` on), then what comes, also from other processes."""
     from holdfast.session import Follower
 
     return Follower(core.store, core.stored(id), 0 if start is None else whole("start", start))
 
 
 def state(core: Core, id: str, at: int | None = None) -> State:
-    """The state after the newest event, or after event ``at``."""
     key = core.stored(id)
     log, documents = core.store.log(key), core.store.documents(key)
     if at is None:
@@ -102,19 +96,18 @@ def recover(
     window_tokens: int | None = None,
     at: int | None = None,
 ) -> Recovery:
-    """A valid conversation from whatever the log holds; about content it never raises."""
     from holdfast._tokens import token_counter
     from holdfast.replay import recover
 
     if window_tokens is not None:
         window_tokens = whole("window_tokens", window_tokens)
     # Nothing of it is stored yet, but whoever has it open sees a session.
-    if at is None and _is_unbegun(core, id):
+    live = core.open_here(id) if at is None else None
+    if live is not None and live.seq < 0:
         return recover((), provider=provider, incomplete=incomplete, session_id=id)
     key = core.stored(id)
     log = core.store.log(key)
-    stop = None if at is None else reached(log, id, at) + 1
-    events = read_range(log, stop=stop)
+    events = read_range(log, stop=None if at is None else reached(log, id, at) + 1)
     found = recover(
         resolve_blobs(of_known_format(events), core.store.documents(key)),
         provider=provider,
@@ -130,24 +123,15 @@ def recover(
     return found
 
 
-def _is_unbegun(core: Core, id: str) -> bool:
-    """Whether a session is open here that has no event yet."""
-    session = core.open_here(id)
-    return session is not None and session.seq < 0
-
-
 def snapshots(core: Core, id: str) -> builtins.list[SnapshotInfo]:
-    """The session's snapshots, newest first."""
-    return [_snapshot_info(seq, found) for seq, found in _snapshots(core, id)]
-
-
-def _snapshots(core: Core, id: str) -> Iterable[tuple[int, Any]]:
-    snapshots = Snapshots(core.store.documents(core.stored(id)))
-    for seq in snapshots.seqs():
+    kept = Snapshots(core.store.documents(core.stored(id)))
+    found = []
+    for seq in kept.seqs():
         try:
-            yield seq, snapshots.load(seq)
+            found.append(SnapshotInfo(seq, kept.load(seq).taken_at, whole=True))
         except HoldfastError:
-            yield seq, None
+            found.append(SnapshotInfo(seq, 0, whole=False))
+    return found
 
 
 def of_known_format(events: Iterator[Event]) -> Iterator[Event]:
@@ -173,7 +157,3 @@ def reached(log: Log, id: str, at: Any) -> int:
             seq=asked,
         )
     return asked
-
-
-def _snapshot_info(seq: int, found: Any) -> SnapshotInfo:
-    return SnapshotInfo(seq, 0 if found is None else found.taken_at, found is not None)
