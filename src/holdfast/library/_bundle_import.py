@@ -128,8 +128,7 @@ class _Checked:
 
     def _check_snapshots(self, events: list[Event]) -> Fold:
         """Keep the snapshots that say what the log says: an open believes them."""
-        store = MemoryStore()
-        documents = store.documents(session_key("x"))
+        documents = MemoryStore().documents(session_key("x"))
         for name, data in self.documents.items():
             if name.startswith(_SNAPSHOTS):
                 documents.put(name, data)
@@ -181,8 +180,10 @@ def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
     outcome: Outcome = "updated" if begun else "imported"
     if not dry_run:
         _write(store, id, session, begun)
-        if session.approves:
-            _revoke(core, id)
+        if session.approves:  # what a file allows is not allowed here
+            # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
+            with open_session(core, id, resume="always", repair="auto") as opened:
+                opened.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
     problems = (*session.problems, *_missing(store, id, session))
     return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
 
@@ -204,8 +205,11 @@ def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
     own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
     for id in (*own, *_created_with(core, session)):
         key = session_key(id)
-        if not is_id(id) or not store.exists(key) or not _is_same(core, key, session):
+        if not is_id(id) or not store.exists(key):
             continue
+        state = state_of(core, key)
+        if state is not None and state.log not in (None, session.log_id):
+            continue  # a fork begins with the bytes of another one
         there = b"".join(store.log(key).read())
         if there.startswith(session.log):
             return id, len(session.log) if there == session.log else -1
@@ -216,12 +220,6 @@ def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
         if not store.exists(key) and store.clash(key) is None:
             return id, 0
     raise InvalidData(f"session {session.id} is here already, in another form")
-
-
-def _is_same(core: Core, key: str, session: _Checked) -> bool:
-    """Whether a log here may be the session's: a fork begins with the bytes of another one."""
-    state = state_of(core, key)
-    return state is None or state.log in (None, session.log_id)
 
 
 def _created_with(core: Core, session: _Checked) -> Iterator[str]:
@@ -243,18 +241,10 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
             if mends or documents.get(name) is None:
                 documents.put(name, session.documents[name])
         rest = session.log[begun:]
-        first = session.log.count(b"\n", 0, begun)
-        log.append(rest, first, rest.count(b"\n"), epoch)
+        log.append(rest, session.log.count(b"\n", 0, begun), rest.count(b"\n"), epoch)
         log.sync()
         for name in late:
             documents.put(name, session.documents[name])
     finally:
         log.close()
         lease.release()
-
-
-def _revoke(core: Core, id: str) -> None:
-    """What a file allows is not allowed here."""
-    # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
-    with open_session(core, id, resume="always", repair="auto") as session:
-        session.append(Event.make("permission", {"approvals": {}, "allowlist": []}))

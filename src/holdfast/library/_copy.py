@@ -6,6 +6,7 @@ import builtins
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -64,37 +65,24 @@ def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: 
         total = sum(core.inner.log(key).size() for key in keys)
     done = 0
     for key in keys:
-        before = done
-        size = core.inner.log(key).size()
-        _copy_session(core, key, target, result)
-        done = before + size
+        id = key.rpartition("/")[2]
+        done += core.inner.log(key).size()
+        try:
+            size = _copy_key(core.inner, target, key)
+            (result.sessions if size else result.unchanged).append(id)
+            result.size_bytes += size
+        except HoldfastError as error:
+            result.failed[id] = error.message
         if progress is not None:
             progress(done, max(total, done))
-    if ids is None:
-        for key in sorted(core.inner.folders("agents/")):
-            _copy_agent(core, key, target, result)
+    for key in sorted(core.inner.folders("agents/")) if ids is None else ():
+        id = key.rpartition("/")[2]
+        try:
+            result.size_bytes += _copy_lasting(core.inner.documents(key), target.documents(key))
+            result.agents.append(id)
+        except HoldfastError as error:
+            result.failed[f"agent {id}"] = error.message
     return result
-
-
-def _copy_session(core: Core, key: str, target: Store, result: Copied) -> None:
-    id = key.rpartition("/")[2]
-    try:
-        size = _copy_key(core.inner, target, key)
-    except HoldfastError as error:
-        result.failed[id] = error.message
-        return
-    (result.sessions if size else result.unchanged).append(id)
-    result.size_bytes += size
-
-
-def _copy_agent(core: Core, key: str, target: Store, result: Copied) -> None:
-    id = key.rpartition("/")[2]
-    try:
-        result.size_bytes += _copy_lasting(core.inner.documents(key), target.documents(key))
-    except HoldfastError as error:
-        result.failed[f"agent {id}"] = error.message
-        return
-    result.agents.append(id)
 
 
 def _opened(other: str | os.PathLike[str] | Store | Core) -> tuple[Store, bool]:
@@ -229,7 +217,7 @@ def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
 
 _SNAPSHOT = re.compile(r"snapshots/(\d+)\.json\Z")
 # Bytes that were set aside are for the owner to look at; they may be what was redacted.
-_KEPT_BACK = ("quarantine/",)
+_KEPT_BACK = "quarantine/"
 
 
 class _Numbered(msgspec.Struct):
@@ -270,30 +258,22 @@ def own_documents(
     log: Log, documents: Documents, last_seq: int, at: int | None, size: int
 ) -> Mapping[str, Callable[[], bytes]]:
     """The documents that belong to the log up to there, by name: snapshots, blobs, the rest."""
-    names = [name for name in documents.names() if not name.startswith(_KEPT_BACK)]
     # Which payloads the lines of a sealed log name cannot be seen from outside.
-    blobs = None if at is None or log.unseal is not None else _blobs(log, size, at)
-    return {name: _reader(documents, name) for name in names if _belongs(name, last_seq, blobs)}
+    blobs = None
+    if at is not None and log.unseal is None:
+        blobs = {f"blobs/{name}" for chunk in log_lines(log, size, at) for name in named_blobs(chunk)}
 
+    def belongs(name: str) -> bool:
+        snapshot = _SNAPSHOT.match(name)
+        if snapshot:
+            return int(snapshot[1]) <= last_seq
+        return not name.startswith(_KEPT_BACK) and (blobs is None or name in blobs or not name.startswith("blobs/"))
 
-def _belongs(name: str, last_seq: int, blobs: set[str] | None) -> bool:
-    snapshot = _SNAPSHOT.match(name)
-    if snapshot:
-        return int(snapshot[1]) <= last_seq
-    return blobs is None or not name.startswith("blobs/") or name.removeprefix("blobs/") in blobs
-
-
-def _reader(documents: Documents, name: str) -> Callable[[], bytes]:
-    def read() -> bytes:
+    def read(name: str) -> bytes:
         found = documents.get(name)
         return b"" if found is None else found[0]
 
-    return read
-
-
-def _blobs(log: Log, size: int, at: int) -> set[str]:
-    """The blobs that the lines up to there name."""
-    return {name for chunk in log_lines(log, size, at) for name in named_blobs(chunk)}
+    return {name: partial(read, name) for name in documents.names() if belongs(name)}
 
 
 def _is_plain(line: bytes) -> bool:

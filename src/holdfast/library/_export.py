@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ from holdfast.session import read_range, resolve_blobs, unreadable_from
 if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
     from holdfast.replay import Incomplete, Provider, Recovery
-    from holdfast.storage import Log
 
 
 Target = str | os.PathLike[str] | IO[Any]
@@ -63,7 +63,9 @@ def export(
     chosen = asked.format
     chunks = chosen.write(recorded(core, id, at, progress), asked.options)
     if sign is not None:
-        return write_signed(chunks, _signed_path(to, id, chosen), sign, overwrite=overwrite)
+        if not isinstance(to, (str, os.PathLike)):
+            raise UsageError("a signature is written beside a file", remedy="Give the path of one.")
+        return write_signed(chunks, _path(to, id, chosen), sign, overwrite=overwrite)
     if to is None:
         data = b"".join(chunks)
         return data.decode("utf-8", "replace") if chosen.is_text else data
@@ -105,7 +107,8 @@ def recorded(core: Core, id: str, at: int | None, progress: Callable[[int, int],
 
     key = core.stored(id)
     log, documents = core.store.log(key), core.store.documents(key)
-    end = _newest_seq(log) if at is None else reached(log, id, at)
+    newest = next(read_range(log, reverse=True, limit=1), None) if at is None else None
+    end = reached(log, id, at) if at is not None else -1 if newest is None else newest.seq
     until = None if end < 0 else end
     size = log.size()
 
@@ -128,11 +131,6 @@ def recorded(core: Core, id: str, at: int | None, progress: Callable[[int, int],
     )
 
 
-def _newest_seq(log: Log) -> int:
-    newest = next(read_range(log, reverse=True, limit=1), None)
-    return -1 if newest is None else newest.seq
-
-
 def _told(
     items: Iterator[T],
     total: int,
@@ -140,21 +138,14 @@ def _told(
     weight: Callable[[T], int] = lambda _: 1,
 ) -> Iterator[T]:
     """The items, while someone is told how far they have come."""
-    if progress is None:
-        return items
-    return _counted(items, total, progress, weight)
-
-
-def _counted(
-    items: Iterator[T], total: int, progress: Callable[[int, int], None], weight: Callable[[T], int]
-) -> Iterator[T]:
     done = told = 0
     for item in items:
         yield item
-        done += weight(item)
-        if (done - told) * _STEPS >= total:
-            told = done
-            progress(min(done, total), total)
+        if progress is not None:
+            done += weight(item)
+            if (done - told) * _STEPS >= total:
+                told = done
+                progress(min(done, total), total)
 
 
 def asked(
@@ -176,18 +167,10 @@ def asked(
     if cwd is not None:
         check_path("cwd", cwd)
     folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
-    if format.is_native and not _is_unicode(folder):
+    if format.is_native and folder.encode("utf-8", "replace").decode() != folder:
         raise UsageError("the project's path has bytes that are no text; the tool could not read it")
     options = ExportOptions(zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete)
     return ExportRequest(format, options)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _zone(zone: tzinfo | str) -> tzinfo:
@@ -198,20 +181,13 @@ def _zone(zone: tzinfo | str) -> tzinfo:
     if zone.upper() == "UTC":
         return UTC
     if zone == "local":
-        found = datetime.now().astimezone().tzinfo
-        return found or UTC
+        return datetime.now().astimezone().tzinfo or UTC
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UsageError(f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna.") from None
-
-
-def _signed_path(to: Target | None, id: str, format: Format) -> str:
-    if not isinstance(to, (str, os.PathLike)):
-        raise UsageError("a signature is written beside a file", remedy="Give the path of one.")
-    return _path(to, id, format)
 
 
 def _path(to: str | os.PathLike[str], id: str, format: Format) -> str:
@@ -247,32 +223,24 @@ class Installation(NamedTuple):
     command: str
 
 
+# The variable that says where a tool is, and its folder; the others are given a file in the project.
+_HOMES = {"claude-code": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
+_COMMANDS = {
+    "claude-code": "claude --resume {own}",
+    "codex": "codex resume {own}",
+    "gemini-cli": "gemini --session-file {file}",
+    "opencode": "opencode import {file} && opencode --session {own}",
+}
+
+
 def installation(format: Format, recorded: Recorded, options: ExportOptions) -> Installation:
     """What is to be done for a native format."""
-    go = f"cd {shlex.quote(options.cwd)} && "
-    if format.name == "claude-code":
-        from holdfast.formats.writers import claude_code
-
-        own = claude_code.session_id(recorded)
-        home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
-        path = claude_code.session_file(recorded, options).removeprefix(".claude/")
-        return Installation(os.path.join(home, path), own, f"{go}claude --resume {own}")
-    if format.name == "codex":
-        from holdfast.formats.writers import codex
-
-        own = codex.session_id(recorded)
-        home = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-        path = codex.session_file(recorded, options).removeprefix(".codex/")
-        return Installation(os.path.join(home, path), own, f"{go}codex resume {own}")
-    name = f"{recorded.metadata.session_id}.{format.name}{format.suffix}"
+    writer = importlib.import_module(f"holdfast.formats.writers.{format.name.replace('-', '_')}")
+    own, name = writer.session_id(recorded), f"{recorded.metadata.session_id}.{format.name}{format.suffix}"
     path = os.path.join(options.cwd, name)
-    file = shlex.quote(name)
-    if format.name == "gemini-cli":
-        from holdfast.formats.writers import gemini_cli
-
-        own = gemini_cli.session_id(recorded)
-        return Installation(path, own, f"{go}gemini --session-file {file}")
-    from holdfast.formats.writers import opencode
-
-    own = opencode.session_id(recorded)
-    return Installation(path, own, f"{go}opencode import {file} && opencode --session {own}")
+    if format.name in _HOMES:
+        variable, folder = _HOMES[format.name]
+        home = os.environ.get(variable) or os.path.expanduser(f"~/{folder}")
+        path = os.path.join(home, writer.session_file(recorded, options).removeprefix(f"{folder}/"))
+    command = _COMMANDS[format.name].format(own=own, file=shlex.quote(name))
+    return Installation(path, own, f"cd {shlex.quote(options.cwd)} && {command}")

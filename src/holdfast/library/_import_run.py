@@ -72,7 +72,10 @@ class ImportRun:
         try:
             source = self._take(_source(path, self.report, bounds or Bounds()))
             self._point_agents()
-            self._tell_passed_over(source)
+            for passed, reason in source.passed_over():
+                # That a file cannot be read is the error of the whole.
+                if not source.is_file or passed != source.name:
+                    self.report.skipped.append(Skipped(fit_value(passed), fit_value(reason[:_REASON_CHARS])))
             if len(self.report.sessions) + len(self.report.errors) == count:
                 _explain(source)
         except HoldfastError as error:
@@ -96,12 +99,6 @@ class ImportRun:
                 self._fail(part.name, error)
         return opened
 
-    def _tell_passed_over(self, source: Source) -> None:
-        for name, reason in source.passed_over():
-            if source.is_file and name == source.name:
-                continue  # that it cannot be read is the error of the whole
-            self.report.skipped.append(Skipped(fit_value(name), fit_value(reason[:_REASON_CHARS])))
-
     def _is_bundle(self, source: Source) -> bool:
         if self._format == BUNDLE:
             return source.is_file
@@ -115,13 +112,8 @@ class ImportRun:
         if not self._is_bundle(source):
             found = bring_whole(core, [own_session(source)], dry_run=self._dry_run)
         else:
-            found = unpack(
-                core,
-                source.read(source.name, source.bounds.archive_bytes_max),
-                passphrase=self._passphrase,
-                bounds=source.bounds,
-                dry_run=self._dry_run,
-            )
+            data, bounds = source.read(source.name, source.bounds.archive_bytes_max), source.bounds
+            found = unpack(core, data, passphrase=self._passphrase, bounds=bounds, dry_run=self._dry_run)
         for one in found:
             if one.outcome != "unchanged" and not self._dry_run:
                 _disarm(core, one.session_id, source.name)
@@ -241,19 +233,11 @@ def is_bundle_file(source: Source) -> bool:
 def _disarm(core: Core, id: str, name: str) -> None:
     """Take back what a bundle would allow, switch on or set here, if it has any of that."""
     state = _views.state(core, id)
-    acting = (
-        state.permissions.approvals,
-        state.permissions.allowlist,
-        state.plugins,
-        state.config,
-        state.tools.enabled,
-        state.tools.namespaces,
-        state.tools.priorities,
-    )
-    if any(acting):
+    permissions, tools = state.permissions, state.tools
+    acting = (permissions.approvals, permissions.allowlist, state.plugins, state.config)
+    if any((*acting, tools.enabled, tools.namespaces, tools.priorities)):
         with _sessions.open_session(core, id, resume="always", repair="auto") as session:
-            told = {"format": BUNDLE, "source": name, "trust": "imported"}
-            session.append("imported", told)
+            session.append("imported", {"format": BUNDLE, "source": name, "trust": "imported"})
 
 
 def _name_of(path: Given) -> str:
@@ -331,14 +315,7 @@ def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[t
     for child in (source if reader is None else source.rest()).children():
         plain = format == "auto" and not (child.is_file and taken)
         yield from _claimed(child, format, general=plain)
-    if source.is_partly_used():
-        _tell_damaged(source)
-
-
-def _tell_damaged(folder: Source) -> None:
-    """Tell of files beside sessions that are damaged, so that no reader knew them for its own."""
-    for file in folder.rest().children():
-        if file.is_file and file.name.endswith(_DOCUMENTS):
-            reason = file.damage(file.name)
-            if reason is not None:
-                file.pass_over(file.name, reason)
+    # Files beside sessions that are damaged no reader knew for its own.
+    for file in source.rest().children() if source.is_partly_used() else ():
+        if file.is_file and file.name.endswith(_DOCUMENTS) and (reason := file.damage(file.name)) is not None:
+            file.pass_over(file.name, reason)

@@ -69,7 +69,9 @@ def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) 
     """
     id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
     known = _views.state(core, id) if _views.exists(core, id) else None
-    if known is not None and foreign.other_scope and _is_other(foreign, known):
+    keys = [draft.key for draft in fit_drafts(foreign)] if known is not None and foreign.other_scope else []
+    # Nothing of it is in the one that has its id here.
+    if known is not None and keys and not any(key in known.keys for key in keys):
         id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
         known = _views.state(core, id) if _views.exists(core, id) else None
     drafts = list(_drafts(foreign, known))
@@ -92,12 +94,6 @@ def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) 
         events=len(fresh),
         problems=_told(foreign.problems),
     )
-
-
-def _is_other(foreign: Foreign, known: State) -> bool:
-    """Whether nothing of a foreign session is in the one that has its id here."""
-    keys = [draft.key for draft in fit_drafts(foreign)]
-    return bool(keys) and not any(key in known.keys for key in keys)
 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
@@ -255,19 +251,21 @@ def revisions(drafts: list[ForeignDraft], known: State, events: Events, id: str)
 
 
 def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """A draft whose event here says something else."""
-    key = f"{draft.key}~{_digest(draft)}"
-    forms = [seq for name, seq in known.keys.items() if _is_form(name, draft.key or "")]
-    seq = max(forms)
+    """A draft whose event here says something else: another text, or other arguments."""
+    data = msgspec.json.encode(draft.data.get(_BODIES[draft.type]), order="sorted")
+    key = f"{draft.key}~{hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]}"
+    # Its keys: as it came first, and as it was said again.
+    again = f"{draft.key}~"
+    names = (name for name in known.keys if name.startswith(again) and not name.endswith("~back"))
+    seq = max(known.keys[name] for name in (draft.key or "", *names))
     recorded = next(events(id, seq, seq + 1), None)
-    if key in known.keys or recorded is None or not _differs(draft, recorded):
+    if key in known.keys or recorded is None or recorded.type != draft.type:
+        return []
+    body = _BODIES[draft.type]
+    before: Any = recorded.data.get(body)
+    if is_reference(before) or before == draft.data.get(body):
         return []
     return [_taken_back(seq, draft, key), ForeignDraft(draft.type, draft.data, draft.timestamp, draft.run, key)]
-
-
-def _is_form(name: str, key: str) -> bool:
-    """Whether that is the key of a draft, as it came first or as it was said again."""
-    return name == key or (name.startswith(f"{key}~") and not name.endswith("~back"))
 
 
 def _outgrown(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
@@ -288,20 +286,6 @@ def _outgrown(drafts: list[ForeignDraft], known: State, events: Events, id: str)
 
 def _taken_back(seq: int, draft: ForeignDraft, key: str) -> ForeignDraft:
     return ForeignDraft("retracted", {"seqs": [seq]}, draft.timestamp, key=f"{key}~back")
-
-
-def _digest(draft: ForeignDraft) -> str:
-    data = msgspec.json.encode(draft.data.get(_BODIES[draft.type]), order="sorted")
-    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
-
-
-def _differs(draft: ForeignDraft, recorded: Event) -> bool:
-    """Whether the source has another text or other arguments now."""
-    if recorded.type != draft.type:
-        return False
-    body = _BODIES[draft.type]
-    before: Any = recorded.data.get(body)
-    return not is_reference(before) and before != draft.data.get(body)
 
 
 def returns(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:

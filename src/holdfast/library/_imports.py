@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -13,10 +15,6 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, check_text
-
-if TYPE_CHECKING:
-    from holdfast.library._keychain import SignedFile
-
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -29,12 +27,23 @@ class Place(msgspec.Struct, frozen=True):
 
     def signs(self) -> dict[str, tuple[int, int]]:
         """The files there with time and size of each: what has changed shows without reading it."""
-        return signs(self.path)
+        found: dict[str, tuple[int, int]] = {}
+        for file in _names(self.path) if os.path.isdir(self.path) else (self.path, f"{self.path}-wal"):
+            with contextlib.suppress(OSError):
+                node = os.stat(file)
+                if not stat.S_ISDIR(node.st_mode):
+                    found[file] = (node.st_mtime_ns, node.st_size)
+        return found
 
 
 def import_(core: Core, path: Source, format: str, passphrase: str | None, verify_key: str | None) -> list[str]:
     if verify_key is not None:
-        path = _signed(path, verify_key)
+        from holdfast.library._keychain import read_signed
+
+        if not isinstance(path, (str, os.PathLike)):
+            raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
+        check_text("verify_key", verify_key)
+        path = read_signed(path, verify_key)
     report = import_all(core, [path], format, passphrase=passphrase)
     if report.errors:
         raise report.errors[0]
@@ -95,7 +104,13 @@ class ForeignSessions:
         """Return where a session of that id could be brought in from, by the name of its file."""
         check_text("foreign_id", foreign_id)
         near = self.strangers()
-        return file_of(foreign_id, None if near is None else near.path)
+        places = [Place("", os.path.join(os.getcwd(), _PROJECT)), *find_places()]
+        for place in places if near is None else (near, *places):
+            path = _named(place.path, foreign_id)
+            found = strangers_at(path) if path else None
+            if found is not None:
+                return found
+        return None
 
     def places(self, tool: str | None = None) -> list[Place]:
         """Return where tools of this user keep sessions on this machine."""
@@ -116,15 +131,6 @@ def warn_of_strangers(core: Core) -> None:
         )
 
 
-def _signed(path: Source, key: str) -> SignedFile:
-    from holdfast.library._keychain import read_signed
-
-    if not isinstance(path, (str, os.PathLike)):
-        raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
-    check_text("verify_key", key)
-    return read_signed(path, key)
-
-
 # Finding where the tools of this user keep their sessions, whose a folder is, and what is new.
 
 
@@ -132,9 +138,6 @@ _LOOKED_AT = Bounds(files_max=5_000, levels_max=8)
 _NAMES_MAX = 50_000
 _NAME_CHARS_MIN = 8  # less of an id may be in the name of anything
 _PROJECT = ".agent-sessions"
-
-Sign = tuple[int, int]
-"""When a file was last changed, and its size."""
 
 
 def find_places(tool: str | None = None) -> list[Place]:
@@ -160,18 +163,6 @@ def strangers_at(path: str) -> Place | None:
     return None if tool is None else Place(tool, path)
 
 
-def file_of(foreign_id: str, folder: str | None = None) -> Place | None:
-    """Where a session of that id lies that is not here yet, by the name of its file or folder."""
-    near = [folder] if folder else []
-    places = [Place("", path) for path in (*near, os.path.join(os.getcwd(), _PROJECT))]
-    for place in (*places, *find_places()):
-        path = _named(place.path, foreign_id)
-        found = strangers_at(path) if path else None
-        if found is not None:
-            return found
-    return None
-
-
 def _named(path: str, foreign_id: str) -> str | None:
     """What is called so at a place: the place itself, or a folder or file in it."""
     for count, one in enumerate(_names(path)):
@@ -180,8 +171,7 @@ def _named(path: str, foreign_id: str) -> str | None:
         if count > _NAMES_MAX:
             break
     # A session of some tools is a file of one name in a folder that bears the id.
-    above = os.path.dirname(path)
-    return path if _is_called(os.path.basename(above), foreign_id) else None
+    return path if _is_called(os.path.basename(os.path.dirname(path)), foreign_id) else None
 
 
 def _is_called(name: str, foreign_id: str) -> bool:
@@ -197,28 +187,6 @@ def _names(path: str) -> Iterator[str]:
     yield path
     for folder, folders, names in os.walk(path):
         for name in (*folders, *names):
-            yield os.path.join(folder, name)
-
-
-def signs(path: str) -> dict[str, Sign]:
-    """The files at a place with a sign of each, so that a change can be seen without reading."""
-    found: dict[str, Sign] = {}
-    for file in _files(path):
-        try:
-            node = os.stat(file)
-        except OSError:
-            continue
-        found[file] = (node.st_mtime_ns, node.st_size)
-    return found
-
-
-def _files(path: str) -> Iterable[str]:
-    if not os.path.isdir(path):
-        yield path
-        yield f"{path}-wal"
-        return
-    for folder, _, names in os.walk(path):
-        for name in names:
             yield os.path.join(folder, name)
 
 

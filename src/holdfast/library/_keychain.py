@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -51,8 +52,7 @@ def as_sources(given: GivenKey) -> list[str | bytes]:
             raise UsageError(f"a key has 32 bytes, not {len(given)}")
         return [given]
     if isinstance(given, str):
-        is_one = given.startswith("command:")
-        names = [given] if is_one else [part.strip() for part in given.split(",")]
+        names = [given] if given.startswith("command:") else [part.strip() for part in given.split(",")]
         for name in names:
             split_source(name)
         return list(names)
@@ -142,8 +142,7 @@ class KeyChain:
             return WrappingKey(self._stretch(source, kdf), "passphrase", kdf)
         secret = find_secret(source, read_key_file)
         # A command's words, or a path, are nobody's business who finds the store.
-        shown = source if kind in ("keyring", "env") else kind
-        return WrappingKey(secret, shown)
+        return WrappingKey(secret, source if kind in ("keyring", "env") else kind)
 
     def _stretch(self, source: str, kdf: Kdf) -> bytes:
         with self._lock:
@@ -159,27 +158,16 @@ class KeyChain:
         documents, fresh = self._store.documents(_SHARED), new_kdf()
         for _ in range(_TRIES_MAX):
             found = documents.get(_KDF)
-            noted = None if found is None else _read_kdf(found[0])
-            if noted is not None:
-                return noted
+            # The note is not sealed: whoever can write to the store could make guessing cheap.
+            with contextlib.suppress(ValueError, RecursionError):
+                if found is not None and is_strong(noted := msgspec.json.decode(found[0], type=Kdf)):
+                    return noted
             try:
                 documents.put(_KDF, msgspec.json.encode(fresh), if_match=found[1] if found else "")
             except Conflict:
                 continue
             break
         return fresh
-
-
-def _read_kdf(data: bytes) -> Kdf | None:
-    """What a store says of stretching; None unless it makes guessing as dear as we would.
-
-    The note is not sealed: whoever can write to the store could make it cheap.
-    """
-    try:
-        found = msgspec.json.decode(data, type=Kdf)
-    except (ValueError, RecursionError):
-        return None
-    return found if is_strong(found) else None
 
 
 def read_key_file(path: str) -> bytes:
@@ -190,9 +178,8 @@ def read_key_file(path: str) -> bytes:
     try:
         status = os.stat(real)
     except OSError as error:
-        raise KeyMissing(
-            f"there is no key file {path}", remedy=f"Make one with: holdfast keys new file:{path}"
-        ) from error
+        remedy = f"Make one with: holdfast keys new file:{path}"
+        raise KeyMissing(f"there is no key file {path}", remedy=remedy) from error
     if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES_MAX:
         raise UsageError(f"{path} is no key file", remedy="Name a file that `holdfast keys new file:PATH` made.")
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS:
@@ -240,8 +227,6 @@ def signing_seed(key: str | bytes) -> bytes:
         if len(key) != _SEED_BYTES:
             raise UsageError("a signing key has 32 bytes")
         return key
-    from holdfast.security import find_secret, split_source
-
     if split_source(key)[0] == "passphrase":
         raise UsageError("a passphrase signs nothing", remedy="Use a key file or the keyring.")
     return find_secret(key, read_key_file)
@@ -269,7 +254,7 @@ class SignedFile(io.BytesIO):
 def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
     """A file, read once. Raises Tampered unless it is what was signed, KeyMissing without that."""
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
-    from holdfast.storage import read_file
+    from holdfast.storage import look_outside, read_file
 
     text = os.fspath(path)
     if os.path.isfile(key):
@@ -279,19 +264,10 @@ def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
     beside = os.path.realpath(text) + SIGNATURE_SUFFIX
     if not os.path.isfile(beside):
         raise KeyMissing(f"{text} has no signature beside it", remedy=f"Get {text}{SIGNATURE_SUFFIX} as well.")
-    data = _read(text)
+    [file] = look_outside(text, files_max=1, levels_max=1).files.values()
+    if file.size > _BYTES_MAX:
+        said = f"a signed file of {file.size:,} bytes is more than is read at once"
+        raise TooLarge(said, limit="signed_bytes_max", needed_bytes=file.size)
+    data = b"".join(file.chunks(_CHUNK_BYTES))
     verify_signature([data], b"".join(read_file(beside)), key)
     return SignedFile(os.path.basename(text), data)
-
-
-def _read(path: str) -> bytes:
-    from holdfast.storage import look_outside
-
-    [file] = look_outside(path, files_max=1, levels_max=1).files.values()
-    if file.size > _BYTES_MAX:
-        raise TooLarge(
-            f"a signed file of {file.size:,} bytes is more than is read at once",
-            limit="signed_bytes_max",
-            needed_bytes=file.size,
-        )
-    return b"".join(file.chunks(_CHUNK_BYTES))

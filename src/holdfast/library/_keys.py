@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
@@ -166,9 +167,10 @@ class Keys:
 
     def list(self) -> builtins.list[KeyInfo]:
         """The keys that open what is sealed here, told without opening anything."""
-        at_hand = self._at_hand()
+        chain = self._core.keychain
+        at_hand = set() if chain is None else {one.id for one in chain.available()}
         found: dict[str, KeyInfo] = {}
-        for _, document in self._key_documents():
+        for document in self._key_documents():
             for wrap in document.wraps:
                 known = found.get(wrap.key)
                 found[wrap.key] = KeyInfo(
@@ -291,12 +293,15 @@ class Keys:
             else:
                 (result.changed if done else result.unchanged).append(key)
                 if done and notice is not None:
-                    self._core.hub.publish(key.rpartition("/")[2], Notice(notice, key.rpartition("/")[2]))
+                    id = key.rpartition("/")[2]
+                    self._core.hub.publish(id, Notice(notice, id))
             if progress is not None:
                 progress(number, len(keys))
         if notice is not None and result.changed:
             if ids is not None:
-                result.relatives = self._relatives(result.changed)
+                forks = (_finder.all_sessions(self._core, parent=key.rpartition("/")[2]) for key in result.changed)
+                related = dict.fromkeys(session_key(row.session_id) for rows in forks for row in rows)
+                result.relatives = [key for key in related if key not in result.changed]
             # The words of an index stay in its pages when rows go; only a new one is without them.
             _finder.reindex(self._core)
             result.left = self._core.inner.scrub()
@@ -307,31 +312,15 @@ class Keys:
         for folder in _FOLDERS:
             yield from sorted(self._core.inner.folders(folder))
 
-    def _relatives(self, keys: Collection[str]) -> builtins.list[str]:
-        found = [relative for key in keys for relative in self._children(key)]
-        return [key for key in dict.fromkeys(found) if key not in keys]
-
-    def _children(self, key: str) -> Iterator[str]:
-        id = key.rpartition("/")[2]
-        for row in _finder.all_sessions(self._core, parent=id):
-            yield session_key(row.session_id)
-
-    def _key_documents(self) -> Iterator[tuple[str, KeyDocument]]:
+    def _key_documents(self) -> Iterator[KeyDocument]:
         from holdfast.security import KEY_DOCUMENT, read_key_document
 
         for key in self._all_keys():
             found = self._core.inner.documents(key).get(KEY_DOCUMENT)
-            if found is None:
-                continue
-            try:
-                yield key, read_key_document(found[0])
-            except (Tampered, TooNew):
-                continue  # one that was spoilt hides no other; check names it
-
-    def _at_hand(self) -> set[str]:
-        if self._core.keychain is None:
-            return set()
-        return {one.id for one in self._core.keychain.available()}
+            # One that was spoilt hides no other; check names it.
+            with contextlib.suppress(Tampered, TooNew):
+                if found is not None:
+                    yield read_key_document(found[0])
 
     def _rewrap(self, store: SealingStore, key: str, change: Callable[[Ring, KeyDocument], KeyDocument]) -> bool:
         """Put another document in the place of a key's; whether that changed who can open it."""
@@ -343,7 +332,10 @@ class Keys:
             if found is None:
                 return False
             old = read_key_document(found[0])
-            new = change(store.ring(key) or _missing(key), old)
+            ring = store.ring(key)
+            if ring is None:
+                break
+            new = change(ring, old)
             if {wrap.key for wrap in old.wraps} == {wrap.key for wrap in new.wraps}:
                 return False
             try:
@@ -352,10 +344,6 @@ class Keys:
                 continue
             return True
         raise Conflict(f"the keys of {key} are being changed by someone else")
-
-
-def _missing(key: str) -> Ring:
-    raise Conflict(f"the keys of {key} are being changed by someone else")
 
 
 def _under(store: SealingStore, chain: KeyChain) -> SealingStore:

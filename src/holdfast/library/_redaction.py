@@ -76,8 +76,8 @@ def redact(
     left: builtins.list[str] = []
     if not dry_run:
         plans = [_rewrite(core, key, redactor, unreached) for key in keys]
-        named = {plan.events[0].data.get("agent_id") for plan in plans}
-        for agent in (agent for agent in named if isinstance(agent, str) and is_id(agent)):
+        named = (plan.events[0].data.get("agent_id") for plan in plans)
+        for agent in {agent for agent in named if isinstance(agent, str) and is_id(agent)}:
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
         # The words of an index stay in its pages when rows go; only a new one is without them.
         _finder.reindex(core)

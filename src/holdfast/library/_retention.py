@@ -6,7 +6,6 @@ import builtins
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, Locked, SecurityError, TooLarge, UsageError
@@ -92,16 +91,27 @@ def prune(
 
     chosen = Policies(core).list() if policies is None else _checked(policies)
     chosen.append(live_limit(core.limits.sessions_live_max))
-    now = now_ms()
-    before = _oldest_snapshot(core, now)
+    settings, now = core.settings.configuration, now_ms()
+    days: int = settings.get("retention.snapshot_days", _SNAPSHOT_DAYS)
+    before = now - days * _DAY_MS if days else 0
     aged: builtins.list[str] = []
-    found = plan(_noting_aged(core, aged, before), chosen, now)
+
+    def rows() -> Iterator[SessionMetadata]:
+        """Every session; the ids of those that are old enough to have old snapshots are kept."""
+        for row in _finder.all_sessions(core):
+            if row.created_at < before and not row.open:
+                aged.append(row.session_id)
+            yield row
+
+    found = plan(rows(), chosen, now)
     old = [(id, seqs) for id in aged if (seqs := _old_snapshots(core, id, before))]
+    kept_ms = settings.get("retention.trash_days", _TRASH_DAYS) * _DAY_MS
+    trashed = _trash.Trash(core).list() if kept_ms else []
     result = Pruned(
         dry_run=dry_run,
         decisions=found.decisions,
         spared=found.spared,
-        emptied=_too_long_in_trash(core, now),
+        emptied=[one for one in trashed if one.deleted_at and now - one.deleted_at > kept_ms],
         snapshots=sum(len(seqs) for _, seqs in old),
         failed={},
     )
@@ -121,7 +131,7 @@ def archive_excess(core: Core, until: float) -> None:
             if core.closed or time.monotonic() > until:
                 return
             if protection(row) is None:
-                _tried(row.session_id, partial(archive, core))
+                _tried(core, row.session_id, archive)
 
 
 def _carry_out(
@@ -130,8 +140,8 @@ def _carry_out(
     total = len(result.decisions) + len(result.emptied) + len(old)
     done: builtins.list[RetentionDecision] = []
     for step, decision in enumerate(result.decisions, 1):
-        act = partial(archive, core) if decision.action == "archive" else partial(_archive_and_delete, core)
-        why = _tried(decision.session_id, act)
+        act = archive if decision.action == "archive" else _archive_and_delete
+        why = _tried(core, decision.session_id, act)
         if why is None:
             done.append(decision)
             _tell_pruned(core, decision.session_id, decision.action, decision.why)
@@ -149,10 +159,10 @@ def _carry_out(
         progress(total, total)
 
 
-def _tried(id: str, act: Callable[[str], None]) -> str | None:
+def _tried(core: Core, id: str, act: Callable[[Core, str], None]) -> str | None:
     """None if it worked, else why it did not."""
     try:
-        act(id)
+        act(core, id)
     except Locked:
         return "it is open"
     except HoldfastError as error:
@@ -165,13 +175,6 @@ def _archive_and_delete(core: Core, id: str) -> None:
     if core.store.capabilities.archives:
         archive(core, id)
     _trash.delete(core, id)
-
-
-def _too_long_in_trash(core: Core, now: int) -> builtins.list[Trashed]:
-    days = core.settings.configuration.get("retention.trash_days", _TRASH_DAYS)
-    if not days:
-        return []
-    return [one for one in _trash.Trash(core).list() if one.deleted_at and now - one.deleted_at > days * _DAY_MS]
 
 
 def _empty(core: Core, one: Trashed, failed: dict[str, str]) -> bool:
@@ -190,20 +193,6 @@ def _empty(core: Core, one: Trashed, failed: dict[str, str]) -> bool:
 
 def _tell_pruned(core: Core, id: str, action: str, reason: str) -> None:
     core.hub.publish(id, Notice("pruned", id, {"action": action, "reason": reason}))
-
-
-def _oldest_snapshot(core: Core, now: int) -> int:
-    """Before this, snapshots are too old; 0 if they never are."""
-    days: int = core.settings.configuration.get("retention.snapshot_days", _SNAPSHOT_DAYS)
-    return now - days * _DAY_MS if days else 0
-
-
-def _noting_aged(core: Core, aged: builtins.list[str], before: int) -> Iterator[SessionMetadata]:
-    """Every session; the ids of those that are old enough to have old snapshots are kept."""
-    for row in _finder.all_sessions(core):
-        if row.created_at < before and not row.open:
-            aged.append(row.session_id)
-        yield row
 
 
 def _old_snapshots(core: Core, id: str, before: int) -> builtins.list[int]:

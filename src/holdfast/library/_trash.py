@@ -44,8 +44,10 @@ class _Note(msgspec.Struct, omit_defaults=True):
 
 
 def delete(core: Core, id: str) -> None:
-    row = check_not_held(core, id)
-    key = _free_trash_key(core, id)
+    row, number = check_not_held(core, id), 0
+    # A session that was deleted before, and made anew, must not stand in the way.
+    while core.store.exists(key := f"trash/{number}.{_trash_stem(id)}"):
+        number += 1
     # Of a sealed session the catalogue knows no title, and no note may have one.
     title = core.catalog.info(id).title if core.store.has_keys else row.title
     core.store.move(core.stored(id), key)
@@ -56,11 +58,8 @@ def delete(core: Core, id: str) -> None:
 def undelete(core: Core, id: str) -> None:
     core.check_open()
     stem = _trash_stem(check_id(id))
-    newest = max(
-        (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem),
-        key=lambda entry: _trash_number(entry.key),
-        default=None,
-    )
+    found = (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem)
+    newest = max(found, key=lambda entry: _trash_number(entry.key), default=None)
     if newest is None:
         raise NotFound(
             f"there is no session {id} in the trash",
@@ -100,7 +99,7 @@ def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
     sessions = [id for id in found if _views.state(core, id).agent_id == agent_id]
     for id in sessions:
         check_not_held(core, id)
-        _check_unlocked(core, id)
+        core.check_unlocked(session_key(id), "purge")
     for id in sessions:
         delete(core, id)
     documents = core.inner.documents(key)
@@ -133,28 +132,13 @@ def _trashed(core: Core, key: str, size: int) -> Trashed:
 def check_not_held(core: Core, id: str) -> SessionMetadata:
     row = _finder.info(core, id)
     if row.held:
-        raise Forbidden(
-            f"session {id} is under legal hold", session_id=id, remedy=f"Release it first: holdfast pin {id} --release"
-        )
+        raise _held(id)
     return row
 
 
-def _check_unlocked(core: Core, id: str) -> None:
-    lease = core.store.lease(session_key(id))
-    lease.acquire("purge", LEASE_MS)
-    lease.release()
-
-
-def _free_trash_key(core: Core, id: str) -> str:
-    """A session that was deleted before, and made anew, must not stand in the way."""
-    number = 0
-    while core.store.exists(key := _trash_key(id, number)):
-        number += 1
-    return key
-
-
-def _trash_key(id: str, number: int) -> str:
-    return f"trash/{number}.{_trash_stem(id)}"
+def _held(id: str) -> Forbidden:
+    remedy = f"Release it first: holdfast pin {id} --release"
+    return Forbidden(f"session {id} is under legal hold", session_id=id, remedy=remedy)
 
 
 def _trash_stem(id: str) -> str:
@@ -206,7 +190,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     for key in chosen:
         _check_free(core, key)
     unreached = _told_apart(core, mine, [] if forks else found)
-    destroyed = sum([_destroy_keys(core, key) for key in chosen])
+    destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
     # Forks before what they share bytes with: an erasure that is broken off finds them again.
     for key in reversed(chosen):
         core.inner.drop(key)
@@ -237,8 +221,7 @@ def _log_ids(core: Core, key: str) -> builtins.list[str]:
     if state is None:
         return []
     limit = 1 if state.parent is None else None
-    log = core.store.log(key)
-    events = read_range(log, types=("session_start", "forked"), limit=limit)
+    events = read_range(core.store.log(key), types=("session_start", "forked"), limit=limit)
     with contextlib.suppress(HoldfastError):
         return [str(event.data["log"]) for event in events if event.data.get("log")]
     return []
@@ -248,35 +231,22 @@ def state_of(core: Core, key: str) -> State | None:
     from holdfast.session import load
 
     with contextlib.suppress(HoldfastError):
-        log, documents = core.store.log(key), core.store.documents(key)
-        return load(log, documents, tolerant=True).fold.state
+        return load(core.store.log(key), core.store.documents(key), tolerant=True).fold.state
     return None
 
 
 def _name_of(core: Core, key: str) -> str:
-    if key.startswith("sessions/"):
-        return key.rpartition("/")[2]
-    return _trashed(core, key, 0).session_id
+    return key.rpartition("/")[2] if key.startswith("sessions/") else _trashed(core, key, 0).session_id
 
 
 def _check_free(core: Core, key: str) -> None:
     """Raise Locked while it is open, Forbidden while it is under legal hold."""
     state = state_of(core, key)
     if state is not None and state.metadata.get("legal_hold"):
-        raise Forbidden(
-            f"session {_name_of(core, key)} is under legal hold",
-            session_id=_name_of(core, key),
-            remedy=f"Release it first: holdfast pin {_name_of(core, key)} --release",
-        )
+        raise _held(_name_of(core, key))
     lease = core.inner.lease(key)
     lease.acquire("erase", LEASE_MS)
     lease.release()
-
-
-def _destroy_keys(core: Core, key: str) -> bool:
-    from holdfast.security import KEY_DOCUMENT
-
-    return core.inner.documents(key).delete(KEY_DOCUMENT)
 
 
 def _told_apart(core: Core, mine: builtins.list[str], spared: builtins.list[str]) -> builtins.list[str]:
@@ -286,18 +256,12 @@ def _told_apart(core: Core, mine: builtins.list[str], spared: builtins.list[str]
     for key in mine:
         detach_children(core.inner, key)
     told = [f"{key} begins with the same events and was left." for key in spared]
-    told += [f"{key} could not be read; it may have events of it." for key in _unreadable(core)]
+    others = [entry.key for folder in _FOLDERS for entry in core.inner.entries(folder)]
+    closed = [key for key in others if state_of(core, key) is None]
+    told += [f"{key} could not be read; it may have events of it." for key in closed]
     names = {_name_of(core, key) for key in mine}
     told += [f"{key} was merged with it and holds events of it." for key in _merged(core, names)]
     return told
-
-
-def _unreadable(core: Core) -> Iterator[str]:
-    """What nobody can look into here."""
-    for folder in _FOLDERS:
-        for entry in builtins.list(core.inner.entries(folder)):
-            if state_of(core, entry.key) is None:
-                yield entry.key
 
 
 def _merged(core: Core, names: set[str]) -> Iterator[str]:
@@ -305,8 +269,6 @@ def _merged(core: Core, names: set[str]) -> Iterator[str]:
 
     for entry in builtins.list(core.inner.entries("sessions/")):
         with contextlib.suppress(HoldfastError):
-            log = core.store.log(entry.key)
-            for event in read_range(log, types=("merged",)):
-                if event.data.get("session") in names:
-                    yield entry.key
-                    break
+            merges = read_range(core.store.log(entry.key), types=("merged",))
+            if any(event.data.get("session") in names for event in merges):
+                yield entry.key
