@@ -131,7 +131,6 @@ class Catalog:
         return [row.session_id for row in page if row.created_at == time]
 
     def count(self) -> int:
-        """How many sessions there are."""
         return self.answer(lambda index: index.count())
 
     def ask(self, question: Callable[[Connection], T]) -> T:

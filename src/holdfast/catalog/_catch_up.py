@@ -56,7 +56,6 @@ class CatchUp:
         self.bytes = 0
 
     def run(self) -> None:
-        """Look at whatever may have changed."""
         # The mark first: what happens from here on is told the next time, and never missed.
         mark = self._index.mark()
         changes = self._store.changes(mark, PREFIX)

@@ -32,7 +32,6 @@ def data_lines(name: str) -> list[str]:
 
 
 def data_statements(name: str) -> list[str]:
-    """Return the statements of a data file in SQL."""
     lines = read_data(name).decode().splitlines()
     whole = "\n".join(line for line in lines if not line.startswith("--"))
     return [statement for statement in whole.split(";") if statement.strip()]

@@ -89,7 +89,6 @@ def read_order(text: str) -> Order:
 
 
 def place_in(order: Order, row: SessionMetadata) -> Place:
-    """Where a session stands."""
     return SORTS[order.name](row), row.session_id
 
 
@@ -187,7 +186,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Whether automatic tags count for ``tags`` and ``text``."""
 
     def admits(self, row: SessionMetadata) -> bool:
-        """Whether a session is asked for."""
         return (
             (not self.tags or self.tags.issubset((*row.tags, *row.auto_tags) if self.auto_tags else row.tags))
             and (self.since is None or row.updated_at >= self.since)
@@ -238,10 +236,8 @@ def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
             return key, id
     except (ValueError, AttributeError, TypeError):
         pass
-    raise UsageError(
-        "this is no cursor of such a list of sessions",
-        remedy="Give what `next` of the page before said, with the same order, or nothing to begin with the first.",
-    )
+    remedy = "Give what `next` of the page before said, with the same order, or nothing to begin with the first."
+    raise UsageError("this is no cursor of such a list of sessions", remedy=remedy)
 
 
 _NOBODY = SessionMetadata(session_id="")
@@ -267,7 +263,6 @@ class Statement:
         self.values.extend(values)
 
     def value(self, value: Any) -> str:
-        """Where a value is to stand."""
         self.values.append(value)
         return "?"
 
@@ -276,7 +271,6 @@ class Statement:
         return text.encode("utf-8", "surrogatepass")
 
     def demand_one_of(self, column: str, values: Iterable[Any]) -> None:
-        """Only rows whose column has one of these."""
         found = list(values)
         self.demand(f"{column} IN ({', '.join(['{}'] * len(found))})", *found)
 
@@ -294,14 +288,12 @@ class Statement:
             self.demand(f"{table}archived = {{}}", wanted.archived)
 
     def demand_times(self, column: str, since: int | None, until: int | None) -> None:
-        """Only rows between two times."""
         if since is not None:
             self.demand(f"{column} >= {{}}", clamped(since))
         if until is not None:
             self.demand(f"{column} <= {{}}", clamped(until))
 
     def demand_place(self, after: Place | None, order: Order, table: str) -> None:
-        """Only rows behind a place."""
         if after is not None:
             sign = "<" if order.descending else ">"
             self.demand(f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})", *self.place(*after))
@@ -312,11 +304,9 @@ class Statement:
 
     @property
     def where(self) -> str:
-        """All conditions together."""
         return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
 
 
 def in_order(order: Order, table: str) -> str:
-    """The order of a list as a question asks for it."""
     way = "DESC" if order.descending else "ASC"
     return f" ORDER BY {table}{order.name} {way}, {table}id {way}"

@@ -34,10 +34,9 @@ def look(
 ) -> IndexUpdate:
     """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
 
-    ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
-    may be shorter than the index remembers. Of a log that goes on for longer than ``step_bytes``
-    the rest is left for another look. Without ``folder`` it is in the one that is kept; without
-    ``prices`` those that come with this version count.
+    ``rebooted`` says that the machine may have lost what was not synced: a log that was open then may be shorter than
+    the index remembers. Of a log that goes on for longer than ``step_bytes`` the rest is left for another look.
+    Without ``folder`` it is in the one that is kept; without ``prices`` those that come with this version count.
     """
     if folder is None:
         folder = "" if kept is None else kept.row.trace.folder

@@ -176,11 +176,9 @@ class Fts5:
         return found[0] if len(found) == 1 else f"({' OR '.join(found)})"
 
     def all_of(self, expressions: Iterable[str]) -> str:
-        """Every one of these."""
         return " AND ".join(expressions)
 
     def but_not(self, wanted: str, unwanted: str) -> str:
-        """The one without the other."""
         return f"({wanted}) NOT {unwanted}"
 
 
@@ -215,7 +213,6 @@ class Term(msgspec.Struct, frozen=True):
         return not self.inside and bool(_is_word_char(first)) and not stands_alone
 
     def widened(self) -> Term:
-        """This term, found also inside words."""
         return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
 
     def spans(self, text: str) -> list[Span]:

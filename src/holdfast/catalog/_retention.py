@@ -41,7 +41,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What is told as the reason, in place of the rule itself."""
 
     def speaks_of(self, row: SessionMetadata) -> bool:
-        """Whether the rule is about this session."""
         return (self.tag is None or self.tag in row.tags or self.tag in row.auto_tags) and (
             self.agent is None or self.agent == row.agent_id
         )

@@ -180,7 +180,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = 20
 
     def admits(self, heard: Heard) -> bool:
-        """Whether an event is to be looked at."""
         said = heard.said
         return (
             (self.since is None or heard.timestamp >= self.since)
@@ -221,7 +220,6 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
 
 
 def make_hit(find: Find, meta: SessionMetadata | None) -> Hit:
-    """What was found, with what is known of its session."""
     assert meta is not None
     return Hit(
         session_id=meta.session_id,

@@ -50,7 +50,6 @@ class OpenStream(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """All of it, as it came."""
         return "".join(piece for _, piece in self.pieces)[:TEXT_CHARS_MAX]
 
 
@@ -98,7 +97,6 @@ class Listener(msgspec.Struct):
         return changes
 
     def shown_streams(self) -> list[Heard]:
-        """Rows for what is being streamed."""
         return _heard_streams(self.streams)
 
     # --- one method per type of event

@@ -327,7 +327,6 @@ class _Counting(msgspec.Struct, frozen=True):
     auto_tags: bool
 
     def whole(self) -> Stats:
-        """By looking at every session."""
         counter = Counter(self.wanted, self.prices, self.calendar)
         self._add(counter, self.index.tallies())
         return counter.stats()

@@ -175,7 +175,6 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return found
 
     def tools(self) -> dict[str, ToolHours]:
-        """What every tool did, by its name."""
         found: dict[str, ToolHours] = {}
         for hour in self.all_hours():
             add_all(found, hour.tools, ToolHours)
@@ -247,7 +246,6 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return self.hours.setdefault(key, Hour())
 
     def tool_at(self, event: Event, name: str) -> ToolHours:
-        """The figures of a tool in an event's hour."""
         tools = self.hour_at(event).tools
         place = room_for(tools, name)
         use = tools.get(place)
@@ -280,7 +278,6 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                 hour.paid.setdefault(room_for(hour.paid, name), Spent()).add(hour.spent.pop(name))
 
     def touch(self, path: str) -> None:
-        """Count a file that a tool was told to use."""
         path = path[:_PATH_CHARS_MAX]
         self.files[path] = self.files.get(path, 0) + 1
         self.files = keep_heaviest(self.files, _FILES_MAX)
@@ -306,7 +303,6 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
 
 
 def _take_result(tally: Tally, event: Event, words: Words, block: dict[str, Any], told: Any) -> None:
-    """Count the result of a call that a message brings."""
     raw = _encode_json(block.get("content"))
     if told_tokens(told) is None:
         tally.hour_at(event).estimated += _size(None, raw)
@@ -431,7 +427,6 @@ def _tool_result(tally: Tally, event: Event, words: Words) -> None:
 
 
 def _end(tally: Tally, event: Event, id: Any, *, failed: bool) -> None:
-    """Count the result of a call."""
     call = tally.calls.answer(event.run, id if isinstance(id, str) else None)
     if call is not None:
         took = event.timestamp - call.since if call.since > 0 else -1

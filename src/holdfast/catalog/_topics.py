@@ -175,7 +175,6 @@ _is_cjk = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]").search
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in small letters."""
     if text.isascii():
         return text.translate(_TABLE).split()
     text = text.lower()
@@ -195,7 +194,6 @@ class Hearing:
         self._chars = 0
 
     def text(self, text: str) -> None:
-        """Hear a text."""
         if not text.isascii():
             self._words += words_of(text)
             return
@@ -205,11 +203,9 @@ class Hearing:
             self.count()
 
     def words(self, words: list[str]) -> None:
-        """Hear a text that was taken apart already."""
         self._words += words
 
     def count(self) -> None:
-        """Count what was heard since the last time."""
         words = "\n".join(self._plain).translate(_TABLE).split()
         counts = self._counts
         for heard in (words, self._words):

@@ -131,7 +131,6 @@ class Hour(msgspec.Struct, array_like=True):
         add_all(self.tools, other.tools, ToolHours, room_for)
 
     def cells(self) -> int:
-        """How many groups of figures this is."""
         return 1 + len(self.spent) + len(self.paid) + len(self.tools)
 
 
@@ -291,8 +290,7 @@ def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
 
 # What requests cost: a table of prices that users can change, and sums that never guess.
 #
-# A model without a price is unknown: its cost is None and its tokens are counted as unpriced, never
-# as free.
+# A model without a price is unknown: its cost is None and its tokens are counted as unpriced, never as free.
 
 
 _MILLION = 1_000_000
@@ -312,7 +310,6 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: float | None = None
 
     def cost(self, spent: Spent) -> float:
-        """What these tokens cost."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         cached = spent.cache_read * read + spent.cache_write * write
@@ -377,7 +374,6 @@ class Prices:
 
 @cache
 def price_list() -> dict[str, Price]:
-    """Return the prices that come with this version, by model."""
     rows = (line.split() for line in data_lines("prices.txt"))
     return {name: Price(*map(float, figures)) for name, *figures in rows}
 

@@ -73,13 +73,8 @@ def lineage(core: Core, id: str) -> Lineage:
             break
         met.add(found.session_id)
         current = found.session_id
-    rows = _finder.all_sessions(core, parent=id)
-    return Lineage(
-        session_id=id,
-        root=_root(core, current, parents),
-        parents=parents,
-        children=[row.session_id for row in rows if row.session_id != id],
-    )
+    children = [row.session_id for row in _finder.all_sessions(core, parent=id) if row.session_id != id]
+    return Lineage(session_id=id, root=_root(core, current, parents), parents=parents, children=children)
 
 
 def compare(core: Core, a: str, b: str) -> Comparison:

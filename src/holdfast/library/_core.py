@@ -288,10 +288,8 @@ class Core:
         if self.inner.has_keys or not (given or by_default):
             return self.inner
         if not given:
-            raise UsageError(
-                "new sessions are to be sealed, and no key is set",
-                remedy="Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml.",
-            )
+            remedy = "Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml."
+            raise UsageError("new sessions are to be sealed, and no key is set", remedy=remedy)
         from holdfast.library._keychain import KeyChain, as_sources
         from holdfast.session import SealingStore
 

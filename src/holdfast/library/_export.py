@@ -234,7 +234,6 @@ _COMMANDS = {
 
 
 def installation(format: Format, recorded: Recorded, options: ExportOptions) -> Installation:
-    """What is to be done for a native format."""
     writer = importlib.import_module(f"holdfast.formats.writers.{format.name.replace('-', '_')}")
     own, name = writer.session_id(recorded), f"{recorded.metadata.session_id}.{format.name}{format.suffix}"
     path = os.path.join(options.cwd, name)

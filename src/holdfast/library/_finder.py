@@ -95,24 +95,16 @@ def filter_of(
     given = (since, until, agent_id, model, status, parent, cwd, archived)
     if not tags and not words and given == _NOTHING:
         return EVERYTHING
-    for name, value in (("an agent", agent_id), ("a model", model), ("a parent", parent), ("cwd", cwd)):
+    texts: dict[str, Any] = {"agent_id": agent_id, "model": model, "parent": parent, "cwd": cwd}
+    for name, value in zip(("an agent", "a model", "a parent", "cwd"), texts.values(), strict=True):
         check_text(name, value)
     if archived not in (None, True, False):
         raise UsageError(f"archived is True, False or None, not {type(archived).__name__}")
     if status is not None and status not in STATUSES:
         raise UsageError(f"{str(status)[:40]!a} is no status", remedy=f"One of {', '.join(STATUSES)}.")
-    return Filter(
-        tags=one_of_each("tags", tags),
-        since=_ms(since),
-        until=_ms(until),
-        agent_id=agent_id,
-        model=model,
-        status=status,
-        parent=parent,
-        cwd=cwd,
-        archived=archived,
-        text=words,
-    )
+    moments: dict[str, Any] = {"since": _ms(since), "until": _ms(until)}
+    tagged = one_of_each("tags", tags)
+    return Filter(tags=tagged, status=status, archived=archived, text=words, **moments, **texts)
 
 
 def _ms(when: dt.datetime | None) -> int | None:

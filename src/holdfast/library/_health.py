@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,9 +69,7 @@ def verify(core: Core, id: str, *, head: str | None = None) -> Report:
     check_text("head", head)
     key = core.stored(id)
     report = verify_log(id, core.store.log(key), core.store.documents(key), head=head)
-    lost = None
-    if not (report.events or report.gaps or report.damage):
-        lost = core.lost_whole(id)
+    lost = None if report.events or report.gaps or report.damage else core.lost_whole(id)
     vanished = core.catalog.vanished(id)
     if not vanished:
         return report
@@ -90,13 +89,8 @@ def repair(core: Core, id: str) -> list[Gap]:
     epoch = lease.acquire("repair", LEASE_MS)
     try:
         log = core.store.log(key)
-        gaps = repair_log(
-            log,
-            core.store.documents(key),
-            epoch,
-            sealer=lambda: rewriter_for(core.store, key, log, epoch),
-            lost_whole=lambda: core.lost_whole(id),
-        )
+        sealer, lost_whole = partial(rewriter_for, core.store, key, log, epoch), partial(core.lost_whole, id)
+        gaps = repair_log(log, core.store.documents(key), epoch, sealer=sealer, lost_whole=lost_whole)
     finally:
         lease.release()
     if gaps:

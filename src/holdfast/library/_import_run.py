@@ -210,10 +210,8 @@ def _explain(source: Source) -> None:
         if told or isinstance(source.refusal, (Forbidden, StoreError)):
             source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
         raise source.refusal
-    raise InvalidData(
-        f"{source.name} holds no session of a tool that is known",
-        remedy="Name the format if you know it: `holdfast import --format`.",
-    )
+    remedy = "Name the format if you know it: `holdfast import --format`."
+    raise InvalidData(f"{source.name} holds no session of a tool that is known", remedy=remedy)
 
 
 def is_bundle_file(source: Source) -> bool:
@@ -275,14 +273,8 @@ def _outside(path: str | os.PathLike[str], report: ImportReport, bounds: Bounds)
 
     found = look_outside(path, files_max=bounds.files_max, levels_max=bounds.levels_max)
     report.skipped += [Skipped(fit_value(found.name), fit_value(text)) for text in found.passed_over]
-    return Source(
-        found.name,
-        found.files,
-        is_file=found.is_file,
-        beside=found.beside if found.is_file else None,
-        folder=found.folder,
-        bounds=bounds,
-    )
+    is_file, beside = found.is_file, found.beside if found.is_file else None
+    return Source(found.name, found.files, is_file=is_file, beside=beside, folder=found.folder, bounds=bounds)
 
 
 def tools_in(path: str, bounds: Bounds) -> Iterator[str]:

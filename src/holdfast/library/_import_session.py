@@ -228,13 +228,7 @@ def _batches(drafts: list[ForeignDraft]) -> Iterator[list[ForeignDraft]]:
 
 Events = Callable[..., "Iterator[Event]"]
 
-_BODIES = {
-    "user": "content",
-    "assistant": "content",
-    "thinking": "content",
-    "tool_call": "params",
-    "tool_result": "result",
-}
+_BODIES = dict.fromkeys(("user", "assistant", "thinking"), "content") | {"tool_call": "params", "tool_result": "result"}
 _VALUES = {"title": ("title", ""), "memory_set": ("memory", "key"), "variable_set": ("variable", "name")}
 """What sets a value, and which of its members says what it is called."""
 _DIGEST_CHARS = 16
@@ -307,7 +301,6 @@ def returns(drafts: list[ForeignDraft], known: State, events: Events, id: str) -
 
 
 def _name(one: ForeignDraft | Event) -> tuple[str, str]:
-    """What a draft or an event sets."""
     return _VALUES[one.type][0], str(one.data.get(_VALUES[one.type][1], ""))
 
 

@@ -242,7 +242,6 @@ class ImportReport(msgspec.Struct):
         return list(dict.fromkeys(row.session_id for row in self.sessions if row.outcome != "failed"))
 
     def of(self, outcome: Outcome) -> list[ImportedSession]:
-        """The sessions with that outcome."""
         return [row for row in self.sessions if row.outcome == outcome]
 
     @property

@@ -90,10 +90,8 @@ class KeyChain:
         if trouble is not None:
             raise trouble
         wanted = ", ".join(document.sources()) or "no key at all"
-        raise KeyMissing(
-            f"this was sealed with another key: {wanted}",
-            remedy="Name that key: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml.",
-        )
+        remedy = "Name that key: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml."
+        raise KeyMissing(f"this was sealed with another key: {wanted}", remedy=remedy)
 
     def wrap(self, ring: Ring) -> KeyDocument:
         """The data keys under each key. Raises KeyMissing if one cannot be had."""
@@ -233,7 +231,6 @@ def signing_seed(key: str | bytes) -> bytes:
 
 
 def write_signed(chunks: Iterable[bytes], path: str, key: str | bytes, *, overwrite: bool) -> None:
-    """Write a file, and its signature beside it."""
     from holdfast.security import SIGNATURE_SUFFIX, Signing
     from holdfast.storage import place_file
 

@@ -220,10 +220,8 @@ class Keys:
         if known is None:
             raise NotFound(f"no session is sealed with a key {str(id)[:40]}")
         if known.alone:
-            raise UsageError(
-                f"{known.alone:,} sessions or agents open with no other key",
-                remedy="Add another key first: holdfast keys add SOURCE.",
-            )
+            remedy = "Add another key first: holdfast keys add SOURCE."
+            raise UsageError(f"{known.alone:,} sessions or agents open with no other key", remedy=remedy)
 
         def take(_: Ring, document: KeyDocument) -> KeyDocument:
             return KeyDocument(wraps=[wrap for wrap in document.wraps if wrap.key != id])
@@ -347,5 +345,4 @@ class Keys:
 
 
 def _under(store: SealingStore, chain: KeyChain) -> SealingStore:
-    """The store with other keys."""
     return type(store)(store.inner, chain, by_default=store.by_default)

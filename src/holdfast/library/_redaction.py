@@ -220,10 +220,8 @@ def _texts(find: Sequence[str]) -> dict[str, str]:
         raise UsageError("what is to be found is given as a list of texts")
     for text in find:
         if len(text) < _GIVEN_CHARS_MIN:
-            raise UsageError(
-                f"a text to be replaced has at least {_GIVEN_CHARS_MIN} characters",
-                remedy="A shorter one would be found in every other word.",
-            )
+            remedy = "A shorter one would be found in every other word."
+            raise UsageError(f"a text to be replaced has at least {_GIVEN_CHARS_MIN} characters", remedy=remedy)
     return dict.fromkeys(find, "given")
 
 
@@ -276,7 +274,6 @@ class RedactedLog(msgspec.Struct):
 
     @property
     def changed(self) -> bool:
-        """Whether anything had to be replaced."""
         return bool(self.seqs)
 
     def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:

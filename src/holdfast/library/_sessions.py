@@ -257,9 +257,8 @@ async def _given_back(work: Awaitable[Session]) -> None:
 
 # What people call a session: its title and its tags.
 #
-# Labels are events: each function opens the session, records, and closes it again. A session that
-# this process has open is used as it is. All raise NotFound, and Locked while another process has
-# it.
+# Labels are events: each function opens the session, records, and closes it again. A session that this process has
+# open is used as it is. All raise NotFound, and Locked while another process has it.
 
 
 def title(core: Core, id: str, text: str | None = None) -> str | None:

@@ -61,11 +61,8 @@ def undelete(core: Core, id: str) -> None:
     found = (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem)
     newest = max(found, key=lambda entry: _trash_number(entry.key), default=None)
     if newest is None:
-        raise NotFound(
-            f"there is no session {id} in the trash",
-            remedy="hf.trash.list() tells what is; `holdfast undelete -` takes the last one.",
-            session_id=check_id(id),
-        )
+        remedy = "hf.trash.list() tells what is; `holdfast undelete -` takes the last one."
+        raise NotFound(f"there is no session {id} in the trash", remedy=remedy, session_id=check_id(id))
     core.store.move(newest.key, session_key(id))
     core.store.documents(session_key(id)).delete(_NOTE)
     core.hub.publish(id, Notice("undeleted", id))

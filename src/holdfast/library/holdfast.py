@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from holdfast.model import Gap
     from holdfast.session import Durability, Follower, Observer, Repair, Report, Resume
 else:
-    # Opening a store and recording needs none of them: together they take longer to load than all
-    # that an open needs.
+    # Opening a store and recording needs none of them: together they take longer to load than all that an open needs.
     _branches, _copy, _export, _finder, _health, _imports = lazy_modules(
         "holdfast.library", "_branches _copy _export _finder _health _imports"
     )

@@ -34,6 +34,10 @@ T = TypeVar("T")
 _ROWS_AT_ONCE = 2000
 _STATUS_ROWS = 200
 _WORDS_KEPT_MAX = 500_000
+_TALLIES = (
+    "SELECT id, data, s.crc, tally FROM catalog_sessions s LEFT JOIN catalog_folds USING (id)"
+    " WHERE id > $1 ORDER BY id LIMIT $2"
+)
 _LISTED = "s.id, s.data, s.crc, s.trace, s.trace_crc, s.updated, s.priced"
 
 # Tables or columns that are not there, or that cannot be read.
@@ -171,12 +175,7 @@ class PostgresIndex(Index):
         """In steps of many rows; there are no blocks."""
         last = ""
         while True:
-            rows = self._fetch(
-                "SELECT s.id, s.data, s.crc, f.tally FROM catalog_sessions s"
-                " LEFT JOIN catalog_folds f USING (id) WHERE s.id > $1 ORDER BY s.id LIMIT $2",
-                last,
-                _ROWS_AT_ONCE,
-            )
+            rows = self._fetch(_TALLIES, last, _ROWS_AT_ONCE)
             for row in rows:
                 if row["tally"] is None:
                     raise IndexDamaged(f"what is kept of session {row['id']}")
@@ -313,19 +312,15 @@ class PostgresIndex(Index):
 
 async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str]:
     """Those that nobody brought back, and another machine read, since they were looked for."""
-    rows = await connection.fetch(
-        "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0",
-        [PREFIX + id for id in ids],
-    )
-    back = {row["key"] for row in rows}
+    query = "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0"
+    back = {row["key"] for row in await connection.fetch(query, [PREFIX + id for id in ids])}
     return [id for id in ids if PREFIX + id not in back]
 
 
 # The tables of an index in PostgreSQL.
 #
-# They stand beside the tables of the store, in the same schema. Everything of one session hangs on
-# its id, so that they can be split by it; only the words of all sessions are in a table of their
-# own.
+# They stand beside the tables of the store, in the same schema. Everything of one session hangs on its id, so that
+# they can be split by it; only the words of all sessions are in a table of their own.
 
 
 TABLES = ("sessions", "labels", "folds", "said", "words")
@@ -362,10 +357,8 @@ async def empty_tables(connection: Connection) -> None:
         await connection.execute("SELECT 1 FROM catalog_state FOR UPDATE")
         done = await connection.execute("UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''")
         if done == "UPDATE 0":
-            await connection.execute(
-                "INSERT INTO catalog_state (version, generation, mark) VALUES ($1, gen_random_uuid(), '')",
-                len(MIGRATIONS.steps),
-            )
+            insert = "INSERT INTO catalog_state (version, generation, mark) VALUES ($1, gen_random_uuid(), '')"
+            await connection.execute(insert, len(MIGRATIONS.steps))
         names = [f"catalog_{one}" for one in TABLES]
         may_truncate = await connection.fetchval(
             "SELECT bool_and(has_table_privilege(name, 'TRUNCATE')) FROM unnest($1::text[]) name", names

@@ -242,18 +242,12 @@ async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
             await connection.execute(f"{delete} WHERE session = ANY($1::text[]) AND {condition}", ids)
     tags = [(change.id, tag) for change in changes for tag in change.gone_tags]
     if tags:
-        await connection.execute(
-            f"{delete} USING unnest($1::text[], $2::bytea[]) AS i (session, tag)"
-            " WHERE s.session = i.session AND role = 'tag' AND name = i.tag",
-            *_transposed(tags),
-        )
+        named = "unnest($1::text[], $2::bytea[]) AS i (session, tag) WHERE s.session = i.session"
+        await connection.execute(f"{delete} USING {named} AND role = 'tag' AND name = i.tag", *_transposed(tags))
     gone = [(change.id, seq) for change in changes for seq in change.gone]
     if gone:
-        await connection.execute(
-            f"{delete} USING unnest($1::text[], $2::bigint[]) AS i (session, seq)"
-            " WHERE s.session = i.session AND (s.seq = i.seq OR s.last = i.seq)",
-            *_transposed(gone),
-        )
+        named = "unnest($1::text[], $2::bigint[]) AS i (session, seq) WHERE s.session = i.session"
+        await connection.execute(f"{delete} USING {named} AND i.seq IN (s.seq, s.last)", *_transposed(gone))
 
 
 async def remove(connection: Connection, ids: Collection[str]) -> None:
@@ -369,8 +363,7 @@ def vector_of(text: str) -> Vector:
     return Vector(kept, frozenset(word for word in places if len(word) < _WORD_CHARS_MAX))
 
 
-# The audit of an index in PostgreSQL: rows by their checksums, the rest by what rows and logs
-# say.
+# The audit of an index in PostgreSQL: rows by their checksums, the rest by what rows and logs say.
 #
 # Its pages and indexes are the server's to check. Every statement is short: the connection also
 # carries what sessions append.

@@ -55,11 +55,8 @@ def select_sessions(
             statement.demand("NOT l.auto")
     own = "" if wanted.auto_tags else " AND NOT o.auto"
     for tag in tags[1:]:
-        statement.demand(
-            "EXISTS (SELECT 1 FROM catalog_labels o"
-            f" WHERE o.tag = {{}} AND o.updated = s.updated AND o.id = s.id{own})",
-            key_of(tag),
-        )
+        other = f"SELECT 1 FROM catalog_labels o WHERE o.tag = {{}} AND o.updated = s.updated AND o.id = s.id{own}"
+        statement.demand(f"EXISTS ({other})", key_of(tag))
     statement.demand_columns(wanted, "s.")
     for word in wanted.text:
         escaped = _LIKE.sub(r"\\\g<0>", word)
@@ -138,11 +135,8 @@ class SearchTables:
     def _expand(self, word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as it is called
         """The words of the index that hold ``word``, or end with it."""
         # No word has a character that means something in a pattern.
-        rows = self._fetch(
-            "SELECT word FROM catalog_words WHERE word LIKE $1 LIMIT $2",
-            f"%{word}%" if open_end else f"%{word}",
-            _EXPANSIONS_MAX,
-        )
+        pattern = f"%{word}%" if open_end else f"%{word}"
+        rows = self._fetch("SELECT word FROM catalog_words WHERE word LIKE $1 LIMIT $2", pattern, _EXPANSIONS_MAX)
         found, chars = [GIANT], 0
         for row in rows:
             chars += len(row["word"])

@@ -153,8 +153,7 @@ class Writing:
         meta = update.row.meta
         values = (update.state, update.tally, fold_crc(number, update.state, update.tally), number)
         changed = "UPDATE folds SET state = ?, tally = ?, crc = ? WHERE row = ?"
-        # No REPLACE: for that SQLite sets a savepoint, for which the full-text table writes itself
-        # to the file.
+        # No REPLACE: for that SQLite sets a savepoint, for which the full-text table writes itself to the file.
         if not self._connection.execute(changed, values).rowcount:
             self._connection.execute("INSERT INTO folds (state, tally, crc, row) VALUES (?, ?, ?, ?)", values)
         labels = [(tag, clamped(meta.updated_at), meta.session_id, number) for tag in label_keys(meta)]
@@ -223,9 +222,8 @@ def key_of(text: str | None) -> bytes | None:
 
 # Statistics that were added up before, kept in the SQLite index: one sum for each block of rows.
 #
-# What is written about a session lets go of the sum of its block, in the same transaction; whoever
-# asks next adds that block up again, and no other. So asking costs as much as there are blocks, and
-# writing costs nothing.
+# What is written about a session lets go of the sum of its block, in the same transaction; whoever asks next adds
+# that block up again, and no other. So asking costs as much as there are blocks, and writing costs nothing.
 
 
 _BLOCK_SHIFT = 9
@@ -309,10 +307,8 @@ def selection(
     elif order.name != "updated":
         source = f"sessions s INDEXED BY by_{order.name}"
     for tag in tags[1:]:
-        demands.demand(
-            "EXISTS (SELECT 1 FROM labels o WHERE o.tag = {} AND o.updated = s.updated AND o.id = s.id)",
-            demands.key(tag),
-        )
+        other = "SELECT 1 FROM labels o WHERE o.tag = {} AND o.updated = s.updated AND o.id = s.id"
+        demands.demand(f"EXISTS ({other})", demands.key(tag))
     demands.demand_columns(wanted, "s.")
     demands.demand_times(f"{place}.updated", wanted.since, wanted.until)
     demands.demand_place(after, order, f"{place}.")

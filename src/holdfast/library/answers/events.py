@@ -31,16 +31,9 @@ class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def of(cls, event: Event, *, as_written: bool = False) -> EventRecord:
         """Return the answer for an event: its data as it is now, or the bytes of the log."""
-        written = cast("dict[str, Any]", Raw(bytes(event.raw))) if as_written else None
+        data = cast("dict[str, Any]", Raw(bytes(event.raw))) if as_written else event.data
         # Member by member, since this is made for each event of a page or a stream.
-        return cls(
-            seq=event.seq,
-            type=event.type,
-            timestamp=event.timestamp,
-            data=event.data if written is None else written,
-            run=event.run,
-            key=event.key,
-        )
+        return cls(seq=event.seq, type=event.type, timestamp=event.timestamp, data=data, run=event.run, key=event.key)
 
 
 class EventPage(Struct, frozen=True, kw_only=True):
