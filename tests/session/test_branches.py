@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -348,7 +350,9 @@ def test_an_open_child_is_not_changed_below_its_writer(hf):
     assert hf.verify(child).ok
 
 
-def test_a_claim_that_is_no_data_names_no_root():
+@pytest.mark.parametrize("claim", [b'{"type":"forked","data":[]}\n', b"nonsense\n"])
+def test_a_claim_that_is_no_data_names_no_root(claim):
     """A first line that says nothing useful is passed over."""
-    assert branches_module._data(places.read_line(b'{"type":"forked","data":[]}')) == {}
-    assert places.read_line(b"nonsense") is None
+    log = SimpleNamespace(read=lambda _: iter([claim]), unseal=None)
+    store = SimpleNamespace(base_size=lambda _: 1, log=lambda _: log)
+    assert Branches(store)._root_of("sessions/p", places.EventEnd(places.START)) is None

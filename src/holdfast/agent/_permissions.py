@@ -11,12 +11,10 @@ import msgspec
 
 from holdfast.agent._options import SCOPES, Scope
 from holdfast.agent._tools import Tool
-from holdfast.errors import Conflict, UsageError
+from holdfast.errors import UsageError
 from holdfast.replay import Approval
-from holdfast.session import PERMISSIONS, ApprovalsDocument, Session, now_ms, read_or_begin
+from holdfast.session import PERMISSIONS, ApprovalsDocument, Session, now_ms, read_or_begin, swap
 from holdfast.storage import Documents
-
-_TRIES_MAX = 50
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
@@ -62,21 +60,11 @@ class StandingApprovals:
         self._tell = tell
 
     def read(self) -> dict[str, Approval]:
-        """What was approved for good."""
         return self._load()[0].approvals
 
     def add(self, tool: str, approval: Approval) -> None:
-        """Approve a tool for good."""
         # Compare and swap: another process of the same agent may approve something meanwhile.
-        for _ in range(_TRIES_MAX):
-            document, etag = self._load()
-            document.approvals[tool] = approval
-            try:
-                self._documents.put(PERMISSIONS, msgspec.json.encode(document), if_match=etag)
-            except Conflict:
-                continue
-            return
-        raise Conflict(f"{PERMISSIONS} kept changing while it was written")
+        swap(self._documents, PERMISSIONS, self._load, lambda document: document.approvals.update({tool: approval}))
 
     def _load(self) -> tuple[ApprovalsDocument, str]:
         # Of a damaged one nothing is approved: asking again is the safe way.
@@ -113,19 +101,13 @@ class Gate:
             return Verdict(False, f"the tool {tool.name} is blocked")
         if not tool.needs_permission or tool.name in known.allowlist:
             return Verdict(True)
-        approvals = [each for each in self._approvals(tool.name) if _fits(each, args)]
-        if any(not self._has_expired(each) for each in approvals):
+        # What was approved for this session, and for always.
+        always = {} if self._standing is None else self._standing.read()
+        given = [one for one in (known.approvals.get(tool.name), always.get(tool.name)) if one is not None]
+        fitting = [one for one in given if one.args_hash is None or one.args_hash == args_digest(args)]
+        if any(one.expires_at is None or one.expires_at > self._clock() for one in fitting):
             return Verdict(True)
-        return await self._ask(tool, args, call_id, expired=bool(approvals))
-
-    def _approvals(self, tool: str) -> list[Approval]:
-        """What was approved for this session, and for always."""
-        here = self._session.live_state.permissions.approvals.get(tool)
-        always = None if self._standing is None else self._standing.read().get(tool)
-        return [each for each in (here, always) if each is not None]
-
-    def _has_expired(self, approval: Approval) -> bool:
-        return approval.expires_at is not None and approval.expires_at <= self._clock()
+        return await self._ask(tool, args, call_id, expired=bool(fitting))
 
     async def _ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
         if self._prompt is None:
@@ -165,11 +147,6 @@ class Gate:
         self._session.append("permission", {k: v for k, v in data.items() if v is not None})
         if decision.allow and decision.scope == "always" and self._standing is not None:
             self._standing.add(tool, approval)
-
-
-def _fits(approval: Approval, args: dict[str, Any]) -> bool:
-    """Whether an approval is about a call with these arguments."""
-    return approval.args_hash is None or approval.args_hash == args_digest(args)
 
 
 def _decision(answer: Any) -> Decision:

@@ -9,7 +9,7 @@ from holdfast.session._agent_documents import check_unsealed
 from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._conversation import log_recovery
 from holdfast.session._keeper import Timers
-from holdfast.session._lifetime import WhenForgotten, in_thread, uncancelled
+from holdfast.session._lifetime import WhenForgotten, in_event_loop, in_thread, uncancelled
 from holdfast.session._loader import Loaded, Snapshot, Snapshots, load, load_state_at, unreadable_from
 from holdfast.session._opening import (
     Durability,
@@ -20,7 +20,6 @@ from holdfast.session._opening import (
     Resume,
     check_title,
     check_wait,
-    in_event_loop,
     is_alive,
 )
 from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarning
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         read_agent,
         read_or_begin,
         set_aside,
+        swap,
     )
     from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children
     from holdfast.session._follower import Follower
@@ -59,7 +59,7 @@ __getattr__ = lazy(
     {
         "_agent_documents": (
             "AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
-            "damaged_documents point_agent read_agent read_or_begin set_aside"
+            "damaged_documents point_agent read_agent read_or_begin set_aside swap"
         ),
         "_branches": "Branches EventEnd check_new_id detach_children",
         "_follower": "Follower",
@@ -148,6 +148,7 @@ __all__ = [
     "sealing",
     "set_aside",
     "step",
+    "swap",
     "uncancelled",
     "unreadable_from",
     "verify_log",

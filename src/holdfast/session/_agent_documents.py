@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -18,6 +19,8 @@ from holdfast.storage import MUST_NOT_EXIST, Documents
 T = TypeVar("T", bound=msgspec.Struct)
 AGENT, MEMORY, PERMISSIONS = "agent.json", "memory.json", "permissions.json"
 PLUGINS = "plugins/"
+_VERSION = 1
+_TRIES_MAX = 50
 
 
 class AgentDocument(msgspec.Struct, omit_defaults=True):
@@ -139,19 +142,8 @@ def damaged_documents(documents: Documents) -> Iterator[Damaged]:
                 continue  # who has no key, or the wrong one, cannot tell
 
 
-# Which session an agent goes on with: ``agents/<id>/agent.json``, compared and swapped.
-
-
-_VERSION = 1
-_TRIES_MAX = 50
-
-
 def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]:
-    """The document and its etag; an empty one if there is none.
-
-    Raises Damaged, with the bytes as ``data`` and the etag, if it cannot be read, and TooNew if a
-    newer version wrote it.
-    """
+    """Which session an agent goes on with, and the etag. Raises as ``read_document``, and TooNew."""
     document, etag = read_document(documents, AGENT, AgentDocument)
     if document.version > _VERSION:
         raise TooNew(f"{AGENT} of {agent_id} has version {document.version}, and this Holdfast knows {_VERSION}")
@@ -170,53 +162,61 @@ def point_agent(
 
     ``read`` is for callers with a rule of their own for what is stored already.
     """
-    for _ in range(_TRIES_MAX):
-        document, etag = read() if read else read_agent(documents, agent_id)
+
+    def point(document: AgentDocument) -> bool:
         if document.current_session == session_id and document.version == _VERSION:
-            return
+            return False
         now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        document.version = _VERSION
-        document.agent_id = agent_id
+        document.version, document.agent_id, document.current_session = _VERSION, agent_id, session_id
         document.agent_type = agent_type or document.agent_type
-        document.current_session = session_id
-        document.created_at = document.created_at or now
-        document.last_active_at = now
+        document.created_at, document.last_active_at = document.created_at or now, now
+        return True
+
+    swap(documents, AGENT, read or partial(read_agent, documents, agent_id), point)
+
+
+def swap(
+    documents: Documents, name: str, read: Callable[[], tuple[T, str]], change: Callable[[T], bool | None]
+) -> None:
+    """Read a document, change it and put it back, again while another process does so too.
+
+    Nothing is written if ``change`` says False. Raises Conflict if it never succeeds.
+    """
+    for _ in range(_TRIES_MAX):
+        document, etag = read()
+        if change(document) is False:
+            return
         try:
-            documents.put(AGENT, msgspec.json.encode(document), if_match=etag)
+            documents.put(name, msgspec.json.encode(document), if_match=etag)
         except Conflict:
             continue
         return
-    raise Conflict(f"{AGENT} kept changing while it was written")
-
-
-# The memory of an agent that outlives its sessions: one document, compared and swapped.
+    raise Conflict(f"{name} kept changing while it was written")
 
 
 class AgentMemory:
     """``agents/<id>/memory.json``: read when first asked for, written when the session is flushed.
 
-    Many changes between two flushes cost one write. Two writers never lose each other's entries:
-    what is on disk is read again and only one's own changes are put over it. A document that cannot
-    be read is set aside and told; what is remembered then begins anew.
+    Many changes between two flushes cost one write. Two writers never lose each other's entries: what is on disk is
+    read again and only one's own changes are put over it. A document that cannot be read is set aside and told; what
+    is remembered then begins anew.
     """
 
     def __init__(self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False) -> None:
         self._documents = documents
         self._clock = clock
         self.read_only = read_only
-        self.tell: Callable[[str], None] = _tell_nobody
-        """Who is told of a document that was damaged."""
+        self.tell: Callable[[str], None] = lambda _what: None
+        """Who is told of a document that was damaged: nobody until a session has it."""
         self._lock = threading.Lock()
         self._changes: dict[str, MemoryEntry | None] = {}
         """Not written yet: an entry that was set, or None for one that was forgotten."""
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something is waiting to be written."""
         return bool(self._changes)
 
     def entries(self) -> dict[str, MemoryEntry]:
-        """What the agent remembers now."""
         stored = self._read()[0].entries
         with self._lock:
             _put_over(stored, self._changes)
@@ -254,22 +254,11 @@ class AgentMemory:
             changes = dict(self._changes)
         if not changes:
             return
-        self._write(changes)
+        swap(self._documents, MEMORY, self._read, lambda document: _put_over(document.entries, changes))
         with self._lock:
             for key, entry in changes.items():
                 if self._changes.get(key) is entry:
                     del self._changes[key]
-
-    def _write(self, changes: dict[str, MemoryEntry | None]) -> None:
-        for _ in range(_TRIES_MAX):
-            document, etag = self._read()
-            _put_over(document.entries, changes)
-            try:
-                self._documents.put(MEMORY, msgspec.json.encode(document), if_match=etag)
-            except Conflict:
-                continue
-            return
-        raise Conflict(f"{MEMORY} kept changing while it was written")
 
     def _read(self) -> tuple[MemoryDocument, str]:
         return read_or_begin(self._documents, MEMORY, MemoryDocument, self.tell, mend=not self.read_only)
@@ -283,18 +272,8 @@ def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | 
             entries[key] = entry
 
 
-def _tell_nobody(_what: str) -> None:
-    """Until a session has it."""
-
-
-# A guard for whoever reads a document without keys: what is sealed is not damaged.
-
-
-_SEALED = b"HFSEAL\0"  # as security/_seal.py begins them
-
-
 def check_unsealed(data: bytes, name: str) -> bytes:
-    """The bytes of a document. Raises KeyMissing if they are sealed, and so nobody's to replace."""
-    if data.startswith(_SEALED):
+    """The bytes of a document. Raises KeyMissing if they are sealed: that is no damage, and nobody's to replace."""
+    if data.startswith(b"HFSEAL\0"):  # as security/_seal.py begins them
         raise KeyMissing(f"{name} is sealed and its key is not here", document=name)
     return data

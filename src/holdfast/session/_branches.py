@@ -6,18 +6,20 @@ first of which is ``forked``. Neither can change the other. Reading the parent n
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidId, NotFound, UsageError
+from holdfast.errors import Conflict, Damaged, HoldfastError, NotFound, UsageError
 from holdfast.model import START, Event, Limits, LineReader, Position, check_id, read_line, running_checksum
 from holdfast.replay import check_format
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
+from holdfast.session._opening import check_clash
 from holdfast.session._writer import Draft, Writer
 from holdfast.session.reader import chunks_after, fits, reader_at, resolve_blobs, second_line
 from holdfast.storage import Documents, Log, Store
@@ -45,15 +47,11 @@ class Branches:
         """Where a fork at this event would begin. Raises as ``find_place`` does, and UsageError."""
         if at is not None and (type(at) is not int or at < 0):
             raise UsageError(f"an event is named by its number from 0 on, not {at!r}")
-        try:
-            return self._find(session_id, at)
-        except Damaged:
-            # A session that was replaced by another while it was read looks like this, once.
-            return self._find(session_id, at)
-
-    def _find(self, session_id: str, at: int | None) -> EventEnd:
         key = f"sessions/{session_id}"
         try:
+            with contextlib.suppress(Damaged):
+                return find_place(self._store.log(key), self._store.documents(key), at)
+            # A session that was replaced by another while it was read looks like this, once.
             return find_place(self._store.log(key), self._store.documents(key), at)
         except NotFound as error:
             error.fields["session_id"] = session_id
@@ -76,29 +74,26 @@ class Branches:
         Conflict if the parent was deleted and made anew, or rewritten, since the place was found.
         """
         key, to = f"sessions/{parent_id}", f"sessions/{new_id}"
-        data = {
-            "session": parent_id,
-            "seq": place.position.seq - 1,
-            "root": self._root_of(key, place),
-            "log": random_hex(_LOG_ID_BYTES),
-            "reason": reason,
-        }
-        found = {name: value for name, value in data.items() if value is not None}
-        drafts = [Draft("forked", found, run), *map(self._redacted, more)]
+        seq, offset, _ = place.position
+        data = {"session": parent_id, "seq": seq - 1, "root": self._root_of(key, place)}
+        data |= {"log": random_hex(_LOG_ID_BYTES), "reason": reason}
+        drafts = [Draft("forked", {name: value for name, value in data.items() if value is not None}, run), *more]
+        if self._redactor is not None:
+            drafts[1:] = [one._replace(data=self._redactor.data(one.type, one.data).data) for one in more]
+        # From the first moment: a crash must not leave events that nothing opens.
+        documents = _keys_for(self._store, key, seq)
+        replaced = Conflict(
+            f"session {parent_id} was replaced by another while it was being forked",
+            remedy="Fork it again.",
+            session_id=parent_id,
+        )
         try:
-            self._store.branch(
-                key,
-                to,
-                place.position.offset,
-                # From the first moment: a crash must not leave events that nothing opens.
-                documents=_keys_for(self._store, key, place.position.seq),
-            )
+            self._store.branch(key, to, offset, documents=documents)
         except Conflict as error:
-            taken = self._store.exists(to)
-            raise (_taken(new_id) if taken else _replaced(parent_id)) from error
+            raise (_taken(new_id) if self._store.exists(to) else replaced) from error
         try:
             if not has_place(self._store.log(to), place):
-                raise _replaced(parent_id)
+                raise replaced
             self._write(key, to, place, drafts)
         except BaseException:
             self._store.drop(to)
@@ -113,9 +108,13 @@ class Branches:
                 log, documents, position=place.position, epoch=epoch, limits=self._limits, clock=self._clock
             )
             if place.open_line:
-                writer.end_open_line()
+                writer.lead = b"\n"
             if self._store.has_keys:
-                _seal(self._store, key, writer)
+                from holdfast.session._seal import sealer_for
+                from holdfast.session._sealed_store import end_before
+
+                if sealer := sealer_for(self._store, key, log, epoch):
+                    writer.seal_with(sealer, end_before(log, writer.offset))
             writer.check(drafts)
             if place.snapshot is not None:
                 # What it knows is true of the fork as well, which then opens as quickly.
@@ -126,20 +125,16 @@ class Branches:
             log.close()
             lease.release()
 
-    def _redacted(self, draft: Draft) -> Draft:
-        if self._redactor is None:
-            return draft
-        return draft._replace(data=self._redactor.data(draft.type, draft.data).data)
-
     def _root_of(self, key: str, place: EventEnd) -> str | None:
         """The root that the parent names, as far as that can be told without reading it all."""
-        base = self._store.base_size(key)
-        if base:
+        if base := self._store.base_size(key):
             log = self._store.log(key)
-            data = _data(read_line(line_at(log, base), log.unseal))
-            root = data.get("root") or data.get("session")
-            if isinstance(root, str):
-                return root
+            forked = read_line(line_at(log, base), log.unseal)
+            with contextlib.suppress(HoldfastError):
+                data = {} if forked is None else forked.data
+                root = data.get("root") or data.get("session")
+                if isinstance(root, str):
+                    return root
         return None if place.snapshot is None else place.snapshot.state.root
 
 
@@ -160,26 +155,11 @@ def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
     return {KEY_DOCUMENT: sealed.keys.wrap(whole).encode()}
 
 
-def _seal(store: Store, key: str, writer: Writer) -> None:
-    from holdfast.session._seal import sealer_for
-    from holdfast.session._sealed_store import end_before
-
-    sealer = sealer_for(store, key, writer.log, writer.epoch)
-    if sealer is not None:
-        writer.seal_with(sealer, end_before(writer.log, writer.offset))
-
-
 def check_new_id(store: Store, new_id: str) -> str:
     """The id, if a session can be made under it. Raises InvalidId, UsageError."""
-    key = f"sessions/{check_id(new_id)}"
-    if store.exists(key):
+    if store.exists(f"sessions/{check_id(new_id)}"):
         raise _taken(new_id)
-    other = store.clash(key)
-    if other is not None:
-        name = other.rpartition("/")[2]
-        raise InvalidId(
-            f"{new_id} differs only by case from the session {name}", remedy="Choose another id.", session_id=new_id
-        )
+    check_clash(store, new_id, "Choose another id.")
     return new_id
 
 
@@ -216,23 +196,7 @@ def _taken(new_id: str) -> UsageError:
     )
 
 
-def _replaced(session_id: str) -> Conflict:
-    return Conflict(
-        f"session {session_id} was replaced by another while it was being forked",
-        remedy="Fork it again.",
-        session_id=session_id,
-    )
-
-
-def _data(event: Event | None) -> dict[str, Any]:
-    try:
-        return {} if event is None else event.data
-    except HoldfastError:
-        return {}
-
-
 # Where an event ends in a log: found by looking at a few places, however long the log is.
-
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
@@ -260,7 +224,9 @@ def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
     (as far as they are looked at: all since the newest snapshot, unless that is more than 512 KiB),
     TooNew for a format that is not known here. The time does not grow with the log.
     """
-    snapshot = _newest_snapshot(log, documents, at)
+    found = Snapshots(documents).newest(at)
+    usable = found is not None and found.offset <= log.size() and fits(log, found.position)
+    snapshot = found if usable else None
     return _find(log, snapshot, at)._replace(snapshot=snapshot)
 
 
@@ -309,7 +275,10 @@ def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> EventEnd:
         raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)
     if at is not None and end.seq <= at:
         raise NotFound(f"there is no event {at}; the last is {end.seq - 1}", remedy="Choose an earlier one.", seq=at)
-    _check_bytes(log, start, near)
+    # Whether the bytes in between are as written, unless there are too many of them.
+    left = near.offset - start.offset
+    if 0 < left <= _CHECKED_BYTES_MAX and running_checksum(log.read(start.offset), left, start.crc) != near.crc:
+        raise _damaged(None)
     return place
 
 
@@ -336,12 +305,6 @@ def is_foreign(log: Log) -> bool:
     return {"seq", "type"} <= found.keys() and "crc" not in found
 
 
-def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot | None:
-    found = Snapshots(documents).newest(at)
-    usable = found is not None and found.offset <= log.size() and fits(log, found.position)
-    return found if usable else None
-
-
 def _approach(log: Log, start: Position, wanted: int) -> Position:
     """A place before the event, near enough to read on from; lines say themselves where they are.
 
@@ -353,7 +316,9 @@ def _approach(log: Log, start: Position, wanted: int) -> Position:
     while end - near.offset > _NEAR_BYTES and wanted - near.seq > _NEAR_EVENTS:
         look = (near.offset + end) // 2
         if not is_halving:
-            look = _likely(near, end, (wanted - near.seq) * event_bytes)
+            # Where it is likely to be, or a little before.
+            likely = near.offset + (wanted - near.seq) * event_bytes - _NEAR_BYTES // 8
+            look = int(min(max(likely, near.offset + 1), end - _NEAR_BYTES // 2))
         found = second_line(look, log.read_part(look, look + _LOOK_BYTES))
         if found is None or not near.offset < found[0].offset <= end:
             if is_halving:
@@ -367,12 +332,6 @@ def _approach(log: Log, start: Position, wanted: int) -> Position:
         else:
             end = look
     return near
-
-
-def _likely(near: Position, end: int, distance: float) -> int:
-    """Where to look for an event that is about so many bytes behind a place: a little before it."""
-    first, last = near.offset + 1, end - _NEAR_BYTES // 2
-    return int(min(max(near.offset + distance - _NEAR_BYTES // 8, first), last))
 
 
 def _walk(log: Log, start: Position, wanted: int) -> EventEnd:
@@ -396,20 +355,9 @@ def _blocks(log: Log, offset: int, count: int) -> Iterator[bytes]:
         rest = chunk
         while rest:
             lines = rest.count(b"\n")
-            after = b"" if lines < count else rest.split(b"\n", max(count, 1))[-1]
-            if not lines:
-                after = b""
+            after = rest.split(b"\n", max(count, 1))[-1] if lines and lines >= count else b""
             yield rest[: len(rest) - len(after)]
-            count, rest = count - lines if lines < count else 0, after
-
-
-def _check_bytes(log: Log, start: Position, end: Position) -> None:
-    """Whether the bytes between two places are as written, unless there are too many of them."""
-    left = end.offset - start.offset
-    if not 0 < left <= _CHECKED_BYTES_MAX:
-        return
-    if running_checksum(log.read(start.offset), left, start.crc) != end.crc:
-        raise _damaged(None)
+            count, rest = max(count - lines, 0), after
 
 
 def _damaged(seq: int | None) -> Damaged:

@@ -1,4 +1,7 @@
-"""The conversation of a live session: what is said in it, and what a provider is told of it."""
+"""The conversation of a live session: what is said in it, and what a provider is told of it.
+
+What a function promises is said by the method of the session that has its name.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class LiveConversation:
         self._feed()
         conversation = self._conversations.get(incomplete)
         if conversation is None:
-            conversation = _conversation(incomplete)
+            # What makes messages is loaded with the first one that is asked for.
+            from holdfast.replay import Conversation
+
+            conversation = Conversation(incomplete=incomplete)
             for event in self.resolved(self._read_all()):
                 conversation.feed(event)
             self._conversations[incomplete] = conversation
@@ -65,7 +71,6 @@ class LiveConversation:
         return self._conversations[incomplete].issues
 
     def resolved(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Events with their big payloads in place."""
         return resolve_blobs(events, self._documents)
 
     def _feed(self) -> None:
@@ -80,15 +85,7 @@ class LiveConversation:
         self._unfed, self._feeding = [], False
 
 
-def _conversation(incomplete: Incomplete) -> Conversation:
-    """An empty one. What makes messages is loaded with the first one that is asked for."""
-    from holdfast.replay import Conversation
-
-    return Conversation(incomplete=incomplete)
-
-
 def messages(journal: Journal, provider: Provider, incomplete: Incomplete) -> list[dict[str, Any]]:
-    """The conversation as the provider takes it: valid in every state of the session."""
     if not isinstance(provider, str) or not isinstance(incomplete, str):
         raise UsageError("a provider, and what becomes of incomplete calls, are texts")
     with journal.lock:
@@ -97,7 +94,6 @@ def messages(journal: Journal, provider: Provider, incomplete: Incomplete) -> li
 
 
 def history(journal: Journal) -> list[dict[str, Any]]:
-    """Every user and assistant turn with its time in seconds."""
     return [
         {"role": event.type, "content": event.data.get("content"), "timestamp": event.timestamp / 1000}
         for event in journal.talk.resolved(journal.events())
@@ -106,7 +102,6 @@ def history(journal: Journal) -> list[dict[str, Any]]:
 
 
 def current_prompt(journal: Journal) -> str:
-    """What the user said in the turn that is going on; empty between turns."""
     with journal.lock:
         turn = journal.live_state.open_turn
         newest = [] if turn is None else list(journal.newest(turn.seq))
@@ -122,13 +117,6 @@ def _text_of(content: Any) -> str:
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def warn_of_recovery(journal: Journal) -> None:
-    """Warn, in the log of the program, of what had to be changed for the session to go on."""
-    with journal.lock:
-        issues = journal.talk.issues("mark")
-    log_recovery(journal.store, journal.id, issues)
 
 
 def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None:
@@ -153,7 +141,6 @@ def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None
 
 # What the verbs of a session do beyond recording one event.
 
-
 _OWN_ROLES = frozenset({"user", "assistant", "system"})
 _ROLES = _OWN_ROLES | {"developer", "function", "model", "tool"}
 # What OpenAI's assistant says beside the content.
@@ -161,7 +148,6 @@ _SAID_BESIDE = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 
 
 def record_message(journal: Journal, message: Any, run: str | None) -> list[Event]:
-    """Record a message as a provider's library gives or takes it; the events that say it."""
     from holdfast.replay import tell
 
     words = tell(message)
@@ -174,11 +160,12 @@ def record_message(journal: Journal, message: Any, run: str | None) -> list[Even
 
 
 def assistant(journal: Journal, content: Any, run: str | None, extra: dict[str, Any]) -> Event:
-    """Record what the agent said, in the place of what was streamed of it."""
     data = {"role": "assistant", "content": content}
     if extra:
-        if not _SAID_BESIDE.isdisjoint(extra):
-            data = _assistant_message(data, extra)
+        if beside := {name: extra.pop(name) for name in _SAID_BESIDE.intersection(extra)}:
+            from holdfast.replay import tell
+
+            ((_, data),) = tell(data | beside)  # as OpenAI's message says it
         data.update(extra)
     _cover(journal, data, run)
     return journal.record("assistant", data, run)
@@ -187,7 +174,6 @@ def assistant(journal: Journal, content: Any, run: str | None, extra: dict[str, 
 def tool_call(
     journal: Journal, tool: str, params: Any, *, id: str | None, run: str | None, extra: dict[str, Any]
 ) -> Event:
-    """Record the intent to use a tool: the call that was asked for, or a new one."""
     if id is None:
         id = _asked_call(journal, tool, params, run) or new_call_id()
     data = {"id": id, "tool": tool, "params": params, **extra}
@@ -195,15 +181,15 @@ def tool_call(
 
 
 def tool_result(journal: Journal, call: Event | str, result: Any, *, run: str | None, extra: dict[str, Any]) -> Event:
-    """Record what a tool gave for a call."""
     if isinstance(call, Event):
+        if call.type != "tool_call" or call.id is None:
+            raise UsageError(f"event {call.seq} is a {call.type}, not a tool call")
         run = call.run if run is None else run
-        call = _call_id(call)
+        call = call.id
     return journal.record("tool_result", {"toolCallId": call, "result": result, **extra}, run)
 
 
 def add_turn(journal: Journal, role: str, content: Any, message: dict[str, Any]) -> Event:
-    """Record a turn by its role, or a message by its members."""
     if not isinstance(role, str) or role not in _ROLES:
         raise UsageError(f"{role!r:.60} is not a role: use one of {', '.join(sorted(_ROLES))}")
     said = {"role": role, "content": content, **message}
@@ -224,48 +210,26 @@ def change_tags(journal: Journal, type: str, tags: Iterable[str]) -> None:
         journal.record(type, {"tag": tag})
 
 
-def _assistant_message(data: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """The data of an event for OpenAI's message; what is no member of that is taken out."""
-    from holdfast.replay import tell
-
-    beside = {name: extra.pop(name) for name in _SAID_BESIDE.intersection(extra)}
-    ((_, told),) = tell(data | beside)
-    return told
-
-
-def _call_id(call: Event) -> str:
-    found = call.id
-    if call.type != "tool_call" or found is None:
-        raise UsageError(f"event {call.seq} is a {call.type}, not a tool call")
-    return found
-
-
 def _asked_call(journal: Journal, tool: str, params: Any, run: str | None) -> str | None:
-    """The id of the open call of the last assistant message that fits; None for a new call."""
+    """Return the id of the one open call of a run's last assistant message that is this one.
+
+    Open are calls without a result that nobody in this process has begun: one that a process left behind may be
+    taken up again. None if no call fits, or several do.
+    """
     with journal.lock:
         seq = journal.live_state.asked.get(run or "")
         if seq is None:
             return None
         newest = list(journal.newest(seq))
-    said = journal.talk.resolved(map(journal.as_it_was, newest))
-    own = (event for event in said if event.run == run or event.type == "opened")
-    return _find_asked_call(own, tool, params)
-
-
-def _find_asked_call(events: Iterable[Event], tool: str, params: Any) -> str | None:
-    """Return the id of the one open call of a run's last assistant message that is this one.
-
-    ``events`` are the run's, the newest first, back to that message. Open are calls without a
-    result that nobody in this process has begun: one that a process left behind may be taken up
-    again. None if no call fits, or several do.
-    """
     wanted = _canonical(params)
     taken: set[Any] = set()
     is_ours = True
-    for event in events:
+    for event in journal.talk.resolved(map(journal.as_it_was, newest)):
         data = event.data
         if event.type == "opened":
             is_ours = False  # what was begun before is nobody's any more
+        elif event.run != run:
+            continue
         elif event.type == "tool_result":
             taken.add(data.get("toolCallId"))
         elif event.type == "tool_call" and is_ours:
@@ -296,40 +260,36 @@ def _canonical(value: Any) -> Any:
 
 
 def _cover(journal: Journal, said: dict[str, Any], run: str | None) -> None:
-    """Let a final message name the pieces that were streamed of it, unless it does already."""
-    if "covers_from" not in said:
-        first = _streamed_from(journal, said.get("content"), run)
-        if first is not None:
-            said["covers_from"] = first
-
-
-def _streamed_from(journal: Journal, content: Any, run: str | None) -> int | None:
-    """The first streamed piece of a run that is of this content, if that is known here."""
+    """Let a final message name the first streamed piece of it, if that is known here, unless it does already."""
+    if "covers_from" in said:
+        return
     with journal.lock:
         first = journal.live_state.streaming.get(run or "")
         if first is None:  # nearly always
-            return None
+            return
         newest = list(journal.newest(first))
     from holdfast.replay import words_said
 
-    said = words_said(content)
-    streamed: dict[str, list[tuple[int, str]]] = {kind: [] for kind in said}
+    words = words_said(said.get("content"))
+    streamed: dict[str, list[tuple[int, str]]] = {kind: [] for kind in words}
     for event in map(journal.as_it_was, newest):
         if event.run != run:
             continue
         if event.type != "delta":
             break  # what was streamed before it is another message's
         kind = "thinking" if event.data.get("kind") == "thinking" else "assistant"
-        if kind in said:
+        if kind in words:
             streamed[kind].append((event.seq, str(event.data.get("content") or "")))
-    return _first_of(said, streamed)
+    covered = _first_of(words, streamed)
+    if covered is not None:
+        said["covers_from"] = covered
 
 
 def _first_of(said: dict[str, str], streamed: dict[str, list[tuple[int, str]]]) -> int | None:
     """The first piece of what a message has the words of, by kind; pieces come newest first.
 
-    Words that the message does not begin with are what somebody saw, and have to stay: where such
-    come later, the message covers nothing, since it covers all of its kinds from one piece on.
+    Words that the message does not begin with are what somebody saw, and have to stay: where such come later, the
+    message covers nothing, since it covers all of its kinds from one piece on.
     """
     of_it: list[int] = []
     others: list[int] = []

@@ -14,7 +14,7 @@ from holdfast.model import Event, line_maker, make_line, read_events
 from holdfast.replay import Fold, State
 from holdfast.session import _clock
 from holdfast.session._conversation import LiveConversation
-from holdfast.session._keeper import Keeper, KeptSession, Timers
+from holdfast.session._keeper import Keeper, Timers
 from holdfast.session._lifetime import WhenForgotten, uncancelled
 from holdfast.session._opening import Opening
 from holdfast.session._subscribers import Hub, Outbox
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.session._agent_documents import AgentMemory
     from holdfast.session._redaction import RedactionPlan
+    from holdfast.session.session import Session
 
 _make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
 _UNUSUAL = Event(""), b"", 0
@@ -34,10 +35,13 @@ _PATIENCE_S, _WAIT_S = 1.0, 0.002
 
 
 class Journal:
-    """The log of one open session, and what is known from it. One lock keeps both in step."""
+    """The log of one open session, and what is known from it. One lock keeps both in step.
+
+    What a method promises is said by the one of the session that has its name.
+    """
 
     def __init__(
-        self, session: KeptSession, store: Store, opening: Opening, hub: Hub | None, timers: Timers | None
+        self, session: Session, store: Store, opening: Opening, hub: Hub | None, timers: Timers | None
     ) -> None:
         options = opening.options
         self.id = opening.session_id
@@ -80,7 +84,7 @@ class Journal:
         self._keyed: dict[str, Event] = {}
         self.hub = hub or Hub()
         self.outbox = Outbox(self.id, self.hub)
-        self.talk = LiveConversation(self._as_said, opening.documents)
+        self.talk = LiveConversation(lambda: map(self.as_it_was, self.events()), opening.documents)
         self.keeper = Keeper(session, opening, self.writer, self.outbox, timers)
         opening.tell, self.writer.tell = self.outbox.put, self.keeper.tell_lost
         self.release = WhenForgotten(session, opening.release)
@@ -88,7 +92,6 @@ class Journal:
     # -- recording ---------------------------------------------------------------------------
 
     def append(self, event: Event | str, data: dict[str, Any] | None, run: str | None, key: str | None) -> Event:
-        """Record one event: an Event, or a type and its data."""
         timestamp = None
         if isinstance(event, Event):
             data, run, key = event.data, event.run, event.key
@@ -167,7 +170,6 @@ class Journal:
         return recorded
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
-        """Record several events with one write; a reader sees all of them or none."""
         if not isinstance(events, Iterable):
             raise UsageError(f"events are a list, not {type(events).__name__}")
         drafts = [as_draft(event) for event in events]
@@ -193,7 +195,6 @@ class Journal:
                 self._write([], None)
 
     def record_held(self, run: str | None) -> None:
-        """Record what is held back of streams as it is."""
         with self.lock:
             self._check_writable()
             self.settle()
@@ -206,31 +207,26 @@ class Journal:
     # -- onto the medium ---------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Return once everything recorded so far is on the medium."""
         offset, _ = self._handed_over()
-        memory = self.agent_memory
-        if memory is not None and memory.is_dirty:
-            memory.flush()
+        if self.agent_memory is not None:
+            self.agent_memory.flush()
         self.sync()
         self.keeper.flushed = max(self.keeper.flushed, offset)
 
     async def aflush(self) -> None:
-        """Flush on the store's own thread: the event loop is never blocked."""
         import asyncio
 
         offset, future = self._handed_over(syncing=True)
-        memory = self.agent_memory
         assert future is not None
         try:
             await uncancelled(asyncio.wrap_future(future))
-            if memory is not None and memory.is_dirty:
-                await uncancelled(asyncio.to_thread(memory.flush))
+            if self.agent_memory is not None and self.agent_memory.is_dirty:
+                await uncancelled(asyncio.to_thread(self.agent_memory.flush))
         except StoreError as error:
             raise self.writer.failed(error) from error
         self.keeper.flushed = max(self.keeper.flushed, offset)
 
     def snapshot(self) -> int:
-        """Save the folded state; the seq that it covers."""
         with self.lock:
             self._check_usable()
             self.settle()
@@ -255,13 +251,11 @@ class Journal:
         return self.store.sync({self.opening.key: self.writer.log})
 
     def barrier(self) -> None:
-        """Flush, if a turn and a call of a tool wait until what was recorded is safe."""
         if self.options.durability != "os" and not self.options.staged:
             self.flush()
         self.keeper.end_of_turn()
 
     async def abarrier(self) -> None:
-        """Do what ``barrier`` does without blocking the event loop."""
         if self.options.durability != "os" and not self.options.staged:
             await self.aflush()
 
@@ -275,7 +269,6 @@ class Journal:
 
     @property
     def is_memory_dirty(self) -> bool:
-        """Whether entries of the agent are waiting for the next flush."""
         return self.agent_memory is not None and self.agent_memory.is_dirty
 
     def _handed_over(self, *, syncing: bool = False) -> tuple[int, Future[None] | None]:
@@ -295,29 +288,20 @@ class Journal:
 
     @property
     def seq(self) -> int:
-        """The seq of the newest event; -1 if there is none."""
         return self.writer.seq - 1
 
     @property
     def orphaned(self) -> bool:
-        """Whether it came into this process by a fork."""
         return self.forks != forks.count
 
     @property
     def live_state(self) -> State:
-        """The state itself, for readers that do not change it."""
         with self.lock:
             if self.in_doubt:
                 self.settle()
             return self.fold.state
 
-    def copied_state(self) -> State:
-        """The state of this moment, which later events do not change."""
-        with self.lock:
-            return self.live_state.copy()
-
     def events(self, start: int = 0) -> Iterator[Event]:
-        """The recorded events from ``start`` on."""
         if not isinstance(start, int):
             raise UsageError(f"start is a whole number, not {start!r:.40}")
         with self.lock:
@@ -333,7 +317,7 @@ class Journal:
         return read_range(self.writer.log, start=seq, reverse=True)
 
     def as_it_was(self, event: Event) -> Event:
-        """The event with the words that were said while this object was there to hear them."""
+        """The event with the words that were said, if this object was there to hear them."""
         return event if self.redacting is None else self.redacting.as_it_was(event)
 
     def settle(self) -> None:
@@ -351,7 +335,6 @@ class Journal:
     # -- life --------------------------------------------------------------------------------
 
     def close(self, *, save: bool) -> None:
-        """Record the end, flush, and give the session back, if this is the last who closes it."""
         if not self._leave():
             return
         try:
@@ -365,11 +348,9 @@ class Journal:
             self._finish()
 
     async def aclose(self, *, save: bool) -> None:
-        """Close it without blocking the event loop; a cancellation waits until it is done."""
         await uncancelled(self._aclose(save=save))
 
     def close_for_all(self) -> None:
-        """Close it however many have it open, also if an earlier closing was interrupted."""
         while not self.closed and not self.ended:
             self.close(save=True)
         patience = time.monotonic() + _PATIENCE_S
@@ -380,7 +361,6 @@ class Journal:
             time.sleep(_WAIT_S)
 
     def retain(self) -> bool:
-        """Count one more user; False if it has been closed."""
         with self.lock:
             if self.closed or self.orphaned:
                 return False
@@ -419,7 +399,6 @@ class Journal:
             return not self.users
 
     def _last_words(self, error: StoreError) -> None:
-        """What was staged and cannot be saved at the end is on the error."""
         if self.writer.has_staged():
             self.writer.hand_out_unsaved(error)
 
@@ -457,20 +436,16 @@ class Journal:
             self.flush()
 
     def _check_usable(self) -> None:
-        if self.forks != forks.count:
-            raise UsageError(
-                "this session was opened before a fork; in the child it is dead",
-                remedy="Open the session in the child after the parent has closed it.",
-                session_id=self.id,
-            )
-        if self.closed:
-            raise UsageError(f"session {self.id} is closed", session_id=self.id)
-        if self.opening.read_only:
-            raise UsageError(
-                f"session {self.id} was opened read-only",
-                remedy="Open it without read_only to write.",
-                session_id=self.id,
-            )
+        what, remedy = "", None
+        if self.orphaned:
+            what = "this session was opened before a fork; in the child it is dead"
+            remedy = "Open the session in the child after the parent has closed it."
+        elif self.closed:
+            what = f"session {self.id} is closed"
+        elif self.opening.read_only:
+            what, remedy = f"session {self.id} was opened read-only", "Open it without read_only to write."
+        if what:
+            raise UsageError(what, remedy=remedy, session_id=self.id)
 
     def _check_writable(self) -> None:
         self._check_usable()
@@ -490,7 +465,7 @@ class Journal:
 
     def _record_rare(self, draft: Draft) -> Event:
         """An append that does not go straight, for whatever reason; under the lock."""
-        is_first = not self.ready or self.forks != forks.count
+        is_first = not self.ready or self.orphaned
         if is_first or self.redacting is not None:
             # The first append of an opening, and every append that must not happen.
             self._check_writable()
@@ -499,7 +474,7 @@ class Journal:
             return self._event_of_key(draft.key)
         if is_first or self.redacting is not None:
             return self._write_batch([draft])[0]
-        recorded = self.writer.append(*draft)
+        recorded = self.writer.append(draft)
         self.fold.apply(recorded, draft.data)
         self._after(recorded)
         return recorded
@@ -549,14 +524,13 @@ class Journal:
         self.writer.epoch = opening.epoch
         opening.begin_sealing(self.writer)
         if opening.loaded.open_line:
-            self.writer.end_open_line()
+            self.writer.lead = b"\n"
         return opening.preamble(self.fold.state)
 
     def _extend(self, drafts: list[Draft]) -> list[Event]:
         """Write those whose key is new; a key that comes twice in a batch counts once."""
-        known = self.fold.state.keys
+        known, keys = self.fold.state.keys, set[str]()
         fresh: list[Draft] = []
-        keys: set[str] = set()
         for draft in drafts:
             if draft.key is None or (draft.key not in known and draft.key not in keys):
                 fresh.append(draft)
@@ -578,9 +552,6 @@ class Journal:
         if self.writer.offset >= self.keeper.watermark:
             self.keeper.pass_watermark()
         self.outbox.put(event)
-
-    def _as_said(self) -> Iterable[Event]:
-        return self.events() if self.redacting is None else map(self.as_it_was, self.events())
 
     def _event_of_key(self, key: str) -> Event:
         found = self._keyed.get(key)

@@ -9,45 +9,30 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Notice, Position
-from holdfast.session._loader import Snapshots
+from holdfast.session._loader import Snapshots, prefix_digest
 from holdfast.session._opening import Opening
 from holdfast.session._subscribers import Outbox
 from holdfast.session._writer import Writer
 from holdfast.storage import forks
+
+if TYPE_CHECKING:
+    from holdfast.session.session import Session
 
 # A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every
 # quarter of a megabyte.
 _PAUSE_MS = 250
 
 
-class KeptSession(Protocol):
-    """What the keeper needs of a session."""
-
-    @property
-    def is_memory_dirty(self) -> bool:
-        """Whether entries of its agent are waiting for the next flush."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it can no longer be used."""
-
-    def flush(self) -> None:
-        """Bring everything onto the medium."""
-
-    def snapshot(self) -> int:
-        """Save the folded state."""
-
-
 class Keeper:
     """Watches the size of one session's log and does what is due."""
 
     def __init__(
-        self, session: KeptSession, opening: Opening, writer: Writer, outbox: Outbox, timers: Timers | None
+        self, session: Session, opening: Opening, writer: Writer, outbox: Outbox, timers: Timers | None
     ) -> None:
         self._session = session
         self._opening = opening
@@ -85,8 +70,8 @@ class Keeper:
         self._outbox.notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
 
     def tell_snapshot_failed(self, error: HoldfastError) -> None:
-        """One could not be taken: tell it, and let the log grow before the next."""
-        self._schedule.postpone(self._writer.offset)
+        """One could not be taken: tell it, and let the log grow as much again before the next."""
+        self._schedule.asked, self._schedule.offset = False, self._writer.offset
         self._set_watermark()
         self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
 
@@ -101,10 +86,10 @@ class Keeper:
         offset = self._writer.offset
         if not self._told_of_size and offset >= self._writer.notice_at():
             self._told_of_size = True
-            detail = {"bytes": offset, "limit": self._opening.options.limits.session_bytes_max}
+            detail = {"bytes": offset, "limit": self._writer.limits.session_bytes_max}
             self._outbox.put(Notice("session_near_limit", self._opening.session_id, detail))
         if self._timers is not None and offset >= self._schedule.due_at():
-            self._schedule.ask()
+            self._schedule.asked = True
             self._timers.soon(self._take_snapshot, _PAUSE_MS)
         self._set_watermark()
 
@@ -120,8 +105,7 @@ class Keeper:
 
     @property
     def is_due(self) -> bool:
-        """Whether the log has grown enough for a snapshot."""
-        return self._schedule.is_due(self._writer.offset)
+        return self._schedule.asked or self._writer.offset >= self._schedule.due_at()
 
     def _set_watermark(self) -> None:
         notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
@@ -132,9 +116,7 @@ class Keeper:
     def _autosave(self) -> None:
         # A sync holds up appends: none without something new.
         is_dirty = self._opening.begun and self.flushed < self._writer.offset
-        if self._session.closed or not (is_dirty or self._session.is_memory_dirty):
-            return
-        if self._writer.dead is not None:
+        if self._session.closed or self._writer.dead is not None or not (is_dirty or self._session.is_memory_dirty):
             return
         try:
             self._session.flush()
@@ -142,22 +124,18 @@ class Keeper:
             self._outbox.notify("flush_failed", code=error.code, message=str(error))
 
     def _take_snapshot(self) -> None:
-        newest = self._writer.seq - 1
-        if self._idle() or newest == self._schedule.seq or self._opening.options.staged:
+        is_idle = not self._opening.begun or self._session.closed or self._writer.dead is not None
+        if is_idle or self._writer.seq - 1 == self._schedule.seq or self._opening.options.staged:
             return
         with contextlib.suppress(HoldfastError):  # told by whoever failed
             self._session.snapshot()
 
-    def _idle(self) -> bool:
-        begun = self._opening.begun and not self._session.closed
-        return not begun or self._writer.dead is not None
-
-
-# When the next snapshot is due: when it would save more than it costs.
-
 
 class SnapshotSchedule:
-    """Due when the log has grown by 256 KiB or by 4 times the state's size, whichever is more."""
+    """When the next snapshot would save more than it costs.
+
+    Due when the log has grown by 256 KiB or by 4 times the state's size, whichever is more.
+    """
 
     def __init__(self, opening: Opening) -> None:
         self._limits = opening.options.limits
@@ -166,51 +144,35 @@ class SnapshotSchedule:
         newest = opening.loaded.snapshot
         self.seq = -1 if newest is None else newest.seq
         """The seq that the newest snapshot covers; -1 if there is none."""
-        self._offset = 0 if newest is None else newest.offset
+        self.offset = 0 if newest is None else newest.offset
+        """The size of the log from which growth is counted."""
         self._log = opening.log
-        self._link = ("", 0) if newest is None else (newest.link, newest.offset)
+        self._link = ("" if newest is None else newest.link, self.offset)
         self._state_bytes = 0
-        self._asked = False
+        self.asked = False
+        """Whether one will be taken soon."""
 
     def due_at(self) -> int:
         """The size of the log at which to ask for the next one."""
-        if self._asked:
+        if self.asked:
             return sys.maxsize
         grown = self._limits.snapshot_growth_factor * self._state_bytes
-        return self._offset + max(self._limits.snapshot_growth_bytes_min, grown)
-
-    def is_due(self, offset: int) -> bool:
-        """Whether a log of this size should have one that it has not."""
-        return self._asked or offset >= self.due_at()
-
-    def ask(self) -> None:
-        """One will be taken soon."""
-        self._asked = True
-
-    def postpone(self, offset: int) -> None:
-        """It could not be taken: the next is due after as much growth again."""
-        self._asked, self._offset = False, offset
+        return self.offset + max(self._limits.snapshot_growth_bytes_min, grown)
 
     def save(self, state: bytes, position: Position) -> int:
         """Store the state; the size of the snapshot."""
-        from holdfast.session._loader import prefix_digest
-
         prefix = prefix_digest(self._log, position.offset, *self._link)
-        snapshots = Snapshots(self._documents, self._limits)
-        size = snapshots.save(state, position, self._clock(), prefix)
+        size = Snapshots(self._documents, self._limits).save(state, position, self._clock(), prefix)
         self._link = prefix[1], position.offset
-        self.seq, self._offset, self._state_bytes = position.seq - 1, position.offset, len(state)
-        self._asked = False
+        self.seq, self.offset, self._state_bytes, self.asked = position.seq - 1, position.offset, len(state), False
         return size
 
 
-# One daemon thread that does what is due: saving what is dirty, taking snapshots.
-#
-# It holds its sessions weakly and never keeps a process alive.
-
-
 class Timers:
-    """Calls methods after a while, again and again or once."""
+    """Calls methods after a while, again and again or once, on one daemon thread.
+
+    It holds their objects weakly and never keeps a process alive.
+    """
 
     def __init__(self) -> None:
         # Entered by itself: an interrupt could leave a condition, which is Python code, locked.
@@ -247,8 +209,7 @@ class Timers:
             self._due.clear()
             self._condition.notify()
             thread = self._thread
-        alive = thread is not None and self._forks == forks.count
-        if thread is not None and alive and thread is not threading.current_thread():
+        if thread and thread is not threading.current_thread() and self._forks == forks.count:
             thread.join()
 
     def _start(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from _thread import allocate_lock, start_new_thread
@@ -10,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_MESSAGE_CHARS_MAX = 10_000
+_PATIENCE_S = 1.0
 
 
 async def uncancelled(work: Awaitable[T]) -> T:
@@ -35,6 +38,24 @@ def was_cancelled(error: BaseException) -> bool:
     return type(error).__name__ in ("CancelledError", "KeyboardInterrupt", "GeneratorExit")
 
 
+def in_event_loop() -> bool:
+    """Whether waiting here would stop an event loop of asyncio."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, as text that can be recorded."""
+    text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
+
+
 async def in_thread(function: Callable[[], T], *, name: str) -> T:
     """Call a sync function in a daemon thread of its own.
 
@@ -49,11 +70,9 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
     context = contextvars.copy_context()
 
     def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
+        if error is not None and not future.done():
             future.set_exception(error)
-        else:
+        elif not future.done():
             future.set_result(result)  # type: ignore[arg-type]  # it is a T where there is no error
 
     def work() -> None:
@@ -63,19 +82,11 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             outcome = (None, RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             outcome = (None, error)
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
             loop.call_soon_threadsafe(settle, *outcome)
-        except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits any more
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return await future
-
-
-# What is given back when nobody refers to its owner any more.
-
-
-_PATIENCE_S = 1.0
 
 
 class WhenForgotten(weakref.finalize):  # type: ignore[type-arg]  # it takes none when it runs

@@ -76,13 +76,14 @@ class Snapshots:
         if len(data) > self._limits.snapshot_compress_bytes_min:
             data = zstd_module().compress(data)
         self._documents.put(f"{_FOLDER}{seq}{_SUFFIX}", data)
-        self.prune(self._limits.snapshots_kept)
+        for old in self.seqs()[self._limits.snapshots_kept :]:
+            self.drop(old)
         return len(data)
 
     def seqs(self) -> list[int]:
         """The seqs that have a snapshot, newest first."""
         found = []
-        for name in self._documents.names(_FOLDER):
+        for name in self._documents.names(_FOLDER):  # no comprehension: every opening asks, and counts calls
             stem = name.removeprefix(_FOLDER).removesuffix(_SUFFIX)
             if stem.isdecimal():
                 found.append(int(stem))
@@ -99,22 +100,18 @@ class Snapshots:
             raise Damaged(f"there is no snapshot at {seq}", seq=seq)
         try:
             envelope = _decode_envelope(_expanded(found[0]))
-            if b"%08x" % crc32(envelope.snapshot) != envelope.check.encode():
-                raise Damaged(f"the snapshot at {seq} is damaged", seq=seq)
-            return _decode_snapshot(envelope.snapshot)
-        except Damaged:
-            raise
+            if b"%08x" % crc32(envelope.snapshot) == envelope.check.encode():
+                return _decode_snapshot(envelope.snapshot)
         except Exception as error:  # each decompressor has an error type of its own
             raise Damaged(f"the snapshot at {seq} is damaged: {error}", seq=seq) from error
+        raise Damaged(f"the snapshot at {seq} is damaged", seq=seq)
 
     def newest(self, at: int | None = None) -> Snapshot | None:
         """The newest whole snapshot, or the newest at or before ``at``."""
         for seq in self.seqs():
             if at is None or seq <= at:
-                try:
+                with contextlib.suppress(Damaged):
                     return self.load(seq)
-                except Damaged:
-                    continue
         return None
 
     def lend(self, seq: int, documents: Documents) -> None:
@@ -124,41 +121,24 @@ class Snapshots:
         if found is not None:
             documents.put(name, found[0], sync=False)
 
-    def prune(self, keep: int) -> None:
-        """Remove all but the newest. What cannot be removed does no harm."""
-        for seq in self.seqs()[keep:]:
+    def drop_all(self) -> None:
+        for seq in self.seqs():
             self.drop(seq)
 
-    def drop_after(self, seq: int) -> None:
-        """Remove the snapshots that know of events after ``seq``."""
-        for newer in self.seqs():
-            if newer > seq:
-                self.drop(newer)
-
-    def drop_beyond(self, offset: int) -> None:
-        """Remove the whole snapshots that know more than a log of this length."""
+    def drop_useless(self, offset: int) -> None:
+        """Remove those that know more than a log of this length, or are not whole and would be passed over for ever."""
         for seq in self.seqs():
             try:
-                ahead = self.load(seq).offset > offset
+                is_useless = self.load(seq).offset > offset
             except Damaged:
-                continue
-            if ahead:
-                self.drop(seq)
-
-    def drop_damaged(self) -> None:
-        """Remove those that are not whole: they would be passed over for ever."""
-        for seq in self.seqs():
-            try:
-                self.load(seq)
-            except Damaged:
+                is_useless = True
+            if is_useless:
                 self.drop(seq)
 
     def drop(self, seq: int) -> None:
         """Remove one snapshot. What cannot be removed does no harm."""
-        try:
+        with contextlib.suppress(StoreError):
             self._documents.delete(f"{_FOLDER}{seq}{_SUFFIX}")
-        except StoreError:
-            return
 
 
 def _expanded(data: bytes) -> bytes:
@@ -177,20 +157,11 @@ def _expanded(data: bytes) -> bytes:
 
 # Sealed prefixes: a digest of a log's first bytes that goes on without reading them again.
 #
-# The log is cut into blocks of 1 MiB. ``link`` k is the SHA-256 of link k-1 and block k-1; the
-# digest
-# at an offset is that of the link of its block and the bytes between. A snapshot keeps both, so
-# that
-# the next one reads a block and what is new, and whoever verifies reads the log once.
-
+# The log is cut into blocks of 1 MiB. ``link`` k is the SHA-256 of link k-1 and block k-1; the digest at an offset is
+# that of the link of its block and the bytes between. A snapshot keeps both, so that the next one reads a block and
+# what is new, and whoever verifies reads the log once.
 
 BLOCK_BYTES = 1 << 20
-
-
-def _linked(link: bytes, data: bytes) -> bytes:
-    from hashlib import sha256  # a program that only records takes no digest
-
-    return sha256(link + data).digest()
 
 
 class PrefixChain:
@@ -215,18 +186,17 @@ class PrefixChain:
             self._waiting += view[:room]
             self._at += len(view[:room])
             view = view[room:]
-            self._settle()
+            if len(self._waiting) == BLOCK_BYTES:
+                self.link = bytes.fromhex(self.digest_here())
+                self._waiting.clear()
+            if self._offsets and self._offsets[-1] == self._at:
+                self.digests[self._offsets.pop()] = self.digest_here()
 
     def digest_here(self) -> str:
         """The digest of everything that was read."""
-        return _linked(self.link, bytes(self._waiting)).hex()
+        from hashlib import sha256  # a program that only records takes no digest
 
-    def _settle(self) -> None:
-        if len(self._waiting) == BLOCK_BYTES:
-            self.link = _linked(self.link, bytes(self._waiting))
-            self._waiting.clear()
-        if self._offsets and self._offsets[-1] == self._at:
-            self.digests[self._offsets.pop()] = self.digest_here()
+        return sha256(self.link + self._waiting).hexdigest()
 
 
 def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, str]:
@@ -247,7 +217,6 @@ def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, s
 
 # From stored bytes to a state: the newest snapshot that fits, and the events after it.
 
-
 _SECTOR_BYTES = 512  # the least that a medium leaves unwritten
 
 
@@ -262,11 +231,6 @@ class Loaded(msgspec.Struct):
     open_line: bool = False
     ahead: Snapshot | None = None
     """The newest snapshot of this very log that knows more than the log has."""
-
-    @property
-    def has_past(self) -> bool:
-        """Whether there was anything at all."""
-        return self.position.seq > 0
 
 
 def load(
@@ -288,7 +252,8 @@ def load(
             continue
         if snapshot.offset > size:
             size = log.size()
-        tail = _tail_after(snapshot, log) if snapshot.offset <= size else None
+        # None if the bytes before do not end as the snapshot says.
+        tail = chunks_after(log, snapshot.position) if 0 < snapshot.offset <= size else None
         if tail is not None:
             loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
             _read_into(loaded, reader_at(log, snapshot.position), tail)
@@ -303,23 +268,20 @@ def load(
             passed.append(snapshot)
     else:
         loaded = _read_into(Loaded(Fold()), LineReader(unseal=log.unseal), log.read())
-    for one in passed:
+    for one in reversed(passed):  # the newest is set last
         # One of an older generation may be left over from before the log was written anew.
         mine = one.state.generation >= loaded.fold.state.generation
         if mine and one.offset > loaded.position.offset:
             loaded.ahead = one
-            break
     return loaded
 
 
 def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None) -> Gap | None:
-    """What is missing at the end of a log without gaps, which is whole up to ``position``.
+    """What is missing at the end of a log without gaps, which is whole up to ``position``; None if nothing is known.
 
-    None if nothing is known to be. Where something is damaged before, places do not compare.
-
-    ``torn`` bytes follow. That a crash took the end is no loss: nobody was told that it was safe.
-    It is one if more had been synced, if a snapshot knows more events, or if the bytes of a log
-    without any event are not what a crash leaves of the first write. ``settled`` is what the log
+    Where something is damaged before, places do not compare. ``torn`` bytes follow. That a crash took the end is no
+    loss: nobody was told that it was safe. It is one if more had been synced, if a snapshot knows more events, or if
+    the bytes of a log without any event are not what a crash leaves of the first write. ``settled`` is what the log
     said before it was read, since a writer may be at it.
     """
     end = max(settled, 0 if ahead is None else ahead.offset)
@@ -366,7 +328,7 @@ def _has_bad_lines(log: Log, position: Position) -> bool:
     reader, is_zeroed = reader_at(log, position), False
     for chunk in log.read(position.offset):
         reader.feed(chunk)
-        is_zeroed = is_zeroed or b"\0" in chunk
+        is_zeroed |= b"\0" in chunk
     return reader.damaged and not is_zeroed
 
 
@@ -398,11 +360,6 @@ def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     return fold
 
 
-def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
-    """What the log has after a snapshot; None if its bytes before do not end as that says."""
-    return chunks_after(log, snapshot.position) if snapshot.offset else None
-
-
 def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
     """Whether it was left by a writer that was overtaken while its session was made anew."""
     fold = Fold()
@@ -415,10 +372,8 @@ def _read_into(loaded: Loaded, reader: LineReader, chunks: Iterable[bytes]) -> L
         _apply(loaded.fold, reader.feed(chunk))
     if rest := reader.finish():
         _apply(loaded.fold, rest)
-    loaded.position = reader.position
-    loaded.gaps = reader.gaps
-    loaded.torn = reader.torn
-    loaded.open_line = reader.open_line
+    loaded.position, loaded.gaps = reader.position, reader.gaps
+    loaded.torn, loaded.open_line = reader.torn, reader.open_line
     return loaded
 
 

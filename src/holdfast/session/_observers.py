@@ -17,7 +17,7 @@ from holdfast.session._journal import Journal
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.session._keeper import KeptSession
+    from holdfast.session.session import Session
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Observers:
 
     def __init__(self) -> None:
         self.all: tuple[Observer, ...] = ()
-        self.live: WeakSet[KeptSession] = WeakSet()
+        self.live: WeakSet[Session] = WeakSet()
         self._changing = threading.Lock()
 
     def add(self, observer: Observer) -> Callable[[], None]:
@@ -90,7 +90,7 @@ class Observers:
         """A block whose time is measured and told."""
         return Watch(self.all, operation, session_id)
 
-    def journal(self, session: KeptSession, *rest: Any) -> Journal:
+    def journal(self, session: Session, *rest: Any) -> Journal:
         """The journal of a session that is opened while these watch."""
         self.live.add(session)
         return ObservedJournal(self, session, *rest)
@@ -114,32 +114,31 @@ class _Within(Observers):
         self.live = outer.live
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        """Let one more watch, as those who watch already: the whole store."""
-        return self._outer.add(observer)
+        return self._outer.add(observer)  # of the whole store, as those who watch already
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Tell all of them."""
         self._outer.tell(f"{self._space}/{session_id}", item)
 
     def watch(self, operation: str, session_id: str) -> Watch:
-        """A block whose time is measured and told."""
         return self._outer.watch(operation, f"{self._space}/{session_id}")
 
 
 class Watch:
     """One operation while it goes on."""
 
-    __slots__ = ("_begun", "_started", "events", "idle", "operation", "restored", "session_id",
-                 "size_bytes")  # fmt: skip
+    __slots__ = ("_begun", "_started", "events", "idle", "operation", "restored", "session_id", "size_bytes")
 
     def __init__(self, observers: Iterable[Observer], operation: str, session_id: str) -> None:
         self.operation = operation
         self.session_id = session_id
         self.events = self.size_bytes = 0
-        self.restored = False
-        self.idle = False
-        """Set where there turned out to be nothing to do."""
-        self._begun = [(one, _begin(one, operation, session_id)) for one in observers]
+        self.restored = self.idle = False
+        self._begun: list[tuple[Observer, Any]] = []
+        for observer in observers:
+            begun = None
+            with contextlib.suppress(Exception):  # it must not disturb the session
+                begun = observer.begin(operation, session_id)
+            self._begun.append((observer, begun))
         self._started = perf_counter()
 
     def __enter__(self) -> Self:
@@ -174,39 +173,27 @@ class ObservedJournal(Journal):
         self._counting = threading.Lock()
         self._counted = self.writer.offset
 
-    def record(
-        self,
-        type: str,
-        data: dict[str, Any],
-        run: str | None = None,
-        key: str | None = None,
-        timestamp: int | None = None,
-    ) -> Event:
-        """Record one event, and tell how long that took."""
+    def record(self, *given: Any, **named: Any) -> Event:
         with self._observers.watch("append", self.id) as watch:
-            recorded = super().record(type, data, run, key, timestamp)
+            recorded = super().record(*given, **named)
             watch.events, watch.size_bytes = 1, self._grown()
         return recorded
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
-        """Record several events with one write, and tell how long that took."""
         with self._observers.watch("append", self.id) as watch:
             recorded = super().extend(events)
             watch.events, watch.size_bytes = len(recorded), self._grown()
         return recorded
 
     def flush(self) -> None:
-        """Bring everything onto the medium, and tell how long that took."""
         with self._observers.watch("flush", self.id):
             super().flush()
 
     async def aflush(self) -> None:
-        """Bring everything onto the medium, and tell how long that took."""
         with self._observers.watch("flush", self.id):
             await super().aflush()
 
     def snapshot(self) -> int:
-        """Save the folded state, and tell how long that took."""
         before = self.keeper.snapshot_seq
         with self._observers.watch("snapshot", self.id) as watch:
             seq = super().snapshot()
@@ -214,12 +201,10 @@ class ObservedJournal(Journal):
         return seq
 
     def sync(self) -> None:
-        """Wait for the medium, and tell how long that took."""
         with self._observers.watch("sync", self.id):
             super().sync()
 
     def begin_sync(self) -> Future[None]:
-        """Begin to wait for the medium, and tell in the end how long that took."""
         watch = self._observers.watch("sync", self.id)
         future = super().begin_sync()
         future.add_done_callback(lambda done: watch.end(done.exception()))
@@ -231,10 +216,3 @@ class ObservedJournal(Journal):
             offset = self.writer.offset
             grown, self._counted = offset - self._counted, offset
         return max(grown, 0)
-
-
-def _begin(observer: Observer, operation: str, session_id: str) -> Any:
-    try:
-        return observer.begin(operation, session_id)
-    except Exception:  # noqa: BLE001 - it must not disturb the session
-        return None

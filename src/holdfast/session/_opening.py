@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -67,21 +66,6 @@ class Patience:
         self._until = 0.0
 
 
-def in_event_loop() -> bool:
-    """Whether waiting here would stop an event loop of asyncio."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-# Whether the process that opened a session last is still at it.
-
-
 def is_alive(state: State) -> bool:
     """Whether the last writer may still be running, by what it said when it opened the session.
 
@@ -91,16 +75,13 @@ def is_alive(state: State) -> bool:
     return last is not None and not last.closed and is_at_work(last.pid, last.host)
 
 
-# Opening a session: lease, torn tail, damage, and what is recorded before the first event.
-
-
 Resume = Literal["auto", "always", "never"]
 """Whether a session that is there is gone on with."""
 Repair = Literal["raise", "auto"]
 """What becomes of a damaged log at an open."""
 Durability = Literal["barriers", "always", "os"]
 """When what is recorded is forced onto the medium."""
-_DURABILITIES, _REPAIRS, _RESUMES = get_args(Durability), get_args(Repair), get_args(Resume)
+_CHOICES = {"durability": get_args(Durability), "repair": get_args(Repair), "resume": get_args(Resume)}
 _SALT_BYTES = 16
 _ESCAPED_BYTES_MAX = 6  # of one byte in JSON
 _LEASE_MS_MIN = 100
@@ -135,12 +116,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What replaces secrets in everything that is recorded; None records it as it is."""
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("durability", self.durability, _DURABILITIES),
-            ("repair", self.repair, _REPAIRS),
-            ("resume", self.resume, _RESUMES),
-        ):
-            if value not in allowed:
+        for name, allowed in _CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
                 raise UsageError(f"{name} {value!r} is none of {', '.join(allowed)}")
         if self.memory is not None and not isinstance(self.memory, Store):
             raise UsageError(
@@ -167,6 +144,15 @@ def check_title(title: Any, limits: Limits) -> None:
     if size > limits.blob_bytes_min // _ESCAPED_BYTES_MAX:
         # A title that became a blob would be lost to lists.
         raise TooLarge(f"the title has {size:,} bytes", limit="blob_bytes_min", needed_bytes=size)
+
+
+def check_clash(store: Store, session_id: str, remedy: str) -> None:
+    """Raise InvalidId for a new id that differs only by case from one that is there; the remedy may name that."""
+    other = store.clash(f"sessions/{session_id}")
+    if other is not None:
+        name = other.rpartition("/")[2]
+        what = f"{session_id} differs only by case from the session {name}"
+        raise InvalidId(what, remedy=remedy.format(name), session_id=session_id)
 
 
 class Opening:
@@ -196,7 +182,8 @@ class Opening:
         self._store = store
         self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
-        self._held = self._was_there = False
+        self.held = self._was_there = False
+        """Whether the right to write is held, and whether there was a session."""
         try:
             if options.wait_ms and not self.read_only:
                 # Also of a session that is not there yet: whoever waits for one wants to go on
@@ -211,17 +198,12 @@ class Opening:
 
                     self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
                 # Before the log is read: what is read under the lease changes no more.
-                if exists and not self.read_only and not self._held:
+                if exists and not self.read_only and not self.held:
                     self._hold()
                 self.loaded = self._load(begun=exists)
         except BaseException:
             self.release()
             raise
-
-    @property
-    def held(self) -> bool:
-        """Whether the right to write is held."""
-        return self._held
 
     def taken(self) -> Notice:
         """What is told when the right to write was taken."""
@@ -235,20 +217,18 @@ class Opening:
 
     def take_over(self) -> None:
         """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
-        if not self._held:
+        if not self.held:
             self._hold_late()
         self._cut_torn()
 
     def take_over_at(self, position: Position) -> None:
         """Hold the lease for what was staged; Fenced if the log has moved on without it."""
-        if not self._held:
+        if not self.held:
             self._hold()
             if self.log.size() != position.offset:
                 self.release()
-                raise Fenced(
-                    f"session {self.session_id} was written by someone else while this was staged",
-                    session_id=self.session_id,
-                )
+                what = f"session {self.session_id} was written by someone else while this was staged"
+                raise Fenced(what, session_id=self.session_id)
         if self._seal is not None:
             self._seal.hand_over()
         self._cut_torn()
@@ -281,11 +261,9 @@ class Opening:
             drafts.append(Draft("session_start", self._session_start(state.generation)))
         drafts.append(Draft("opened", self._opened()))
         # Said by the next writer, since the one that was interrupted could not.
-        interruption = needs_interruption(state)
-        if interruption is not None:
+        if (interruption := needs_interruption(state)) is not None:
             drafts.append(Draft("interrupted", interruption))
-        titled = self.options.title is not None and not self.goes_on
-        if titled and self.options.title != state.title:
+        if self.options.title not in (None, state.title) and not self.goes_on:
             drafts.append(Draft("title", {"title": self.options.title}))
         return drafts
 
@@ -294,7 +272,7 @@ class Opening:
         # The log first: with the lease gone, another may be writing to it already.
         self.log.close()
         self._lease.release()
-        was_held, self._held = self._held, False
+        was_held, self.held = self.held, False
         # A place that was made for the lease alone would look like a session to whoever lists.
         if was_held and not (self._was_there or self.begun or self.goes_on):
             self._store.forget(self.key)
@@ -302,38 +280,27 @@ class Opening:
             self.tell(Notice("lease_released", self.session_id, {"epoch": self.epoch}))
 
     def _check_policy(self, *, exists: bool) -> None:
-        if exists:
-            if self.options.resume == "never":
-                raise UsageError(
-                    f"session {self.session_id} exists, and resume='never' was asked for",
-                    remedy="Choose another id, or leave the id out to get a new one.",
-                    session_id=self.session_id,
-                )
-            return
-        if self.options.resume == "always" or self.read_only:
-            raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
-        self._check_clash()
-
-    def _check_clash(self) -> None:
-        other = self._store.clash(self.key)
-        if other is not None:
-            name = other.rpartition("/")[2]
-            raise InvalidId(
-                f"{self.session_id} differs only by case from the session {name}",
-                remedy=f"Use {name}, or another id.",
+        if exists and self.options.resume == "never":
+            raise UsageError(
+                f"session {self.session_id} exists, and resume='never' was asked for",
+                remedy="Choose another id, or leave the id out to get a new one.",
                 session_id=self.session_id,
             )
+        if not exists:
+            if self.options.resume == "always" or self.read_only:
+                raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
+            check_clash(self._store, self.session_id, "Use {}, or another id.")
 
     def _hold(self) -> None:
         self.epoch = self._lease.acquire(self.session_id, self.options.lease_ms)
-        self._held = True
+        self.held = True
         if self.tell is not None:
             self.tell(self.taken())
 
     def _hold_late(self) -> None:
         """The lease of a session that was not there when it was opened."""
         if not self._store.exists(self.key):
-            self._check_clash()
+            check_clash(self._store, self.session_id, "Use {}, or another id.")
         self._hold()
         try:
             if self.log.size() != self.loaded.position.offset + self.loaded.torn:
@@ -352,12 +319,11 @@ class Opening:
     def _load(self, *, begun: bool) -> Loaded:
         mending = self.options.repair == "auto"
         # Whoever holds the lease can ask later: nobody else adds to the log meanwhile.
-        known = self._lease.settled if self._held else None
+        known = self._lease.settled if self.held else None
         settled = self.log.settled() if begun and known is None else 0
-        loaded = load(
-            self.log, self.documents, limits=self.options.limits, tolerant=mending or self.read_only, begun=begun
-        )
-        if loaded.torn and not (loaded.has_past or mending or self.read_only):
+        tolerant = mending or self.read_only
+        loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=begun)
+        if loaded.torn and not (loaded.position.seq or tolerant):
             self._check_ours()
         loss = None
         if known and known > loaded.position.offset:
@@ -380,7 +346,12 @@ class Opening:
         """Write the log anew without what is damaged, and load it."""
         from holdfast.session._repair import repair_log
 
-        self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter, lost_whole=lambda: loss)
+        def sealer() -> Sealer | None:
+            from holdfast.session._seal import rewriter_for
+
+            return rewriter_for(self._store, self.key, self.log, self.epoch)
+
+        self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=sealer, lost_whole=lambda: loss)
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
 
     def _damaged(self, gap: Gap, loss: Gap | None) -> Damaged:
@@ -403,11 +374,6 @@ class Opening:
                 session_id=self.session_id,
             )
 
-    def _rewriter(self) -> Sealer | None:
-        from holdfast.session._seal import rewriter_for
-
-        return rewriter_for(self._store, self.key, self.log, self.epoch)
-
     def _session_start(self, generation: int) -> dict[str, Any]:
         options = self.options
         found = {
@@ -421,16 +387,13 @@ class Opening:
         return {name: value for name, value in found.items() if value is not None}
 
     def _opened(self) -> dict[str, Any]:
+        sealer = None if self._seal is None else self._seal.sealer
         return {
             "format": FORMAT_VERSION,
             "epoch": self.epoch,
             "version": VERSION,
             "pid": os.getpid(),
             "host": os.uname().nodename,
-            "salt": self._salt(),
+            # What the events of this opening are sealed with, or a number that comes only once.
+            "salt": random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex(),
         }
-
-    def _salt(self) -> str:
-        """What the events of this opening are sealed with, or a number that comes only once."""
-        sealer = None if self._seal is None else self._seal.sealer
-        return random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex()

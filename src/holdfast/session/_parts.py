@@ -5,43 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holdfast.errors import UsageError
-from holdfast.model import Event, Limits, encode_data
-from holdfast.replay import LoadBlob, MemoryEntry, State, read_variable
+from holdfast.model import Limits, encode_data
+from holdfast.replay import LoadBlob, MemoryEntry, read_variable
 from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import random_hex
 
 if TYPE_CHECKING:
-    from holdfast.session._redaction import SessionRedaction
+    from holdfast.session.session import Session
 
 
 class NotStoredWarning(UserWarning):
     """A variable holds something that cannot be stored; it lasts as long as the process."""
 
 
-class Owner(Protocol):
-    """What the views of a session need of it."""
-
-    @property
-    def live_state(self) -> State:
-        """The state as it is, not a copy."""
-
-    @property
-    def redacts(self) -> bool:
-        """Whether what is recorded may differ from what was given."""
-
-    def append(self, event: Event | str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
-        """Record one event."""
-
-
 class Variables(MutableMapping[str, Any]):
     """Reads are copies: changing what was read changes nothing until it is set again."""
 
-    def __init__(
-        self, owner: Owner, load: LoadBlob | None = None, notify: Callable[..., None] = lambda _kind, **_detail: None
-    ) -> None:
+    def __init__(self, owner: Session, load: LoadBlob, notify: Callable[..., None]) -> None:
         self._owner = owner
         self._load = load
         self._notify = notify
@@ -53,7 +36,22 @@ class Variables(MutableMapping[str, Any]):
         return read_variable(self._owner.live_state.encoded[name], self._load, ())
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._set(name, value)
+        if not isinstance(name, str) or not name:
+            raise UsageError("a variable's name is a text that is not empty")
+        from holdfast.model import encode_value
+
+        stored, lost = encode_value(value)
+        if not lost:
+            event = self._owner.append("variable_set", {"name": name, "value": stored})
+            self._in_memory.pop(name, None)
+            if self._owner.redacts and event.data.get("value") != stored:
+                self._in_memory[name] = value  # the program goes on with what it has set
+            return
+        self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
+        self._in_memory[name] = value
+        self._notify("variable_not_stored", name=name, lost=lost)
+        what = f"variable {name!r} holds what cannot be stored ({', '.join(lost)}); it is kept in memory only"
+        warnings.warn(what, NotStoredWarning, stacklevel=2)
 
     def __delitem__(self, name: str) -> None:
         if name not in self:
@@ -86,30 +84,8 @@ class Variables(MutableMapping[str, Any]):
             del self[name]
         self.update(values)
 
-    def _set(self, name: str, value: Any) -> None:
-        if not isinstance(name, str) or not name:
-            raise UsageError("a variable's name is a text that is not empty")
-        from holdfast.model import encode_value
-
-        stored, lost = encode_value(value)
-        if not lost:
-            event = self._owner.append("variable_set", {"name": name, "value": stored})
-            self._in_memory.pop(name, None)
-            if self._owner.redacts and event.data.get("value") != stored:
-                self._in_memory[name] = value  # the program goes on with what it has set
-            return
-        self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
-        self._in_memory[name] = value
-        self._notify("variable_not_stored", name=name, lost=lost)
-        warnings.warn(
-            f"variable {name!r} holds what cannot be stored ({', '.join(lost)}); it is kept in memory only",
-            NotStoredWarning,
-            stacklevel=3,
-        )
-
 
 # A session's memory: described entries, kept with the session or with the agent.
-
 
 _NO_KEY = "a memory key is a text that is not empty"
 MemoryScope = Literal["session", "persistent"]
@@ -122,13 +98,10 @@ _SCOPES, _PRIORITIES = get_args(MemoryScope), get_args(MemoryPriority)
 class Memory:
     """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
 
-    def __init__(
-        self, owner: Owner, agent: AgentMemory, load: LoadBlob | None = None, redacting: SessionRedaction | None = None
-    ) -> None:
+    def __init__(self, owner: Session, agent: AgentMemory, load: LoadBlob) -> None:
         self._owner = owner
         self._agent = agent
         self._load = load
-        self._redacting = redacting
 
     def set(
         self,
@@ -145,8 +118,7 @@ class Memory:
             raise UsageError(_NO_KEY)
         if not isinstance(description, str) or not isinstance(pinned, bool):
             raise UsageError("a description is a text, and pinned is true or false")
-        if scope not in _SCOPES:
-            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        _check_scope(scope)
         if priority not in _PRIORITIES:
             raise UsageError(f"{priority!r} is not a priority: use {', '.join(_PRIORITIES)}")
         data = {
@@ -159,8 +131,7 @@ class Memory:
             "sizeBytes": len(encode_data({"value": value}, Limits())) - len('{"value":}'),
         }
         if scope == "persistent":
-            kept = data if self._redacting is None else self._redacting.value(data)
-            self._agent.set(kept)
+            self._agent.set(self._owner.redacted(data))
             if key in self._owner.live_state.memory:
                 # The session's own entry would hide the newer one.
                 self._owner.append("memory_delete", {"key": key})
@@ -195,16 +166,14 @@ class Memory:
         """Forget ``key``; whether there was one."""
         if not isinstance(key, str):
             raise UsageError(_NO_KEY)
-        known = False
-        if key in self._owner.live_state.memory:
+        if known := key in self._owner.live_state.memory:
             self._owner.append("memory_delete", {"key": key})
-            known = True
         return self._agent.delete(key) or known
 
     def clear(self, scope: MemoryScope | None = None) -> int:
         """Forget every entry, or those of a scope; how many there were."""
-        if scope is not None and scope not in _SCOPES:
-            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        if scope is not None:
+            _check_scope(scope)
         cleared = 0
         if scope in (None, "session"):
             for key in list(self._owner.live_state.memory):
@@ -226,15 +195,18 @@ class Memory:
 
     def flush(self) -> None:
         """Write the agent's entries; the session's own are in its log already."""
-        if self._agent.is_dirty:
-            self._agent.flush()
+        self._agent.flush()
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.entry(key) is not None
 
 
-# A session's todo list: written whole each time, the last one wins.
+def _check_scope(scope: str) -> None:
+    if scope not in _SCOPES:
+        raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
 
+
+# A session's todo list: written whole each time, the last one wins.
 
 _STATUSES = ("pending", "in_progress", "completed")
 _TODO_PRIORITIES = ("high", "medium", "low")
@@ -244,7 +216,7 @@ _ID_BYTES = 4
 class Todos(Sequence[dict[str, Any]]):
     """The current list; reads are copies."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Session) -> None:
         self._owner = owner
 
     def write(self, todos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -256,7 +228,14 @@ class Todos(Sequence[dict[str, Any]]):
         if not isinstance(todos, Iterable):
             raise UsageError(f"todos are a list, not {type(todos).__name__}")
         checked = [_checked(item, index) for index, item in enumerate(todos)]
-        _check_together(checked)
+        active = sum(todo["status"] == "in_progress" for todo in checked)
+        if active > 1:
+            raise UsageError(f"only one todo can be in progress, not {active}")
+        seen: set[str] = set()
+        for todo in checked:
+            if (folded := todo["content"].strip().casefold()) in seen:
+                raise UsageError(f"two todos have the content {todo['content']!r}")
+            seen.add(folded)
         self._owner.append("todo_update", {"todos": checked})
         return self._list()
 
@@ -293,24 +272,6 @@ def _checked(item: Any, index: int) -> dict[str, Any]:
     active = item.get("activeForm", content)
     if not isinstance(active, str) or not active.strip():
         raise UsageError(f"{where} has no activeForm")
-    identity = item.get("id") or random_hex(_ID_BYTES)
-    return {
-        **item,
-        "content": content,
-        "status": status,
-        "priority": priority,
-        "activeForm": active,
-        "id": str(identity),
-    }
-
-
-def _check_together(todos: list[dict[str, Any]]) -> None:
-    active = [todo["content"] for todo in todos if todo["status"] == "in_progress"]
-    if len(active) > 1:
-        raise UsageError(f"only one todo can be in progress, not {len(active)}")
-    seen: set[str] = set()
-    for todo in todos:
-        folded = todo["content"].strip().casefold()
-        if folded in seen:
-            raise UsageError(f"two todos have the content {todo['content']!r}")
-        seen.add(folded)
+    identity = str(item.get("id") or random_hex(_ID_BYTES))
+    whole = {"content": content, "status": status, "priority": priority, "activeForm": active, "id": identity}
+    return item | whole

@@ -34,17 +34,17 @@ class _Flow(NamedTuple):
     members: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
-class RedactionPlan(NamedTuple):
+class RedactionPlan(msgspec.Struct):
     """What is to be written for some drafts, and what has to be kept once it is."""
 
-    drafts: list[Draft]
-    added: frozenset[int]
-    """Places in ``drafts`` that nobody asked for: ends of streams."""
-    originals: dict[int, dict[str, Any]]
-    """By place in ``drafts``: data that is not written as it was."""
     streams: dict[_Stream, _Flow]
-    found: list[Finding]
-    unscanned: int
+    drafts: list[Draft] = []
+    added: set[int] = set()
+    """Places in ``drafts`` that nobody asked for: ends of streams."""
+    originals: dict[int, dict[str, Any]] = {}
+    """By place in ``drafts``: data that is not written as it was."""
+    found: list[Finding] = []
+    unscanned: int = 0
 
 
 class SessionRedaction:
@@ -74,9 +74,7 @@ class SessionRedaction:
 
         ``first_seq`` is what the caller took for the seq of the first one when it counted on.
         """
-        plan = self._empty_plan()
-        added: set[int] = set()
-        unscanned = 0
+        plan = RedactionPlan(dict(self._streams))
         places: list[int] = []
         for given in drafts:
             encode_data(given.data, self._limits)  # what cannot be recorded is refused as it was
@@ -85,29 +83,25 @@ class SessionRedaction:
                 places.append(len(plan.drafts))
                 self._plan_piece(plan, draft)
                 continue
-            self._end_streams(plan, draft, added)
+            self._end_streams(plan, draft)
             places.append(len(plan.drafts))
             data, found, missed = self._redactor.data(draft.type, draft.data)
-            unscanned += missed
+            plan.unscanned += missed
             self._put(plan, draft, data, found)
-        return plan._replace(added=frozenset(added), unscanned=unscanned)
+        return plan
 
     def plan_held(self, run: str | None) -> RedactionPlan:
         """What to write of what is held back, when it cannot be waited for. Raises as above."""
-        plan = self._empty_plan()
+        plan = RedactionPlan(dict(self._streams))
         for stream in self._streams:
             if stream[0] == run:
                 plan.streams[stream] = self._plan_end(plan, stream)
-        return plan._replace(added=frozenset(range(len(plan.drafts))))
+        return plan
 
     def held_back(self, run: str | None) -> dict[str, int]:
         """How many characters of each kind of stream are not recorded yet."""
         found = self._streams.items()
-        lengths = {kind: len(flow.state.held) for (of, kind), flow in found if of == run}
-        return {kind: length for kind, length in lengths.items() if length}
-
-    def _empty_plan(self) -> RedactionPlan:
-        return RedactionPlan([], frozenset(), {}, dict(self._streams), [], 0)
+        return {kind: len(flow.state.held) for (of, kind), flow in found if of == run and flow.state.held}
 
     def done(self, plan: RedactionPlan, events: Sequence[Event]) -> Iterator[Notice]:
         """The plan has been written as these events; what there is to tell of it."""
@@ -121,7 +115,10 @@ class SessionRedaction:
         for draft in plan.drafts:
             first = draft.data.get("covers_from")
             if isinstance(first, int) and not isinstance(first, bool):
-                self._forget_pieces(first)
+                # Pieces that a whole message has replaced need not be remembered.
+                replaced = [seq for seq, one in self._originals.items() if one.type == "delta" and seq >= first]
+                for seq in replaced:
+                    del self._originals[seq]
         if plan.found or plan.unscanned:
             rules = sorted({finding.rule for finding in plan.found})
             detail = {"seq": events[0].seq, "rules": rules, "unscanned": plan.unscanned}
@@ -165,7 +162,7 @@ class SessionRedaction:
         plan.found.extend(found)
         self._redactor.refuse(found)
 
-    def _end_streams(self, plan: RedactionPlan, draft: Draft, added: set[int]) -> None:
+    def _end_streams(self, plan: RedactionPlan, draft: Draft) -> None:
         """Streams that this event ends are recorded to their last word: someone may follow them."""
         said = draft.data.get("content") if "covers_from" in draft.data else None
         kinds = kinds_said(draft.type, said)
@@ -173,9 +170,7 @@ class SessionRedaction:
             run, kind = stream
             is_said = ("thinking" if kind == "thinking" else "assistant") in kinds
             if (is_said and run == draft.run) or ends_stream(run, draft.type, draft.run):
-                before = len(plan.drafts)
                 self._plan_end(plan, stream)
-                added.update(range(before, len(plan.drafts)))
                 del plan.streams[stream]
 
     def _plan_end(self, plan: RedactionPlan, stream: _Stream) -> _Flow:
@@ -183,18 +178,13 @@ class SessionRedaction:
         state, members = plan.streams[stream]
         said, found = finish(self._redactor, state)
         if said:
+            plan.added.add(len(plan.drafts))
             plan.originals[len(plan.drafts)] = {"content": "", **members}
             plan.drafts.append(Draft("delta", {"content": said, **members}, stream[0]))
             # Marked also where secrets are refused: the piece was taken long ago, and refusing
             # what comes after it, every time, would let the session never end.
             plan.found.extend(found)
         return _Flow(state.recorded(), members)
-
-    def _forget_pieces(self, first: int) -> None:
-        """Pieces that a whole message has replaced need not be remembered."""
-        for seq in [seq for seq, one in self._originals.items() if one.type == "delta"]:
-            if seq >= first:
-                del self._originals[seq]
 
 
 def _moved(draft: Draft, first_seq: int, places: list[int]) -> Draft:

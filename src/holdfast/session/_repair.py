@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from holdfast.session._loader import Snapshots, find_loss, load
 from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:
-    from holdfast.model import AnyLine, Unseal
+    from holdfast.model import Unseal
     from holdfast.security import Sealer
 
 _PIECE_BYTES = 1 << 20
@@ -57,20 +58,29 @@ def repair_log(
     if loss is not None:
         found.gaps.append(loss)
     is_sealed = any(line.sealed is not None and line.type is None for line in found.lines)
-    is_sealed = is_sealed or (loss is not None and not found.lines)
-    if log.unseal is not None and (is_sealed or not _may_be_plain(log.unseal, found)):
-        return _repair_sealed(log, documents, found, sealer, epoch=epoch, now=clock())
-    if is_sealed and found.lines:
+    if is_sealed and log.unseal is None:
         raise KeyMissing("a sealed session is repaired with its key")
+    bodies: dict[int, bytes] | None = None
+    gaps = found.gaps
+    # Without a sealed line it may be in the clear: its sealing was broken off before it came to it.
+    may_be_plain = found.position.seq <= getattr(log.unseal, "sealed_from", 0)
+    if log.unseal is not None and (is_sealed or (loss is not None and not found.lines) or not may_be_plain):
+        bodies, gaps = _opened(found, log.unseal)
     snapshots = Snapshots(documents)
-    snapshots.drop_beyond(found.position.offset)
-    snapshots.drop_damaged()
-    if not found.gaps:
+    snapshots.drop_useless(found.position.offset)
+    if not gaps:
         return []
+    if bodies is None:
+        lines = _new_lines(old, found, clock())
+    else:
+        anew = None if sealer is None else sealer()
+        if anew is None:
+            raise KeyMissing("a sealed session is repaired with its key")
+        lines = sealed_lines(_noted_bodies(bodies, gaps, clock()), anew)
     # Before the log: a snapshot must never know more than the log that it belongs to.
-    snapshots.drop_after(-1)
-    log.replace(gather(_new_lines(old, found, clock())), epoch)
-    return found.gaps
+    snapshots.drop_all()
+    log.replace(gather(lines), epoch)
+    return gaps
 
 
 def _loss(log: Log, documents: Documents, found: Salvage, settled: int) -> Gap | None:
@@ -82,54 +92,33 @@ def _loss(log: Log, documents: Documents, found: Salvage, settled: int) -> Gap |
     return find_loss(log, found.position, found.torn, settled=settled, ahead=ahead)
 
 
-def _may_be_plain(unseal: Unseal, found: Salvage) -> bool:
-    """Whether the log may be in the clear: its sealing was broken off before it came to it."""
-    sealed_from: int = getattr(unseal, "sealed_from", 0)
-    return found.position.seq <= sealed_from
-
-
 def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
     """The lines of the new generation, each with the checksum that its place gives it."""
-    crc = 0
-    seq = 0
-    chained = False
+    crc, seq, chained = 0, 0, False
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
         assert line.seq is not None
         for lost in range(seq, line.seq):
-            text, crc = _filler(lost, now, crc, chained=chained)
+            # In the place of a lost event, so that all others keep their numbers.
+            body = _note({"lost": lost}, now)
+            text, crc = encode_line(lost, body, crc) if chained else encode_plain_line(body, crc)
             yield text
         text, crc, is_summed = move_line(old[start:stop], crc)
         chained = chained or is_summed
         yield text
         seq = line.seq + 1
-    gaps = [msgspec.to_builtins(gap) for gap in found.gaps]
-    data = {"generation": next_generation(found), "gaps": gaps}
-    text, _ = encode_line(seq, _note(data, now), crc)
+    told = (b'"type":"%b","data":%b' % (line.type.encode(), line.data) for line in found.lines if line.type)
+    generation = 1 + _newest_generation(told)
+    text, _ = encode_line(seq, _note({"generation": generation, "gaps": msgspec.to_builtins(found.gaps)}, now), crc)
     yield text
 
 
-def _repair_sealed(
-    log: Log, documents: Documents, found: Salvage, sealer: Callable[[], Sealer | None] | None, *, epoch: int, now: int
-) -> list[Gap]:
-    assert log.unseal is not None
-    bodies, gaps = _opened(found, log.unseal)
-    snapshots = Snapshots(documents)
-    snapshots.drop_beyond(found.position.offset)
-    snapshots.drop_damaged()
-    if not gaps:
-        return []
-    anew = None if sealer is None else sealer()
-    if anew is None:
-        raise KeyMissing("a sealed session is repaired with its key")
-    snapshots.drop_after(-1)
+def _noted_bodies(bodies: dict[int, bytes], gaps: list[Gap], now: int) -> Iterator[tuple[int, bytes]]:
+    """What could be opened of a sealed log, in order, with notes of what could not."""
     last = max(bodies, default=-1)
-    generation = 1 + max(map(_generation_of, bodies.values()), default=0)
-    data = {"generation": generation, "gaps": [msgspec.to_builtins(gap) for gap in gaps]}
-    for lost in set(range(last)) - set(bodies):
-        bodies[lost] = _note({"lost": lost}, now)
-    bodies[last + 1] = _note(data, now)
-    log.replace(gather(sealed_lines(iter(sorted(bodies.items())), anew)), epoch)
-    return gaps
+    generation = 1 + _newest_generation(bodies.values())
+    notes = {lost: _note({"lost": lost}, now) for lost in set(range(last)) - set(bodies)}
+    notes[last + 1] = _note({"generation": generation, "gaps": msgspec.to_builtins(gaps)}, now)
+    return iter(sorted((bodies | notes).items()))
 
 
 def _opened(found: Salvage, unseal: Unseal) -> tuple[dict[int, bytes], list[Gap]]:
@@ -138,16 +127,12 @@ def _opened(found: Salvage, unseal: Unseal) -> tuple[dict[int, bytes], list[Gap]
     gaps = list(found.gaps)
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
         try:
-            bodies[line.seq] = _opened_body(line, unseal)
+            if line.sealed is None or line.type is not None:
+                raise Tampered(seq=line.seq)
+            bodies[line.seq] = unseal(line.seq, line.sealed, None)
         except Tampered:
             gaps.append(Gap(start, stop - start, line.seq, line.seq))
     return bodies, sorted(gaps, key=lambda gap: gap.offset)
-
-
-def _opened_body(line: AnyLine, unseal: Unseal) -> bytes:
-    if line.sealed is None or line.type is not None:
-        raise Tampered(seq=line.seq)
-    return unseal(line.seq, line.sealed, None)
 
 
 def sealed_lines(bodies: Iterator[tuple[int, bytes]], sealer: Sealer) -> Iterator[bytes]:
@@ -158,21 +143,6 @@ def sealed_lines(bodies: Iterator[tuple[int, bytes]], sealer: Sealer) -> Iterato
         before = sealed[-SEAL_END:]
         line, crc = encode_sealed_line(seq, sealed, crc)
         yield line
-
-
-def _generation_of(body: bytes) -> int:
-    if not body.startswith((b'"type":"session_start"', b'"type":"repaired"')):
-        return 0
-    try:
-        return msgspec.json.decode(b"{%b}" % body, type=_Noted).data.generation
-    except msgspec.DecodeError:
-        return 0
-
-
-def _filler(seq: int, now: int, crc: int, *, chained: bool) -> tuple[bytes, int]:
-    """A note in the place of a lost event, so that all others keep their numbers."""
-    body = _note({"lost": seq}, now)
-    return encode_line(seq, body, crc) if chained else encode_plain_line(body, crc)
 
 
 def _note(data: dict[str, Any], now: int) -> bytes:
@@ -187,16 +157,14 @@ class _Noted(msgspec.Struct):
     data: _Generation
 
 
-def next_generation(found: Salvage) -> int:
-    """One more than the newest generation that the log itself speaks of."""
+def _newest_generation(bodies: Iterable[bytes]) -> int:
+    """The newest generation that a log itself speaks of."""
     newest = 0
-    for line in found.lines:
-        if line.type in ("session_start", "repaired"):
-            try:
-                newest = max(newest, msgspec.json.decode(line.data, type=_Generation).generation)
-            except msgspec.DecodeError:
-                continue
-    return newest + 1
+    for body in bodies:
+        if body.startswith((b'"type":"session_start"', b'"type":"repaired"')):
+            with contextlib.suppress(msgspec.DecodeError):
+                newest = max(newest, msgspec.json.decode(b"{%b}" % body, type=_Noted).data.generation)
+    return newest
 
 
 def gather(lines: Iterable[bytes]) -> Iterator[bytes]:

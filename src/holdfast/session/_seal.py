@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Damaged, UsageError
@@ -20,7 +21,7 @@ from holdfast.model import (
     open_line,
     salvage,
 )
-from holdfast.security import KEY_DOCUMENT, Ring, Sealer, is_sealed_document, new_data_key
+from holdfast.security import KEY_DOCUMENT, Ring, Sealer, document_key, is_sealed_document, new_data_key
 from holdfast.session._repair import gather, sealed_lines
 from holdfast.session._sealed_store import (
     SealedDocuments,
@@ -69,24 +70,17 @@ class SessionSeal:
         if ring is None:
             if writer.position.offset or not self._wanted:
                 return
-            ring = self._begin_ring(staged=staged)
+            if staged:
+                ring = self._waiting = Ring((new_data_key(1),))
+                self._store.keys.wrap(ring)  # to hear now if there is no key
+            else:
+                ring = self._store.new_ring(self._key)
             log.unseal = opener_of(ring)
         elif is_plain_in_transit(ring, log):
             return
-        from holdfast.security import Sealer
-
         self.sealer = Sealer(ring.current, writer.epoch)
         before = writer.sealed_end if writer.has_staged() else end_before(log, writer.offset)
         writer.seal_with(self.sealer, before)
-
-    def _begin_ring(self, *, staged: bool) -> Ring:
-        if not staged:
-            return self._store.new_ring(self._key)
-        from holdfast.security import Ring, new_data_key
-
-        self._waiting = Ring((new_data_key(1),))
-        self._store.keys.wrap(self._waiting)  # to hear now if there is no key
-        return self._waiting
 
     def hand_over(self) -> None:
         """Before what was staged is written: its keys."""
@@ -97,13 +91,14 @@ class SessionSeal:
 
 def sealer_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
     """What seals new lines of a key that is at rest; None for one that is not sealed."""
+    ring = _sealed_ring(store, key, log)
+    return None if ring is None else Sealer(ring.current, epoch)
+
+
+def _sealed_ring(store: Store, key: str, log: Log) -> Ring | None:
     found = sealing(store)
     ring = None if found is None else found.ring(key)
-    if ring is None or is_plain_in_transit(ring, log):
-        return None
-    from holdfast.security import Sealer
-
-    return Sealer(ring.current, epoch)
+    return None if ring is None or is_plain_in_transit(ring, log) else ring
 
 
 def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
@@ -112,12 +107,9 @@ def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
     A fork's own key is for its own events only. Where it has none for all of them, one is put into
     its ring first: killed before the log is replaced, everything opens as before.
     """
-    found = sealing(store)
-    ring = None if found is None else found.ring(key)
-    if found is None or ring is None or is_plain_in_transit(ring, log):
+    found, ring = sealing(store), _sealed_ring(store, key, log)
+    if found is None or ring is None:
         return None
-    from holdfast.security import Sealer
-
     whole = ring.for_whole_log()
     if whole is not ring:
         found.put_ring(key, whole)
@@ -127,17 +119,13 @@ def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
 
 # Rewriting what is there in another form: sealed, not sealed any more, or under a new data key.
 #
-# Each works in steps that can be done again: the keys that will be needed come first, then
-# payloads,
-# then the log in one step, then what is left of the old form goes, and last of all the keys are
-# put
-# as they stay. Killed at any moment the session opens as before, and the same call goes on.
-
+# Each works in steps that can be done again: the keys that will be needed come first, then payloads, then the log in
+# one step, then what is left of the old form goes, and last of all the keys are put as they stay. Killed at any moment
+# the session opens as before, and the same call goes on.
 
 _LEASE_MS = 60_000
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
-_QUARANTINE = "quarantine/"
 
 
 def encrypt_key(store: SealingStore, key: str) -> bool:
@@ -193,18 +181,15 @@ def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
     return True
 
 
-class _held:  # noqa: N801 - a with block, as a word
+@contextmanager
+def _held(store: SealingStore, key: str) -> Iterator[int]:
     """The lease of a key that has a log; its epoch."""
-
-    def __init__(self, store: SealingStore, key: str) -> None:
-        self._lease = store.lease(key)
-
-    def __enter__(self) -> int:
-        epoch: int = self._lease.acquire("seal", _LEASE_MS)
-        return epoch
-
-    def __exit__(self, *_: object) -> None:
-        self._lease.release()
+    lease = store.lease(key)
+    epoch = lease.acquire("seal", _LEASE_MS)
+    try:
+        yield epoch
+    finally:
+        lease.release()
 
 
 def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: bool) -> None:
@@ -216,15 +201,14 @@ def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: b
             bodies = _bodies(log, opener_of(ring))
             _move_payloads(bodies, raw, opened, sealed=sealed)
             _remove(raw, _SNAPSHOTS)
-            lines = (
-                sealed_lines(_texts(bodies), Sealer(ring.current, epoch)) if sealed else _plain_lines(_texts(bodies))
-            )
+            texts = ((event.seq, body) for event, body in bodies)
+            lines = sealed_lines(texts, Sealer(ring.current, epoch)) if sealed else _plain_lines(texts)
             log.replace(gather(lines), epoch)
     finally:
         log.close()
     _move_documents(raw, opened, sealed=sealed)
     _remove_old(ring, raw, sealed=sealed)
-    _remove(raw, _QUARANTINE)
+    _remove(raw, "quarantine/")
 
 
 def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
@@ -247,10 +231,6 @@ def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
         before = end_of(line)
     found.trim([event.more for event, _ in bodies])
     return bodies[: len(found.lines)]
-
-
-def _texts(bodies: list[tuple[Event, bytes]]) -> Iterator[tuple[int, bytes]]:
-    return ((event.seq, body) for event, body in bodies)
 
 
 def _plain_lines(bodies: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -287,25 +267,16 @@ def _move_documents(raw: Documents, opened: Documents, *, sealed: bool) -> None:
 
 def _remove_old(ring: Ring, raw: Documents, *, sealed: bool) -> None:
     """Payloads and snapshots in the form that the log has not any more."""
-    for name in raw.names(_BLOBS):
+    for name in (*raw.names(_BLOBS), *raw.names(_SNAPSHOTS)):
         found = raw.get(name)
         if found is None:
             continue
-        data = found[0]
-        is_old = not is_sealed_document(data) or not _is_current(ring, data) if sealed else is_sealed_document(data)
+        is_old = is_sealed_document(found[0]) is not sealed
+        # A fork's payloads of its parent stay under the parent's key until it is sealed anew.
+        if not is_old and sealed and name.startswith(_BLOBS) and ring.state == "rekeying":
+            is_old = document_key(found[0]) != ring.current.number
         if is_old:
             raw.delete(name)
-    for name in raw.names(_SNAPSHOTS):
-        found = raw.get(name)
-        if found is not None and is_sealed_document(found[0]) is not sealed:
-            raw.delete(name)
-
-
-def _is_current(ring: Ring, data: bytes) -> bool:
-    from holdfast.security import document_key
-
-    # A fork's payloads of its parent stay under the parent's key until it is sealed anew.
-    return ring.state != "rekeying" or document_key(data) == ring.current.number
 
 
 def _remove(raw: Documents, folder: str) -> None:

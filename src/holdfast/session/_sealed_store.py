@@ -73,17 +73,9 @@ class SealingStore(Store):
         """The identity of the store without keys: it holds the same."""
         return self.inner.identity
 
-    lease = _passed_on("lease")
-    exists = _passed_on("exists")
-    kept_open = _passed_on("kept_open")
-    clash = _passed_on("clash")
-    sync = _passed_on("sync")
-    entries = _passed_on("entries")
-    move = _passed_on("move")
-    drop = _passed_on("drop")
-    location = _passed_on("location")
-    check = _passed_on("check")
-    close = _passed_on("close")
+    # What a store must have; whatever else it can do is passed on in the same way, below.
+    lease, exists, clash, sync, entries = map(_passed_on, ("lease", "exists", "clash", "sync", "entries"))
+    move, drop, location, check, close = map(_passed_on, ("move", "drop", "location", "check", "close"))
 
     # -- keys ----------------------------------------------------------------------------------
 
@@ -99,8 +91,7 @@ class SealingStore(Store):
 
     def new_ring(self, key: str) -> Ring:
         """The data keys for a key that has nothing yet, kept from now on. Raises KeyMissing."""
-        ring = Ring((new_data_key(1),))
-        return self.put_ring(key, ring, if_match=MUST_NOT_EXIST)
+        return self.put_ring(key, Ring((new_data_key(1),)), if_match=MUST_NOT_EXIST)
 
     def put_ring(self, key: str, ring: Ring, *, if_match: str | None = None) -> Ring:
         """Keep data keys; those that are there already, if only new ones were to be kept."""
@@ -142,17 +133,13 @@ class SealingStore(Store):
         return log
 
     def documents(self, key: str) -> Documents:
-        """The documents, opened and sealed on the way."""
         return SealedDocuments(self, key)
 
     def may_seal(self, key: str) -> bool:
         """Whether documents of a key that has no data keys are to be sealed from the first on."""
-        if not self.by_default or key.rpartition("/")[0].rpartition("/")[2] in _OF_SESSIONS:
+        if not self.by_default or key.rpartition("/")[0].rpartition("/")[2] in ("sessions", "trash"):
             return False  # a session is sealed, or not, when its first event is recorded
         return not self.inner.documents(key).names()
-
-
-_OF_SESSIONS = ("sessions", "trash")
 
 
 # Whatever else a store can do, it does as before, also what stores will learn one day.
@@ -199,7 +186,6 @@ class SealedDocuments(Documents):
         self._ring: Ring | None = None
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Store a document, sealed if its key is."""
         ring = self._known(name)
         if ring is None and not name.startswith(_NEVER_SEALED) and self._store.may_seal(self._key):
             ring = self._ring = self._store.new_ring(self._key)
@@ -213,24 +199,23 @@ class SealedDocuments(Documents):
         ring = self._known(name)
         if ring is None:
             return self._inner.get(name)
-        found = self._found(ring, name)
+        kept = (self._inner.get(stored) for stored in _stored_names(ring, name))
+        found = next((one for one in kept if one is not None), None)
         if found is None:
             return None
         data, etag = found
-        if ring.is_open and not is_sealed_document(data):
-            self._check_plain(ring, name)
-            return found
-        return open_document(ring.keys, name, data), etag
+        if not ring.is_open or is_sealed_document(data):
+            return open_document(ring.keys, name, data), etag
+        # What a plain snapshot says of a log that is sealed is nobody's word.
+        if name.startswith(_SNAPSHOTS) and not is_plain_in_transit(ring, self._store.inner.log(self._key)):
+            raise Tampered(f"{name} is not sealed, beside a sealed log", document=name)
+        return found
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names as they are stored."""
         return self._inner.names(prefix)
 
     def delete(self, name: str) -> bool:
-        """Remove a document, under each name that it may have."""
-        ring = self._known(name)
-        names = [name] if ring is None else list(_stored_names(ring, name))
-        found = [self._inner.delete(stored) for stored in names]
+        found = [self._inner.delete(stored) for stored in self.stored_names([name])]
         return any(found)
 
     def stored_names(self, names: Iterable[str]) -> set[str]:
@@ -248,20 +233,6 @@ class SealedDocuments(Documents):
         if self._ring is None or self._ring.state != "sealed":
             self._ring = self._store.ring(self._key)
         return self._ring
-
-    def _check_plain(self, ring: Ring, name: str) -> None:
-        """What a plain snapshot says of a log that is sealed is nobody's word."""
-        if name.startswith(_SNAPSHOTS):
-            log = self._store.inner.log(self._key)
-            if not is_plain_in_transit(ring, log):
-                raise Tampered(f"{name} is not sealed, beside a sealed log", document=name)
-
-    def _found(self, ring: Ring, name: str) -> tuple[bytes, str] | None:
-        for stored in _stored_names(ring, name):
-            found = self._inner.get(stored)
-            if found is not None:
-                return found
-        return None
 
 
 def is_plain_in_transit(ring: Ring, log: Log) -> bool:

@@ -35,21 +35,15 @@ class Hub:
             try:
                 listener(session_id, item)
             except Exception as error:  # noqa: BLE001 - a subscriber must not disturb a session
-                self._tell_others(listener, session_id, error)
-
-    def _tell_others(self, failed: Subscriber, session_id: str, error: Exception) -> None:
-        notice = Notice("subscriber_failed", session_id, {"error": repr(error)})
-        for listener in self.listeners:
-            if listener is not failed:
-                with contextlib.suppress(Exception):  # there is no one left to tell
-                    listener(session_id, notice)
-
-
-# What a session has to tell: delivered in order, and never under the session's lock.
+                notice = Notice("subscriber_failed", session_id, {"error": repr(error)})
+                for other in self.listeners:
+                    if other is not listener:
+                        with contextlib.suppress(Exception):  # there is no one left to tell
+                            other(session_id, notice)
 
 
 class Outbox:
-    """A queue between one session and its hub."""
+    """A queue between one session and its hub: delivered in order, and never under the session's lock."""
 
     def __init__(self, session_id: str, hub: Hub) -> None:
         self.hub = hub
@@ -88,7 +82,6 @@ class Repairs:
         self._lock = threading.Lock()
 
     def tell(self, what: str, detail: dict[str, Any]) -> None:
-        """Tell subscribers and the log of the program; whoever finds it again finds nothing new."""
         import logging
 
         if any(notice.detail["what"] == what for notice in self.notices):
@@ -100,7 +93,6 @@ class Repairs:
         self._outbox.deliver()
 
     def untold(self) -> list[Notice]:
-        """What came since this was asked last."""
         with self._lock:
             answered, self._answered = self._answered, len(self.notices)
         return self.notices[answered:]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from holdfast.errors import HoldfastError, InvalidData, TooLarge, UsageError
 from holdfast.model import Event
-from holdfast.session._lifetime import was_cancelled
+from holdfast.session._lifetime import in_event_loop, message_of, was_cancelled
 
 if TYPE_CHECKING:
     from holdfast.session.session import Session
@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 class ToolLog(Protocol):
     """Where the use of a tool is recorded: a session, or one run of an agent in it."""
 
-    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event:
-        """Record the intent."""
-
-    def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False) -> Event:
-        """Record the outcome."""
-
-    def barrier(self) -> None:
-        """Wait until what was recorded is safe."""
-
-    async def abarrier(self) -> None:
-        """Wait until what was recorded is safe, without blocking the event loop."""
+    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event: ...
+    def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False) -> Event: ...
+    def barrier(self) -> None: ...
+    async def abarrier(self) -> None: ...
 
 
 class ToolRun:
@@ -58,39 +51,31 @@ class ToolRun:
         return call_id
 
     def __enter__(self) -> Self:
-        self._begin()
-        try:
+        with self._begun():
             self._session.barrier()
-        except BaseException as error:
-            self._give_up(error)
-            raise
         return self
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._end(error)
-
     async def __aenter__(self) -> Self:
-        self._begin()
-        try:
+        with self._begun():
             await self._session.abarrier()
-        except BaseException as error:
-            self._give_up(error)
-            raise
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._end(error)
+        self.__exit__(None, error, None)
 
-    def _begin(self) -> None:
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Record the intent; where what comes before the block fails, it will not run, and the log should say so."""
         tool, params = self._intent
         self.event = self._session.tool_call(tool, params, **self._options)
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(HoldfastError):  # where it cannot say so, the call stays open
+                self.__exit__(None, error, None)
+            raise
 
-    def _give_up(self, error: BaseException) -> None:
-        """The block will not run, and the log should say so; where it cannot, it stays open."""
-        with contextlib.suppress(HoldfastError):
-            self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
             self._record(_failure(error), is_error=True)
             return
@@ -108,10 +93,7 @@ class ToolRun:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     cancelled = was_cancelled(error)
-    kind = type(error).__name__
-    text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    message = "cancelled" if cancelled else f"{kind}: {text[:10_000]}"
-    return {"error": True, "message": message, "cancelled": cancelled}
+    return {"error": True, "message": "cancelled" if cancelled else message_of(error), "cancelled": cancelled}
 
 
 # Turns, each from a user's input to the agent's final answer, and how they are kept apart.
@@ -229,16 +211,11 @@ class Turns:
 
     def _check_can_wait(self, ticket: _Ticket) -> None:
         """Raise UsageError if whoever holds the turn could not end it while this thread waits."""
-        import asyncio
-
         with self._guard:
             line = self._lines.get(ticket.place[1], deque())
             blocked = any(other is not ticket and other.thread == ticket.thread for other in line)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if not blocked:
-                return
+        if not blocked and not in_event_loop():
+            return
         raise UsageError(
             "another turn of this session is going on, and waiting for it would stop this thread,"
             " in which it may have to end",
@@ -269,7 +246,7 @@ class Turn:
         ticket = self._ticket = _Ticket(self._session.turns, self._run)
         try:
             self._session.turns.enter(ticket)
-            self._begin()
+            self.number = self._session.append("turn_start", {}, run=self._run).seq
         except BaseException:
             self._session.turns.leave(ticket)
             raise
@@ -286,7 +263,7 @@ class Turn:
         ticket = self._ticket = _Ticket(self._session.turns, self._run)
         try:
             await self._session.turns.aenter(ticket)
-            self._begin()
+            self.number = self._session.append("turn_start", {}, run=self._run).seq
         except BaseException:
             self._session.turns.leave(ticket)
             raise
@@ -298,9 +275,6 @@ class Turn:
             await self._session.abarrier()
         finally:
             self._session.turns.leave(self._ticket)
-
-    def _begin(self) -> None:
-        self.number = self._session.append("turn_start", {}, run=self._run).seq
 
     def _end(self, error: BaseException | None) -> None:
         reason = "completed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,12 +24,12 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._branches import is_foreign
-from holdfast.session._loader import PrefixChain, Snapshot, Snapshots, find_loss, load, prefix_digest
+from holdfast.session._loader import PrefixChain, Snapshots, find_loss, load, prefix_digest
 from holdfast.session.reader import references
 from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:
-    from holdfast.model import AnyLine, Salvage, Unseal
+    from holdfast.model import Salvage, Unseal
 
 _LOOKS_MAX = 5
 _FOREIGN = (
@@ -117,71 +117,94 @@ def verify_log(session_id: str, log: Log, documents: Documents, *, head: str | N
     return report
 
 
-def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
-    if log.unseal is not None:
-        return _verify_sealed(session_id, log, documents, heads)
-    reader = LineReader()
-    count = 0
+class _Reading(msgspec.Struct):
+    """What was found while every byte of a log was read."""
+
+    position: Position = START
+    torn: int = 0
+    gaps: list[Gap] = []
+    events: int = 0
+    size_bytes: int = 0
     missing: set[str] = set()
     repairs: list[Repair] = []
-    before = _Before(log.settled(), _newest(Snapshots(documents)))
+    tampered: list[TamperedPlace] = []
+    checksummed: bool = True
+    sealed: bool = False
+
+    def take(self, events: list[Event], documents: Documents) -> None:
+        """Look at events that could be read."""
+        self.events += len(events)
+        self.missing.update(_missing_blobs(events, documents))
+        self.repairs += _repairs(events)
+
+
+def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
+    # Asked before the log is read, since a writer may go on meanwhile.
+    settled, newest = log.settled(), None
+    with contextlib.suppress(HoldfastError):
+        newest = Snapshots(documents).newest()
     marks = _marks(Snapshots(documents))
-    prefixes = _prefixes(marks)
+    # The whole snapshots that tell what was before them, oldest first.
+    prefixes = {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
     chain = heads.chain(prefixes)
     try:
-        for events in _batches(reader, log, chain):
-            count += len(events)
-            missing.update(_missing_blobs(events, documents))
-            repairs += _repairs(events)
+        read = (_read_plain if log.unseal is None else _read_sealed)(log, documents, chain)
     except KeyMissing:
         return _verify_closed(session_id, log, heads)
-    snapshots = _check_snapshots(marks, reader.position.offset)
+    position = read.position
+    snapshots = {seq: mark is not None and mark[0] <= position.offset for seq, mark in marks.items()}
     damage = log.damage()
-    if reader.torn and not count and not damage and is_foreign(log):
+    if log.unseal is None and read.torn and not read.events and not damage and is_foreign(log):
         damage = _FOREIGN
-    tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
-    gaps = reader.gaps
-    if not gaps and not damage:
-        gaps = gaps + _lost(log, documents, reader.position, reader.torn, before)
+    tampered = read.tampered + ([] if read.gaps else _check_prefixes(prefixes, chain))
+    gaps = read.gaps
+    # What the log had at its end and has no more.
+    if not gaps and not (damage and log.unseal is None):
+        ahead = None
+        if newest is not None and newest.offset > position.offset:
+            with contextlib.suppress(SecurityError, TooNew):
+                ahead = load(log, documents, tolerant=True, begun=True).ahead
+        loss = find_loss(log, position, read.torn, settled=settled, ahead=ahead)
+        gaps = [] if loss is None else [loss]
     report = Report(
         session_id=session_id,
-        ok=not (gaps or missing or damage or tampered) and all(snapshots.values()),
-        events=count,
-        size_bytes=log.size(),
-        torn_bytes=reader.torn,
+        ok=not (gaps or read.missing or damage or tampered) and all(snapshots.values()),
+        events=read.events,
+        size_bytes=read.size_bytes,
+        torn_bytes=read.torn,
         gaps=gaps,
         snapshots=snapshots,
-        missing_blobs=sorted(missing),
-        repairs=repairs,
+        missing_blobs=sorted(read.missing),
+        repairs=read.repairs,
         damage=damage,
-        checksummed=reader.chained,
+        checksummed=read.checksummed,
+        sealed=read.sealed,
         tampered=tampered,
     )
-    return heads.told(report, chain, log, reader.position.offset)
+    return heads.told(report, chain, log, position.offset)
 
 
-class _Before(NamedTuple):
-    """What is to be asked before a log is read, since a writer may go on meanwhile."""
-
-    settled: int
-    newest: Snapshot | None
-
-
-def _newest(snapshots: Snapshots) -> Snapshot | None:
-    try:
-        return snapshots.newest()
-    except HoldfastError:
-        return None
+def _read_plain(log: Log, documents: Documents, chain: PrefixChain) -> _Reading:
+    read, reader = _Reading(), LineReader()
+    for chunk in log.read():
+        chain.feed(chunk)
+        read.take(reader.feed(chunk), documents)
+    read.take(reader.finish(), documents)
+    read.position, read.torn, read.gaps = reader.position, reader.torn, reader.gaps
+    read.size_bytes, read.checksummed = log.size(), reader.chained
+    return read
 
 
-def _lost(log: Log, documents: Documents, position: Position, torn: int, before: _Before) -> list[Gap]:
-    """What the log had at its end and has no more."""
-    ahead = None
-    if before.newest is not None and before.newest.offset > position.offset:
-        with contextlib.suppress(SecurityError, TooNew):
-            ahead = load(log, documents, tolerant=True, begun=True).ahead
-    loss = find_loss(log, position, torn, settled=before.settled, ahead=ahead)
-    return [] if loss is None else [loss]
+def _read_sealed(log: Log, documents: Documents, chain: PrefixChain) -> _Reading:
+    assert log.unseal is not None
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    events, tampered = _open_each(found, log.unseal)
+    chain.feed(data)
+    is_sealed = not events or any(line.type is None for line in found.lines)
+    read = _Reading(found.position, found.torn, found.gaps, size_bytes=len(data), tampered=tampered, sealed=is_sealed)
+    read.take(events, documents)
+    return read
 
 
 class _Repaired(msgspec.Struct):
@@ -245,43 +268,6 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
     return heads.told(report, chain, log, found.position.offset)
 
 
-def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
-    assert log.unseal is not None
-    before = _Before(log.settled(), _newest(Snapshots(documents)))
-    marks = _marks(Snapshots(documents))
-    data = b"".join(log.read())
-    found = salvage(data, START, chained=False)
-    try:
-        events, tampered = _open_each(found, log.unseal)
-    except KeyMissing:
-        return _verify_closed(session_id, log, heads)
-    missing = set(_missing_blobs(events, documents))
-    prefixes = _prefixes(marks)
-    chain = heads.chain(prefixes)
-    chain.feed(data)
-    snapshots = _check_snapshots(marks, found.position.offset)
-    if not found.gaps:
-        tampered += _check_prefixes(prefixes, chain)
-    damage = log.damage()
-    if not found.gaps:
-        found.gaps += _lost(log, documents, found.position, found.torn, before)
-    report = Report(
-        session_id=session_id,
-        ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
-        events=len(events),
-        size_bytes=len(data),
-        torn_bytes=found.torn,
-        gaps=found.gaps,
-        snapshots=snapshots,
-        missing_blobs=sorted(missing),
-        damage=damage,
-        repairs=list(_repairs(events)),
-        sealed=not events or any(line.type is None for line in found.lines),
-        tampered=tampered,
-    )
-    return heads.told(report, chain, log, found.position.offset)
-
-
 def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[TamperedPlace]]:
     """Every line by itself: the events that open, and what does not."""
     events: list[Event] = []
@@ -289,15 +275,16 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Tamper
     before: bytes | None = BEFORE_ALL
     who, next_seq, more = "", 0, []
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
-        known = before if line.seq == next_seq else None
-        event, error = _tried(line, unseal, known)
-        if error is not None:
+        try:
+            event = open_line(line, unseal, before if line.seq == next_seq else None)
+        except (Tampered, Damaged) as error:
             what = error.message.removeprefix(f"event {line.seq} ")
             tampered.append(TamperedPlace(what=what, seq=line.seq, offset=start, size=stop - start, who=who))
-        elif event is not None:
+            more.append(False)
+        else:
             events.append(event)
             who = _opened_by(event) or who
-        more.append(event is not None and event.more)
+            more.append(event.more)
         next_seq = line.seq + 1
         before = end_of(line)
     found.trim(more)
@@ -305,20 +292,10 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Tamper
     return [event for event in events if event.seq < next_seq - (len(more) - end)], tampered
 
 
-def _tried(line: AnyLine, unseal: Unseal, before: bytes | None) -> tuple[Event | None, HoldfastError | None]:
-    try:
-        return open_line(line, unseal, before), None
-    except Tampered as error:
-        return None, error
-    except Damaged as error:
-        return None, error
-
-
 class _Opened(msgspec.Struct):
     pid: int = 0
     host: str = ""
     epoch: int = 0
-    version: str = ""
 
 
 def _opened_by(event: Event) -> str:
@@ -349,11 +326,6 @@ def _marks(snapshots: Snapshots) -> dict[int, tuple[int, str] | None]:
     return found
 
 
-def _prefixes(marks: dict[int, tuple[int, str] | None]) -> dict[int, tuple[int, str]]:
-    """The whole snapshots that tell what was before them, oldest first."""
-    return {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
-
-
 def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[TamperedPlace]:
     """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
     good = 0
@@ -366,31 +338,14 @@ def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) ->
     return []
 
 
-def _batches(reader: LineReader, log: Log, chain: PrefixChain) -> Iterator[list[Event]]:
-    for chunk in log.read():
-        chain.feed(chunk)
-        yield reader.feed(chunk)
-    yield reader.finish()
-
-
 def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
     for event in events:
-        if has_blob(bytes(event.raw)):
-            for name in references(event.data):
-                if not _is_whole(name, documents):
-                    yield name
-
-
-def _is_whole(name: str, documents: Documents) -> bool:
-    try:
-        found = documents.get(f"blobs/{name}")
-    except (Tampered, KeyMissing):
-        return False
-    return found is not None and blob_name(found[0]) == name
-
-
-def _check_snapshots(marks: dict[int, tuple[int, str] | None], end: int) -> dict[int, bool]:
-    return {seq: mark is not None and mark[0] <= end for seq, mark in marks.items()}
+        for name in references(event.data) if has_blob(bytes(event.raw)) else ():
+            found = None
+            with contextlib.suppress(Tampered, KeyMissing):
+                found = documents.get(f"blobs/{name}")
+            if found is None or blob_name(found[0]) != name:
+                yield name
 
 
 def _explain(report: Report) -> Iterator[str]:
@@ -398,9 +353,10 @@ def _explain(report: Report) -> Iterator[str]:
     if not report.opened:
         yield "The session is sealed and its key is not here: only checksums could be compared."
     for one in report.tampered:
-        yield _explain_finding(one)
-    for gap in report.gaps:
-        yield _explain_gap(gap)
+        where = f"({one.size:,} bytes from byte {one.offset:,} on)"
+        by = f" It stands in what was written by {one.who}." if one.who else ""
+        yield f"Tampered with: event {one.seq} {where} {one.what}.{by}"
+    yield from map(_explain_gap, report.gaps)
     lost_end = any(gap.at_end for gap in report.gaps)
     if report.damage:
         yield f"{report.damage} What is whole of the log is read."
@@ -428,20 +384,11 @@ def _explain(report: Report) -> Iterator[str]:
         yield f"Snapshots that are not whole and will be passed over: {', '.join(bad)}."
     if not report.checksummed and report.events:
         yield "This is a plain log without checksums: its lines could only be parsed."
-    yield from map(_explain_repair, report.repairs)
+    for repair in report.repairs:
+        lost = "; ".join(f"{gap.size:,} bytes{_numbers(gap)}" for gap in repair.gaps)
+        yield f"It was damaged, and repaired with event {repair.seq}: {lost} are lost for good."
     if report.ok:
         yield "Everything that is there is whole." if report.repairs else "Everything is whole."
-
-
-def _explain_finding(one: TamperedPlace) -> str:
-    where = f"({one.size:,} bytes from byte {one.offset:,} on)"
-    by = f" It stands in what was written by {one.who}." if one.who else ""
-    return f"Tampered with: event {one.seq} {where} {one.what}.{by}"
-
-
-def _explain_repair(repair: Repair) -> str:
-    lost = "; ".join(f"{gap.size:,} bytes{_numbers(gap)}" for gap in repair.gaps)
-    return f"It was damaged, and repaired with event {repair.seq}: {lost} are lost for good."
 
 
 def _numbers(gap: Gap) -> str:

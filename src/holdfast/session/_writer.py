@@ -5,6 +5,7 @@ It works without a session and is not safe for threads by itself: the session's 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,21 +41,8 @@ _PERCENT = 100
 _ALWAYS_ALLOWED = frozenset(["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"])
 _decode_lines = msgspec.json.Decoder(Event).decode_lines
 # State that is small by nature; variables, memory and plugins may be as large as a blob.
-_WHOLE_STATE = frozenset(
-    [
-        "config",
-        "instructions",
-        "link",
-        "metadata",
-        "permission",
-        "tag",
-        "task",
-        "title",
-        "todo_update",
-        "tools",
-        "untag",
-        "usage",
-    ]
+_WHOLE_STATE = frozenset(["config", "instructions", "metadata", "permission", "tools"]) | frozenset(
+    ["link", "tag", "task", "title", "todo_update", "untag", "usage"]
 )
 OWN_TYPES = frozenset(["session_start", "opened", "closed"])
 """What the session itself records of its life; nobody else may claim it."""
@@ -86,7 +74,6 @@ def as_draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
 
 
 def own_type(type: str) -> UsageError:
-    """What is raised for a type that only the session itself records."""
     return UsageError(f"{type!r} is recorded by the session itself", remedy="Choose another type for your event.")
 
 
@@ -118,9 +105,11 @@ class Writer:
         self._documents = documents
         self._clock = clock
         self._sealer: Sealer | None = None
-        self._before = BEFORE_ALL
+        self.sealed_end = BEFORE_ALL
+        """The end of the last line that was sealed."""
         self._defers = defers
-        self._lead = b""
+        self.lead = b""
+        """What goes before the first line: the newline that the last one of a plain log may lack."""
         self.saved = position
         """Up to here the log has been given what was written."""
         self._waiting: list[bytes] = []
@@ -128,7 +117,6 @@ class Writer:
 
     @property
     def position(self) -> Position:
-        """Where the next event will stand."""
         return Position(self.seq, self.offset, self.crc)
 
     @position.setter
@@ -138,36 +126,20 @@ class Writer:
     @property
     def goes_straight(self) -> bool:
         """Whether a usual line may be given to the log, and its time be the system's."""
-        is_plain = self._sealer is None and not self._lead
-        return is_plain and not self.staged and self._clock is now_ms
+        return self._sealer is None and not self.lead and not self.staged and self._clock is now_ms
 
     def seal_with(self, sealer: Sealer, before: bytes) -> None:
         """Seal what is written from now on; ``before`` is the end of the last sealed line."""
-        self._sealer, self._before = sealer, before
+        self._sealer, self.sealed_end = sealer, before
 
-    @property
-    def sealed_end(self) -> bytes:
-        """The end of the last line that was sealed."""
-        return self._before
-
-    def end_open_line(self) -> None:
-        """A plain log whose last line lacks its newline gets it with the first append."""
-        self._lead = b"\n"
-
-    def append(
-        self,
-        type: str,
-        data: dict[str, Any],
-        run: str | None = None,
-        key: str | None = None,
-        timestamp: int | None = None,
-    ) -> Event:
+    def append(self, draft: Draft) -> Event:
         """Write one event. Raises before anything is written, or nothing was."""
+        type, data, run, key, timestamp = draft
         is_usual = run is None and key is None and timestamp is None
-        raw = encode_data(data, self.limits) if is_usual and not self._lead else None
+        raw = encode_data(data, self.limits) if is_usual and not self.lead else None
         if raw is None or len(raw) > self.line_bytes_max:
-            return self.extend((Draft(type, data, run, key, timestamp),))[0]
-        timestamp, seq, before = self._clock(), self.seq, self._before
+            return self.extend((draft,))[0]
+        timestamp, seq, before = self._clock(), self.seq, self.sealed_end
         if self._sealer is None:
             line, crc = encode_event_line(seq, type, timestamp, raw, self.crc)
         else:
@@ -177,12 +149,12 @@ class Writer:
             line, crc = encode_sealed_line(seq, sealed, self.crc)
         end = self.offset + len(line)
         if end > self.limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
-            raise self._too_large(end)
+            raise self._over_full(end)
         event = Event(type, seq, timestamp, raw)
         self._put(line, seq, 1)
         # Nothing is called from here on: a key press that interrupts the program is noticed after
         # calls, and must not come between the line in the log and its number being taken.
-        self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before
+        self.seq, self.offset, self.crc, self.sealed_end = seq + 1, end, crc, before
         return event
 
     def extend(self, drafts: Sequence[Draft], spare: Collection[int] = ()) -> list[Event]:
@@ -191,13 +163,11 @@ class Writer:
         ``spare`` are places in it of what was accepted before, which counts to no size limit.
         """
         seq, offset, crc = self.position
-        before = self._before
-        now = self._clock()
+        before, lead, now = self.sealed_end, self.lead, self._clock()
         events: list[Event] = []
         lines: list[bytes] = []
         blobs: dict[str, bytes] = {}
-        if self._lead:
-            lead = self._lead
+        if lead:
             offset, crc = offset + len(lead), running_checksum([lead], len(lead), crc)
         last = len(drafts) - 1
         for index, draft in enumerate(drafts):
@@ -206,15 +176,20 @@ class Writer:
             events.append(event)
             lines.append(line)
         size = sum(map(len, lines))
-        if offset + size > self.limits.session_bytes_max and not _may_exceed(drafts, spare):
-            raise self._too_large(offset + size)
+        if offset + size > self.limits.session_bytes_max and not all(
+            draft.type in _ALWAYS_ALLOWED or place in spare for place, draft in enumerate(drafts)
+        ):
+            raise self._over_full(offset + size)
         if events:
             seq_after, offset_after = seq + len(events), offset + size
             # Only now: what is refused above leaves nothing behind.
-            self._put_blobs(blobs)
-            self._put(self._lead + b"".join(lines), seq, len(events))
-            self._lead = b""
-            self.seq, self.offset, self.crc, self._before = seq_after, offset_after, crc, before
+            if self.staged:
+                self._waiting_blobs.update(blobs)
+            else:
+                self._put_blobs(blobs)
+            self._put(lead + b"".join(lines), seq, len(events))
+            self.lead = b""
+            self.seq, self.offset, self.crc, self.sealed_end = seq_after, offset_after, crc, before
         return events
 
     def check(self, drafts: Iterable[Draft]) -> None:
@@ -224,15 +199,11 @@ class Writer:
 
     def write_staged(self) -> None:
         """Hand over what was kept in memory."""
-        if not self._waiting and not self._waiting_blobs:
-            return
-        for name, payload in self._waiting_blobs.items():
-            self._documents.put(f"blobs/{name}", payload, sync=False)
+        self._put_blobs(self._waiting_blobs)
         # As in append: nothing may be called between the write and noting that it was done.
         position = self.position
         if self._waiting:
-            count = self.seq - self.saved.seq
-            self._append(b"".join(self._waiting), self.saved.seq, count)
+            self._append(b"".join(self._waiting), self.saved.seq, self.seq - self.saved.seq)
         self._waiting, self._waiting_blobs, self.saved = [], {}, position
 
     def sync(self) -> None:
@@ -243,11 +214,9 @@ class Writer:
             raise self.failed(error) from error
 
     def has_staged(self) -> bool:
-        """Whether anything is waiting in memory."""
         return bool(self._waiting or self._waiting_blobs)
 
     def staged_lines(self) -> list[bytes]:
-        """The lines that are waiting in memory."""
         return list(self._waiting)
 
     def notice_at(self) -> int:
@@ -257,12 +226,18 @@ class Writer:
     def _event(self, draft: Draft, seq: int, now: int, blobs: dict[str, bytes], *, more: bool) -> Event:
         """The event; big parts of its data are taken out and added to ``blobs``."""
         type_bytes(draft.type)
-        self._check_key(draft.key)
+        # Every key is kept in the state, for ever.
+        if isinstance(draft.key, str) and len(draft.key) > self.limits.key_chars_max:
+            raise self._too_large(f"the key of an event has {len(draft.key):,} characters", "key_chars_max")
         raw = encode_data(draft.data, self.limits)
         if len(raw) > self.line_bytes_max and draft.type in _MESSAGES:
-            self._check_text(draft.data.get("content"))
+            size = _text_bytes(draft.data.get("content"))
+            if size > self.limits.message_bytes_max:
+                raise self._too_large(f"the message has {size:,} bytes of text", "message_bytes_max", size)
         if len(raw) > self.limits.blob_bytes_min:
-            self._check_state(draft.type, len(raw))
+            # The fold keeps such state whole in memory and in every snapshot, without its payloads.
+            if draft.type in _WHOLE_STATE:
+                raise self._too_large(f"a {draft.type} event has {len(raw):,} bytes", "blob_bytes_min", len(raw))
             raw, taken = encode_with_blobs(draft.data, self.limits)
             blobs.update(taken)
         stamp = now if draft.timestamp is None else draft.timestamp
@@ -276,40 +251,8 @@ class Writer:
         return *encode_sealed_line(event.seq, sealed, crc), sealed[-SEAL_END:]
 
     def _put_blobs(self, blobs: dict[str, bytes]) -> None:
-        if self.staged:
-            self._waiting_blobs.update(blobs)
-            return
         for name, payload in blobs.items():
             self._documents.put(f"blobs/{name}", payload, sync=False)
-
-    def _check_key(self, key: str | None) -> None:
-        # Every key is kept in the state, for ever.
-        if isinstance(key, str) and len(key) > self.limits.key_chars_max:
-            raise TooLarge(
-                f"the key of an event has {len(key):,} characters, at most {self.limits.key_chars_max:,} are allowed",
-                limit="key_chars_max",
-            )
-
-    def _check_state(self, type: str, size: int) -> None:
-        # The fold keeps such state whole in memory and in every snapshot, without its payloads.
-        if type in _WHOLE_STATE:
-            raise TooLarge(
-                f"a {type} event has {size:,} bytes, at most {self.limits.blob_bytes_min:,} are allowed",
-                limit="blob_bytes_min",
-                needed_bytes=size,
-            )
-
-    def _check_text(self, content: Any) -> None:
-        texts = [content]
-        if isinstance(content, list):
-            texts = [block.get("text") for block in content if isinstance(block, dict)]
-        size = sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))
-        if size > self.limits.message_bytes_max:
-            raise TooLarge(
-                f"the message has {size:,} bytes of text, at most {self.limits.message_bytes_max:,} are allowed",
-                limit="message_bytes_max",
-                needed_bytes=size,
-            )
 
     def _put(self, lines: bytes, seq: int, count: int) -> None:
         if self.staged:
@@ -342,29 +285,29 @@ class Writer:
         return error
 
     def hand_out_unsaved(self, error: StoreError) -> None:
-        """Put on the error what would otherwise be lost."""
-        error.fields.setdefault("unsaved", self._unsaved())
-
-    def _unsaved(self) -> list[Event]:
-        """Best effort: the bytes as the log still has them, which may be less than was appended."""
-        try:
+        """Put on the error what would otherwise be lost, as the log still has it: perhaps less than was appended."""
+        unsaved: list[Event] = []
+        with contextlib.suppress(HoldfastError, ValueError):
             lines = self.log.unsaved() + b"".join(self._waiting)
             whole = lines[: lines.rfind(b"\n") + 1]
             if self._sealer is None:
-                return _decode_lines(whole)
-            events = (read_line(line, self.log.unseal) for line in whole.splitlines())
-            return [event for event in events if event is not None]
-        except (HoldfastError, ValueError):
-            return []
+                unsaved = _decode_lines(whole)
+            else:
+                events = [read_line(line, self.log.unseal) for line in whole.splitlines()]
+                unsaved = [event for event in events if event is not None]
+        error.fields.setdefault("unsaved", unsaved)
 
-    def _too_large(self, size: int) -> TooLarge:
-        return TooLarge(
-            f"the session would have {size:,} bytes, at most {self.limits.session_bytes_max:,} are allowed",
-            remedy="Start a new session or fork this one, or raise session_bytes_max.",
-            limit="session_bytes_max",
-            needed_bytes=size,
-        )
+    def _over_full(self, size: int) -> TooLarge:
+        remedy = "Start a new session or fork this one, or raise session_bytes_max."
+        return self._too_large(f"the session would have {size:,} bytes", "session_bytes_max", size, remedy)
+
+    def _too_large(self, what: str, limit: str, size: int | None = None, remedy: str | None = None) -> TooLarge:
+        most = getattr(self.limits, limit)
+        return TooLarge(f"{what}, at most {most:,} are allowed", remedy=remedy, limit=limit, needed_bytes=size)
 
 
-def _may_exceed(drafts: Sequence[Draft], spare: Collection[int]) -> bool:
-    return all(draft.type in _ALWAYS_ALLOWED or place in spare for place, draft in enumerate(drafts))
+def _text_bytes(content: Any) -> int:
+    texts = [content]
+    if isinstance(content, list):
+        texts = [block.get("text") for block in content if isinstance(block, dict)]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))

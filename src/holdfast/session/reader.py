@@ -29,8 +29,6 @@ from holdfast.model import (
 from holdfast.replay import LoadBlob
 from holdfast.storage import Documents, Log
 
-__all__ = ["read_blocks", "read_range", "second_line"]
-
 _TAIL_BYTES = 1 << 16
 _PIECE_BYTES_MIN = 1 << 17
 _PIECE_GROWTH = 1.25
@@ -64,9 +62,8 @@ def _chosen(
 ) -> Iterator[Event]:
     for event in events:
         if event.seq < start or (stop is not None and event.seq >= stop):
-            past_the_end = event.seq < start if reverse else event.seq >= start
-            if past_the_end:
-                return
+            if (event.seq < start) == reverse:
+                return  # past the end
             continue
         if types is None or event.type in types:
             yield event
@@ -149,9 +146,6 @@ def whole_end(log: Log) -> Position | None:
     # What the first position is made of was believed without a checksum; the line after it was not.
     is_verified = not reader.damaged and (offset == 0 or reader.position != begin)
     return reader.position if is_verified else None
-
-
-# Reading a log from its beginning, while a writer may cut off what was read of its end.
 
 
 def read_forwards(log: Log, after: Position = START) -> Iterator[Event]:
@@ -254,8 +248,7 @@ def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> L
         return LineReader(position, log.unseal, chained=chained)
     from holdfast.session._sealed_store import end_before
 
-    before = end_before(log, position.offset)
-    return LineReader(position, log.unseal, chained=chained, before=before)
+    return LineReader(position, log.unseal, chained=chained, before=end_before(log, position.offset))
 
 
 def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
@@ -270,10 +263,9 @@ def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
     while len(first) < LINE_END_BYTES and (more := next(chunks, b"")):
         first += more
     try:
-        crc = checksum_after(first[:LINE_END_BYTES])
+        if checksum_after(first[:LINE_END_BYTES]) != position.crc:
+            return None
     except ValueError:
-        return None
-    if crc != position.crc:
         return None
     rest = first[LINE_END_BYTES:]
     return chain((rest,), chunks) if rest else chunks
@@ -284,44 +276,36 @@ def fits(log: Log, position: Position) -> bool:
     return position.offset > 0 and chunks_after(log, position) is not None
 
 
-# Big payloads back in their place, for readers that want the whole event.
-
-
 def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
     """The events with references replaced by what they refer to.
 
     A payload that is missing or damaged is replaced by a text that says so.
     """
     for event in events:
-        if event.is_whole:
+        if event.is_whole or not has_blob(bytes(event.raw)):
             yield event
             continue
-        yield _resolve(event, documents) if has_blob(bytes(event.raw)) else event
+        whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
+        # From the recorded bytes: only there a reference and user data that looks like one differ.
+        whole.__dict__["data"] = fill_references(decode_json(event.raw), blob_loader(documents))
+        yield whole
 
 
 def blob_loader(documents: Documents) -> LoadBlob:
     """What gives the payload of a reference, for values that the state holds."""
-    return lambda reference: _payload(reference, documents)
 
+    def payload(reference: dict[str, Any]) -> Any:
+        name = reference[BLOB_KEY]
+        try:
+            found = documents.get(f"blobs/{name}")
+            # Its length is what was counted before it was asked for.
+            if found is None or len(found[0]) != reference["bytes"] or blob_name(found[0]) != name:
+                return f"[{reference['bytes']} bytes that are missing or damaged]"
+            return read_blob(found[0], str(reference.get("media")))
+        except (HoldfastError, ValueError):
+            return f"[{reference['bytes']} bytes that could not be read]"
 
-def _resolve(event: Event, documents: Documents) -> Event:
-    whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
-    # From the recorded bytes: only there a reference and user data that looks like one differ.
-    whole.__dict__["data"] = fill_references(decode_json(event.raw), blob_loader(documents))
-    return whole
-
-
-def _payload(reference: dict[str, Any], documents: Documents) -> Any:
-    name = reference[BLOB_KEY]
-    try:
-        found = documents.get(f"blobs/{name}")
-        # Its length is what was counted before it was asked for.
-        is_whole = found is not None and len(found[0]) == reference["bytes"]
-        if found is None or not is_whole or blob_name(found[0]) != name:
-            return f"[{reference['bytes']} bytes that are missing or damaged]"
-        return read_blob(found[0], str(reference.get("media")))
-    except (HoldfastError, ValueError):
-        return f"[{reference['bytes']} bytes that could not be read]"
+    return payload
 
 
 def references(value: object) -> Iterator[str]:
@@ -329,9 +313,6 @@ def references(value: object) -> Iterator[str]:
     if is_reference(value):
         assert isinstance(value, dict)
         yield value[BLOB_KEY]
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from references(item)
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from references(item)

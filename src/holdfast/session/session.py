@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MS = 1000.0
 
-
 entered: ContextVar[tuple[Session, Any] | None] = ContextVar("holdfast_session", default=None)
 """The sessions whose ``with`` blocks these are: the innermost, and what was before."""
 
@@ -90,7 +89,7 @@ class Session:
         """The session's memory, and its agent's."""
         journal = self._journal
         kept = journal.remember(self.tell_repaired)
-        return Memory(self, kept, blob_loader(journal.opening.documents), journal.redacting)
+        return Memory(self, kept, blob_loader(journal.opening.documents))
 
     @Part
     def todos(self) -> Todos:
@@ -123,10 +122,9 @@ class Session:
     def record(self, message: Any, *, run: str | None = None) -> list[Event]:
         """Record a message as a provider's library gives or takes it; the events that say it.
 
-        Takes messages and whole answers of OpenAI (chat completions, Responses), Anthropic, Gemini
-        and Mistral, objects or plain data, or a list of messages. ``messages`` gives that provider
-        the same message back. All of it is recorded, or nothing: InvalidData names what is not
-        understood.
+        Takes messages and whole answers of OpenAI (chat completions, Responses), Anthropic, Gemini and Mistral,
+        objects or plain data, or a list of messages. ``messages`` gives that provider the same message back. All of
+        it is recorded, or nothing: InvalidData names what is not understood.
         """
         return _conversation.record_message(self._journal, message, run)
 
@@ -187,8 +185,8 @@ class Session:
     def turn(self, *, run: str | None = None) -> Turn:
         """A ``with`` (or ``async with``) block around one turn, flushed at its end.
 
-        Turns of one run are kept apart: whoever comes while one is going on in this process, in
-        any thread or task, waits until it has ended. A turn inside of a turn is a part of it.
+        Turns of one run are kept apart: whoever comes while one is going on in this process, in any thread or task,
+        waits until it has ended. A turn inside of a turn is a part of it.
         """
         return Turn(self, run=run)
 
@@ -245,12 +243,11 @@ class Session:
     ) -> Any:
         """Call ``fn`` once for ``key``, whatever happens, and return its result.
 
-        The intent is on the medium before ``fn`` runs. A known result is returned and ``fn`` does
-        not run, in any process. A step that began and did not end raises OutcomeUnknown, unless
-        ``unknown`` is "rerun", or a function that is given that error and returns the result it
-        looked up (or ``holdfast.RERUN``). A failure is raised again as StepFailed, or tried again
-        as ``retry`` says. The value comes back as it was stored: as JSON, converted to the type
-        that ``fn`` is annotated to return. The same key with other arguments is a UsageError.
+        The intent is on the medium before ``fn`` runs. A known result is returned and ``fn`` does not run, in any
+        process. A step that began and did not end raises OutcomeUnknown, unless ``unknown`` is "rerun", or a function
+        that is given that error and returns the result it looked up (or ``holdfast.RERUN``). A failure is raised
+        again as StepFailed, or tried again as ``retry`` says. The value comes back as it was stored: as JSON,
+        converted to the type that ``fn`` is annotated to return. The same key with other arguments is a UsageError.
         """
         return self.steps.run(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
@@ -264,10 +261,7 @@ class Session:
         retry: Retry | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Do what ``once`` does without blocking the event loop.
-
-        ``fn`` may be async; one that is not runs in a thread.
-        """
+        """Do what ``once`` does without blocking the event loop; an ``fn`` that is not async runs in a thread."""
         return await self.steps.arun(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
     def step(
@@ -281,9 +275,8 @@ class Session:
     ) -> Any:
         """Make a function a durable step of this session, known by its name and arguments.
 
-        Called again, in any process, it gives its first result. ``key``, a text or a function of
-        the arguments, makes it another step. Inside of a step the n-th call with the same arguments
-        is a step of its own.
+        Called again, in any process, it gives its first result. ``key``, a text or a function of the arguments, makes
+        it another step. Inside of a step the n-th call with the same arguments is a step of its own.
         """
         return self.steps.decorate(fn, key=key, name=name, unknown=unknown, retry=retry)
 
@@ -307,7 +300,8 @@ class Session:
     @property
     def state(self) -> State:
         """The state after the newest event; a copy."""
-        return self._journal.copied_state()
+        with self._journal.lock:
+            return self.live_state.copy()
 
     @property
     def key(self) -> str:
@@ -416,8 +410,7 @@ class Session:
     def close(self, *, save: bool = True) -> None:
         """Record the end, flush, and give the session back. Harmless the second time.
 
-        With ``save=False`` what is staged is given up. An object that was opened several times is
-        closed by as many calls.
+        With ``save=False`` what is staged is given up. An object opened several times is closed by as many calls.
         """
         self._journal.close(save=save)
 
@@ -476,7 +469,9 @@ class Session:
 
     def log_recovery(self) -> None:
         """Warn, in the log of the program, of what of this session had to be changed to go on."""
-        _conversation.warn_of_recovery(self._journal)
+        with self._journal.lock:
+            issues = self._journal.talk.issues("mark")
+        _conversation.log_recovery(self.store, self.id, issues)
 
     def tell_repaired(self, what: str, **detail: Any) -> None:
         """Tell subscribers, and the log of the program, what was damaged and has been set right.

@@ -25,7 +25,7 @@ from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFo
 from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import event_at
 from holdfast.session._callables import as_returned, bound, digest, name_of, name_of_class, plain
-from holdfast.session._lifetime import was_cancelled
+from holdfast.session._lifetime import message_of, was_cancelled
 from holdfast.session.reader import blob_loader
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a step that began and did not end: raise, run again, or ask this function."""
 
 _KEY_CHARS_MAX = 1024
-_MESSAGE_CHARS_MAX = 10_000
 
 
 class Rerun:
@@ -122,9 +121,7 @@ class StepCall(NamedTuple):
 
     def digest(self, salt: str) -> str:
         """Return what tells its arguments from others. Raises UsageError if they are no data."""
-        given = self.covered
-        if given is None:
-            given = bound(self.fn, self.args, self.kwargs)
+        given = bound(self.fn, self.args, self.kwargs) if self.covered is None else self.covered
         return digest(self.name, given, salt)
 
 
@@ -212,16 +209,18 @@ class Steps:
 
     def _protocol(self, step: StepCall) -> Protocol:
         """All of a step but the waiting, which differs between sync and async callers."""
-        known = self._known(step.key)
+        known = self._session.live_state.steps.get(step.key)
         if known is None or known.status != "done":
             yield from self._enter(step.key)
             try:
                 # Taken first: another process may have done the step since this one opened the
                 # session, and only who holds it knows the newest state.
                 self.begin()
-                known = yield from self._settle(step, self._known(step.key))
+                known = yield from self._settle(step, self._session.live_state.steps.get(step.key))
             finally:
-                self._leave(step.key)
+                with self._guard:
+                    ended = self._busy.pop(step.key)
+                ended.set_result(None)
         else:
             self._check_same(step, known)
         return self._value(step, known)
@@ -239,8 +238,7 @@ class Steps:
                 return self._session.live_state.steps[step.key]
             attempt = known.attempt + 1
         while True:
-            digest = self._digest(step)
-            self._begin(step, digest, attempt)
+            self._begin(step, attempt)
             yield _Act(self._session.barrier, self._session.abarrier)
             try:
                 value = yield self._call(step)
@@ -275,7 +273,18 @@ class Steps:
         """Decide about a step that began and did not end; whether its result was found."""
         if step.unknown == "rerun":
             return False
-        error = self._unknown_error(step.key, known)
+        steps = self._session.live_state.steps
+        inner = [name for name, one in steps.items() if one.parent == step.key and one.status == "done"]
+        of_these = f"; done inside of it: {', '.join(inner)}" if inner else ""
+        error = OutcomeUnknown(
+            f"step {step.key} began and was cut short: whether it took effect is unknown{of_these}",
+            key=step.key,
+            name=known.name,
+            attempt=known.attempt,
+            begun_at=known.begun_at,
+            done_inside=inner or None,
+            session_id=self._session.id,
+        )
         if not callable(step.unknown):
             raise error
         ask = step.unknown
@@ -285,22 +294,6 @@ class Steps:
         self._done(step, known.attempt, found, found=True)
         yield from self._make_safe()
         return True
-
-    def _unknown_error(self, key: str, known: StepState) -> OutcomeUnknown:
-        steps = self._session.live_state.steps
-        inner = [name for name, one in steps.items() if one.parent == key and one.status == "done"]
-        of_these = f"; done inside of it: {', '.join(inner)}" if inner else ""
-        return OutcomeUnknown(
-            f"step {key} began and was cut short: whether it took effect is unknown{of_these}",
-            key=key,
-            name=known.name,
-            attempt=known.attempt,
-            begun_at=known.begun_at,
-            done_inside=inner or None,
-            session_id=self._session.id,
-        )
-
-    # -- one step at a time for a key ------------------------------------------------------------
 
     def _enter(self, key: str) -> Protocol:
         """Wait until nobody in this process is at this step."""
@@ -317,16 +310,10 @@ class Steps:
                     return
             yield _Act(busy.result, functools.partial(_shielded, busy))
 
-    def _leave(self, key: str) -> None:
-        with self._guard:
-            ended = self._busy.pop(key)
-        ended.set_result(None)
-
     # -- what goes on record ---------------------------------------------------------------------
 
-    def _begin(self, step: StepCall, digest: str, attempt: int) -> None:
-        data: dict[str, Any] = {"step": step.key, "name": step.name, "digest": digest}
-        data["attempt"] = attempt
+    def _begin(self, step: StepCall, attempt: int) -> None:
+        data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
         frame = _running.get()
         if frame is not None and frame.session is self._session:
             data["parent"] = frame.key
@@ -370,11 +357,9 @@ class Steps:
         # A request may have left before its answer was given up: that is not a failure.
         is_unknown = not isinstance(error, Exception) or was_cancelled(error)
         is_unknown = is_unknown or (isinstance(error, TimeoutError) and not again)
-        text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
         kinds = [name_of_class(one) for one in type(error).__mro__ if one is not object]
-        message = f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
-        data["error"] = {"message": message, "kinds": kinds}
+        data["error"] = {"message": message_of(error), "kinds": kinds}
         wait_s = None
         if is_unknown:
             data["cancelled"] = True
@@ -401,9 +386,6 @@ class Steps:
 
     # -- what is on record -----------------------------------------------------------------------
 
-    def _known(self, key: str) -> StepState | None:
-        return self._session.live_state.steps.get(key)
-
     def _check_same(self, step: StepCall, known: StepState) -> None:
         if known.digest != self._digest(step):
             raise UsageError(
@@ -425,12 +407,10 @@ class Steps:
                 session_id=self._session.id,
             )
         documents = self._journal.opening.documents
-        if known.is_long:
-            event = event_at(self._journal.writer.log, documents, known.result_seq)
-            value = self._journal.as_it_was(event).data.get("value")
-        else:
-            value = read_recorded(known.raw, blob_loader(documents))
-        return as_returned(value, step.fn)
+        if not known.is_long:
+            return as_returned(read_recorded(known.raw, blob_loader(documents)), step.fn)
+        event = event_at(self._journal.writer.log, documents, known.result_seq)
+        return as_returned(self._journal.as_it_was(event).data.get("value"), step.fn)
 
 
 # -- waiting, in both forms ------------------------------------------------------------------------
@@ -463,21 +443,19 @@ def durable_function(
     fn: Callable[..., Any],
     find_session: Callable[[], Session],
     *,
-    key: str | Callable[..., str] | None,
-    name: str | None,
-    unknown: Unknown,
-    retry: Retry | None,
+    key: str | Callable[..., str] | None = None,
+    name: str | None = None,
+    unknown: Unknown = "raise",
+    retry: Retry | None = None,
 ) -> Callable[..., Any]:
     """Return a function that is a step of its session, known by its name and arguments."""
     called = name or name_of(fn)
-    policy: dict[str, Any] = {"unknown": unknown, "retry": retry}
 
     def planned(session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall:
         covered = key(*args, **kwargs) if callable(key) else None
-        step = Steps.check(called, fn, args, kwargs, **policy, name=called, covered=covered)
+        step = Steps.check(called, fn, args, kwargs, unknown=unknown, retry=retry, name=called, covered=covered)
         if key is not None:
-            chosen = covered if callable(key) else key
-            return step._replace(key=f"{called}:{chosen}")
+            return step._replace(key=f"{called}:{covered if callable(key) else key}")
         if session.seq < 0:
             session.steps.begin()  # what the digest is keyed with is in the first event
         mark = f"{called}:{step.digest(session.live_state.first_log or '')}"
@@ -532,20 +510,12 @@ def step(
 ) -> Callable[[F], F]: ...
 
 
-def step(
-    fn: Any = None,
-    *,
-    key: str | Callable[..., str] | None = None,
-    name: str | None = None,
-    unknown: Unknown = "raise",
-    retry: Retry | None = None,
-) -> Any:
+def step(fn: Any = None, **options: Any) -> Any:
     """Make a function a durable step of the session in whose ``with`` block it is called.
 
     It is known by its name and its arguments: called again, in any process, it gives its first
     result. ``key``, a text or a function of the arguments, makes it another step.
     """
-    options = {"key": key, "name": name, "unknown": unknown, "retry": retry}
     return _decorated(fn, current_session, options)
 
 
