@@ -161,6 +161,36 @@ def full() -> bytes:
     return b"".join(chain(bodies))
 
 
+def steps() -> bytes:
+    """Steps that were done, failed, cancelled and cut off, one of them within another."""
+    start = EXAMPLES[0]
+    examples = [
+        start,
+        ("step", {"step": "order-7", "name": "place", "digest": "9f86d081884c7d65", "attempt": 1}),
+        (
+            "step",
+            {"step": "order-7/pay", "name": "pay", "digest": "60303ae22b998861", "attempt": 1, "parent": "order-7"},
+        ),
+        ("step_result", {"step": "order-7/pay", "attempt": 1, "ok": False, "error": {"type": "TimeoutError"}}),
+        ("step_result", {"step": "order-7", "attempt": 1, "ok": True, "value": {"id": 7, "total": 12.5}}),
+        ("step", {"step": "mail", "name": "send", "digest": "fd61a03af4f77d87", "attempt": 1, "call": "call_1"}),
+        (
+            "step_result",
+            {"step": "mail", "attempt": 1, "ok": False, "retry_at": TIME + 5000, "error": {"type": "OSError"}},
+        ),
+        ("step", {"step": "mail", "name": "send", "digest": "fd61a03af4f77d87", "attempt": 2, "call": "call_1"}),
+        ("step_result", {"step": "mail", "attempt": 2, "ok": False, "cancelled": True}),
+        ("step_result", {"step": "mail", "attempt": 2, "ok": True, "value": "sent", "found": True}),
+        ("step", {"step": "picture", "name": "draw", "digest": "a4e624d686e03ed2", "attempt": 1}),
+        (
+            "step_result",
+            {"step": "picture", "attempt": 1, "ok": True, "unstored": "a picture cannot be written as JSON"},
+        ),
+        ("step", {"step": "cut", "name": "cut", "digest": "3fdba35f04dc8c46", "attempt": 1}),
+    ]
+    return b"".join(chain([body(type, data, at=number) for number, (type, data) in enumerate(examples)]))
+
+
 def plain_then_chained() -> bytes:
     head = plain(4)
     tail = [body(*EXAMPLES[index], at=index) for index in (1, 2, 3)]
@@ -212,6 +242,7 @@ LOGS = {
     "plain-then-chained": plain_then_chained,
     "full": full,
     "sealed": sealed,
+    "steps": steps,
     "torn": torn,
     "damaged": damaged,
 }

@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.library import _finder
 from holdfast.library._core import Core, check_text, session_key
+from holdfast.library._trash import forget_title
 from holdfast.model import Notice, check_id
 
 if TYPE_CHECKING:
@@ -106,7 +107,12 @@ class Keys:
         from holdfast.session import encrypt_key
 
         self._chained().current()  # to hear now if there is no such key
-        return self._each(ids, encrypt_key, "sealed", progress)
+
+        def encrypt(store: SealingStore, key: str) -> bool:
+            forget_title(self._core, key)
+            return encrypt_key(store, key)
+
+        return self._each(ids, encrypt, "sealed", progress)
 
     def decrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
         """Take the seal off sessions, with all they have; None for everything in the store."""

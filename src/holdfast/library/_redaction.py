@@ -22,6 +22,7 @@ from holdfast.model import (
     Event,
     Limits,
     Notice,
+    check_id,
     decode_json,
     encode_data,
     encode_line,
@@ -45,6 +46,7 @@ _KEY_PLACE = "shared/redaction"
 _KEY_NAME = "fingerprint.key"
 _KEY_BYTES = 32
 _GIVEN_CHARS_MIN = 4
+_SECONDS_PER_MIB = 10.0
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 _QUARANTINE = "quarantine/"
@@ -59,7 +61,9 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
     found: dict[str, int]
     """How many secrets each rule found."""
     unscanned: int = 0
-    """Characters that there was no time to look at."""
+    """Characters that were masked because there was no time to look at them."""
+    spared: int = 0
+    """Signatures that hold what was to be found, and were left: providers refuse a changed one."""
     unreached: tuple[str, ...] = ()
     """What could not be changed, and why; run it again when that is mended."""
     left: tuple[str, ...] = ()
@@ -70,7 +74,8 @@ def redact(
     core: Core, id: str, *, find: Sequence[str] = (), relatives: bool = True, dry_run: bool = False
 ) -> RedactionReport:
     keys = _to_redact(core, id, relatives=relatives)
-    redactor = make_redactor(core, _texts(find), mode="mark")
+    # Nobody waits for a line here: what takes longer is looked at rather than masked.
+    redactor = make_redactor(core, _texts(find), mode="mark", seconds_per_mib=_SECONDS_PER_MIB)
     plans = [_plan(core, key, redactor) for key in keys]
     unreached: builtins.list[str] = []
     left: builtins.list[str] = []
@@ -90,19 +95,21 @@ def redact(
         sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
         found=dict(sorted(found.items())),
         unscanned=sum(plan.unscanned for plan in plans),
+        spared=sum(plan.spared for plan in plans),
         unreached=tuple(unreached),
         left=tuple(left),
     )
 
 
-def make_redactor(core: Core, values: dict[str, str], *, mode: str) -> Redactor:
+def make_redactor(core: Core, values: dict[str, str], *, mode: str, seconds_per_mib: float = 1.0) -> Redactor:
     """Return what replaces secrets: those that the rules find, and the values that are given."""
     from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
 
     settings = core.settings.configuration
     if settings.get("redaction.environment", True):
         values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
-    scanner = Scanner(more=read_user_rules(settings.get("redaction.rules", [])), values=values)
+    rules = read_user_rules(settings.get("redaction.rules", []))
+    scanner = Scanner(more=rules, values=values, seconds_per_mib=seconds_per_mib)
     spares = not settings.get("redaction.model", False)
     return Redactor(partial(_redaction_key, core), mode=mode, scanner=scanner, spares_model=spares)
 
@@ -124,7 +131,7 @@ def _redaction_key(core: Core) -> bytes:
 
 def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
     """The keys of the session and its relatives, all of which can be rewritten now."""
-    keys = [core.stored(id)]
+    keys = _trash.copies_of(core, check_id(id)) or [core.stored(id)]
     if relatives:
         keys += [key for key in _family(core, id) if key not in keys]
     for key in keys:
@@ -257,6 +264,8 @@ def _delete_all(documents: Documents, names: Iterable[str], unreached: builtins.
 # What a log may have; what is in it is not measured again.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 _Stream = tuple[str | None, str]
+_TYPE_CHARS_MAX = 64
+_NO_BRACKETS = str.maketrans({"[": None, "]": None})  # a type has none
 _Piece = tuple[int, dict[str, Any]]  # where it is in the log, and all it says
 
 
@@ -271,6 +280,7 @@ class RedactedLog(msgspec.Struct):
     seqs: set[int]
     """The events that are not as they were."""
     unscanned: int = 0
+    spared: int = 0
 
     @property
     def changed(self) -> bool:
@@ -298,7 +308,8 @@ def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: R
     """
     done = RedactedLog([], {}, Counter(), set())
     streams: dict[_Stream, list[list[_Piece]]] = {}
-    for event, full in zip(events, whole, strict=True):
+    for given, full in zip(events, whole, strict=True):
+        event = _with_names(done, given, redactor)
         content = full.data.get("content") if event.type == "delta" else None
         if isinstance(content, str):
             kind = "thinking" if full.data.get("kind") == "thinking" else "text"
@@ -311,9 +322,10 @@ def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: R
                 _redact_stream(done, streams.pop(stream), redactor)
             elif parts[-1]:
                 parts.append([])
-        data, found, unscanned = redactor.data(event.type, full.data)
-        done.unscanned += unscanned
-        _put(done, event, None if data is full.data else data, found)
+        kept = redactor.data(event.type, full.data)
+        done.unscanned += kept.unscanned
+        done.spared += kept.spared
+        _put(done, event, None if kept.data is full.data else kept.data, kept.found)
     for parts in streams.values():
         _redact_stream(done, parts, redactor)
     return done
@@ -325,6 +337,20 @@ def _put(done: RedactedLog, event: Event, data: dict[str, Any] | None, found: li
         done.seqs.add(event.seq)
         done.found.update(one.rule for one in found)
     done.events.append(event)
+
+
+def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:
+    """The event with marks in its type, run and key; the same name gets the same mark everywhere."""
+    changed: dict[str, str] = {}
+    for what, given in (("type", event.type), ("run", event.run), ("key", event.key)):
+        name, found = redactor.name(given or "")
+        if found:
+            changed[what] = name.translate(_NO_BRACKETS)[:_TYPE_CHARS_MAX] if what == "type" else name
+            done.found.update(one.rule for one in found)
+    if not changed:
+        return event
+    done.seqs.add(event.seq)
+    return msgspec.structs.replace(event, **changed)
 
 
 def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:

@@ -86,7 +86,7 @@ class Trash:
 
     def family(self, id: str) -> builtins.list[str]:
         """Return the keys of the forks that ``hf.erase`` would take along."""
-        return _kin_of(self._core, _copies_of(self._core, check_id(id)))
+        return _kin_of(self._core, copies_of(self._core, check_id(id)))
 
 
 def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
@@ -115,6 +115,16 @@ def _note(core: Core, key: str, id: str, title: str | None = None) -> _Note:
     with contextlib.suppress(StoreError):
         core.store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
     return note
+
+
+def forget_title(core: Core, key: str) -> None:
+    """Take the title out of the note of a deleted session: notes stay readable where the rest is sealed."""
+    documents = core.inner.documents(key)
+    if (found := documents.get(_NOTE)) is not None:
+        with contextlib.suppress(msgspec.MsgspecError):
+            note = msgspec.json.decode(found[0], type=_Note)
+            if note.title is not None:
+                documents.put(_NOTE, msgspec.json.encode(_Note(note.id, note.at)), if_match=found[1])
 
 
 def _trashed(core: Core, key: str, size: int) -> Trashed:
@@ -178,7 +188,7 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
-    mine = _copies_of(core, check_id(id))
+    mine = copies_of(core, check_id(id))
     if not mine:
         core.inner.scrub()  # what an erasure that was broken off left out of sight
         raise NotFound(f"there is no session {id}, also not in the trash", session_id=id)
@@ -197,7 +207,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     return Erased(session_id=id, erased=tuple(chosen), keys_destroyed=destroyed, unreached=tuple(unreached))
 
 
-def _copies_of(core: Core, id: str) -> builtins.list[str]:
+def copies_of(core: Core, id: str) -> builtins.list[str]:
     """The session under its id, and all that were deleted under it."""
     keys = [session_key(id)] if core.inner.exists(session_key(id)) else []
     return [*keys, *(one.key for one in Trash(core).list() if one.session_id == id)]

@@ -470,8 +470,11 @@ class Journal:
             # The first append of an opening, and every append that must not happen.
             self._check_writable()
             self.settle()
-        if isinstance(draft.key, str) and draft.key in self.fold.state.keys:
-            return self._event_of_key(draft.key)
+        if isinstance(draft.key, str):
+            if self.redacting is not None:
+                draft = draft._replace(key=self.redacting.key(draft.key))
+            if draft.key in self.fold.state.keys:
+                return self._event_of_key(draft.key)
         if is_first or self.redacting is not None:
             return self._write_batch([draft])[0]
         recorded = self.writer.append(draft)
@@ -530,6 +533,9 @@ class Journal:
     def _extend(self, drafts: list[Draft]) -> list[Event]:
         """Write those whose key is new; a key that comes twice in a batch counts once."""
         known, keys = self.fold.state.keys, set[str]()
+        if self.redacting is not None:
+            key = self.redacting.key
+            drafts = [one if one.key is None else one._replace(key=key(one.key)) for one in drafts]
         fresh: list[Draft] = []
         for draft in drafts:
             if draft.key is None or (draft.key not in known and draft.key not in keys):

@@ -243,6 +243,10 @@ class Opening:
         from holdfast.session._redaction import SessionRedaction
 
         options = self.options
+        if not self._was_there:
+            options.redactor.check_name(self.session_id, "the id of a session")
+        if options.agent_id is not None:
+            options.redactor.check_name(options.agent_id, "the id of an agent")
         found = SessionRedaction(self.session_id, options.redactor, options.limits)
         self.options = found.without_secrets(options)
         return found

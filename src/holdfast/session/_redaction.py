@@ -9,6 +9,7 @@ them. When the session is opened again, the marks are what there is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ _Stream = tuple[str | None, str]
 # What a piece says of the message that it is of.
 _OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
 _SAME = "\ue000same\ue000"
+_NAMES_KEPT = 256
 
 
 class _Flow(NamedTuple):
@@ -53,6 +55,8 @@ class SessionRedaction:
     def __init__(self, session_id: str, redactor: Redactor, limits: Limits) -> None:
         self._session_id = session_id
         self._redactor = redactor
+        # Types and runs come again and again; keys do not.
+        self._check_name = lru_cache(_NAMES_KEPT)(redactor.check_name)
         self._limits = limits
         self._streams: dict[_Stream, _Flow] = {}
         self._originals: dict[int, Event] = {}
@@ -62,12 +66,12 @@ class SessionRedaction:
 
         Of most of what is said a glance tells so. With the mode "block" raises SecretFound.
         """
+        self._check_names(event.type, event.run)
         if self._streams or event.type == "delta" or "covers_from" in data:
             return False
-        if self._redactor.is_clean(event.raw):
-            return True
-        kept = self._redactor.data(event.type, data)
-        return kept.data is data and not kept.found and not kept.unscanned
+        if event.key is not None and self.key(event.key) != event.key:
+            return False
+        return self._redactor.is_clean(event.raw) or self._redactor.data(event.type, data).data is data
 
     def plan(self, drafts: Sequence[Draft], first_seq: int) -> RedactionPlan:
         """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
@@ -78,6 +82,7 @@ class SessionRedaction:
         places: list[int] = []
         for given in drafts:
             encode_data(given.data, self._limits)  # what cannot be recorded is refused as it was
+            self._check_names(given.type, given.run)
             draft = _moved(given, first_seq, places)
             if draft.type == "delta" and isinstance(draft.data.get("content"), str):
                 places.append(len(plan.drafts))
@@ -85,9 +90,9 @@ class SessionRedaction:
                 continue
             self._end_streams(plan, draft)
             places.append(len(plan.drafts))
-            data, found, missed = self._redactor.data(draft.type, draft.data)
-            plan.unscanned += missed
-            self._put(plan, draft, data, found)
+            kept = self._redactor.data(draft.type, draft.data)
+            plan.unscanned += kept.unscanned
+            self._put(plan, draft, kept.data, kept.found)
         return plan
 
     def plan_held(self, run: str | None) -> RedactionPlan:
@@ -97,6 +102,18 @@ class SessionRedaction:
             if stream[0] == run:
                 plan.streams[stream] = self._plan_end(plan, stream)
         return plan
+
+    def key(self, key: str) -> str:
+        """The key under which an event is recorded and found again, without secrets. Raises as ``plan`` does."""
+        name, found = self._redactor.name(key)
+        self._redactor.refuse(found)
+        return name
+
+    def _check_names(self, type: str, run: str | None) -> None:
+        """Raise SecretFound for names that are secrets and that callers go on asking by."""
+        self._check_name(type, "the type of an event")
+        if run is not None:
+            self._check_name(run, "the run of an event")
 
     def held_back(self, run: str | None) -> dict[str, int]:
         """How many characters of each kind of stream are not recorded yet."""

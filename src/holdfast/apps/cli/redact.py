@@ -81,7 +81,9 @@ def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:
     if len(changed) > 1:
         app.out.line(f"  in {counted(len(changed), 'session')} that share events")
     if report.unscanned:
-        app.err.line(f"  {report.unscanned:,} characters could not be looked at in time")
+        app.err.line(f"  {report.unscanned:,} characters could not be looked at in time, and were masked")
+    if report.spared:
+        app.err.line(f"  {report.spared:,} signatures hold it and were left: a provider refuses a changed one")
     for text in report.unreached:
         app.err.line(f"  not reached: {text}")
     for text in report.left:

@@ -20,6 +20,7 @@ from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, SecretSpan
 
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
+_NAME_FINGERPRINT_CHARS = 32
 # Members that providers check or that join events: without them a session could not go on.
 _UNTOUCHED = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY})
 # Members that are ids by their nature: only a rule that knows a token by itself counts in them.
@@ -28,6 +29,8 @@ _IDS = frozenset(
     id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
+# Numbers that are places in the log: no secret is one of them.
+_PLACES = frozenset({"base", "covers", "covers_from", "epoch", "generation", "parent_seq", "seq", "seqs"})
 # Nobody but the session itself can write these.
 _OWN_EVENTS = frozenset({"session_start", "opened", "closed"})
 # What ties sessions and waiting agents together, in events that callers may write as well.
@@ -58,7 +61,9 @@ class RedactedData(NamedTuple):
     data: dict[str, Any]
     found: list[Finding]
     unscanned: int = 0
-    """Characters that there was no time to look at."""
+    """Characters that were masked because there was no time to look at them."""
+    spared: int = 0
+    """Signatures that hold a known value and were left: providers refuse a changed one."""
 
 
 class Redactor:
@@ -81,33 +86,35 @@ class Redactor:
         """The key of fingerprints, or what gives it when the first secret is found."""
         self._scanner = scanner or Scanner()
 
-    def fingerprint(self, secret: str) -> str:
-        """Four hexadecimal digits that are the same for the same secret in this store."""
+    def fingerprint(self, secret: str, chars: int = _FINGERPRINT_CHARS) -> str:
+        """Hexadecimal digits, four of them, that are the same for the same secret in this store."""
         if self.mode == "block":
             return ""  # nothing is written, so nothing has to be known again
         if callable(self._key):
             self._key = self._key()
         digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
-        return digest.hexdigest()[:_FINGERPRINT_CHARS]
+        return digest.hexdigest()[:chars]
 
     def spans(self, text: str) -> list[SecretSpan]:
         """Where the secrets in a text are."""
         return self._scanner.find(text).spans
 
-    def mark(self, rule: str, secret: str) -> str:
+    def mark(self, rule: str, secret: str, chars: int = _FINGERPRINT_CHARS) -> str:
         """What stands in the place of a secret."""
-        return f"{MARK_BEGIN}{rule}:{self.fingerprint(secret)}]"
+        return f"{MARK_BEGIN}{rule}:{self.fingerprint(secret, chars)}]"
 
     def text(self, text: str) -> str:
         """A text with marks in the place of secrets."""
         return self.replaced(text, self.spans(text))[0]
 
-    def replaced(self, text: str, spans: list[SecretSpan]) -> tuple[str, list[Finding]]:
+    def replaced(
+        self, text: str, spans: list[SecretSpan], chars: int = _FINGERPRINT_CHARS
+    ) -> tuple[str, list[Finding]]:
         """A text with marks at these places, and what they stand for."""
         pieces, found, at = [], [], 0
         for start, stop, rule, _ in spans:
             secret = text[start:stop]
-            pieces += [text[at:start], self.mark(rule, secret)]
+            pieces += [text[at:start], self.mark(rule, secret, chars)]
             found.append(Finding(rule, self.fingerprint(secret)))
             at = stop
         return "".join([*pieces, text[at:]]), found
@@ -116,23 +123,44 @@ class Redactor:
         """The data of an event with marks in the place of secrets.
 
         With the mode "block" a secret, or a part that there was no time to look at, raises
-        SecretFound. The time depends on the length alone: beyond its budget the rest is left as it
-        is and counted, and the event says so by ``unscanned``.
+        SecretFound. The time depends on the length alone: beyond its budget the rest is masked whole
+        but for ids, and the event says by ``unscanned`` how much of it was.
         """
         given = dict(data) if not isinstance(data, dict) else data
         if type in _OWN_EVENTS:
             return RedactedData(given, [])
-        leaves = list(_leaves(given, "", _IDS.union(_TIES.get(type, ()))))
-        found = self._scanner.find(_joined(leaves))
-        if not found.spans and not found.unscanned:
-            return RedactedData(given, [])
+        ids, scanner = _IDS.union(_TIES.get(type, ())), self._scanner
+        leaves = list(_leaves(given, "", ids, scanner))
+        spared = sum(leaf.is_spared for leaf in leaves)
+        found = scanner.find("".join([part for leaf in leaves for part in (leaf.lead, leaf.text, _TAIL)]))
+        if not found.spans:
+            return RedactedData(given, [], 0, spared)
         changed, findings = self._changed(leaves, found.spans)
         self.refuse(findings, unscanned=found.unscanned)
         if changed:
-            given = _rebuilt(given, "", iter(range(len(leaves))), changed)
+            given = _rebuilt(given, "", iter(range(len(leaves))), changed, scanner)
         if found.unscanned:
             given = {**given, "unscanned": found.unscanned}
-        return RedactedData(given, findings, found.unscanned)
+        return RedactedData(given, findings, found.unscanned, spared)
+
+    def name(self, name: str) -> tuple[str, list[Finding]]:
+        """A name that ties events together, with marks for the secrets in it that are known beyond doubt.
+
+        Their fingerprints are long: two names must never become one.
+        """
+        if self._scanner.is_clean(name.encode("utf-8", "replace")):
+            return name, []
+        spans = [span for span in self.spans(name) if not span.guess]
+        return self.replaced(name, spans, _NAME_FINGERPRINT_CHARS)
+
+    def check_name(self, name: str, what: str) -> None:
+        """Raise SecretFound for a name that is a secret: a mark in its place would name something else."""
+        if found := self.name(name)[1]:
+            raise SecretFound(
+                f"{what} holds a secret",
+                rules=sorted({one.rule for one in found}),
+                remedy="Choose a name without it: names of things are recorded as they are.",
+            )
 
     def is_clean(self, recorded: bytes) -> bool:
         """Whether a glance at the JSON of data tells that there is nothing to replace in it."""
@@ -156,7 +184,7 @@ class Redactor:
             mine = [
                 SecretSpan(max(low, start) - start, min(high, stop) - start, rule, guess)
                 for low, high, rule, guess in spans[first:last]
-                if not (leaf.is_id and guess)
+                if not (leaf.is_id and guess) and not leaf.is_spared
             ]
             if mine:
                 changed[number], found = self.replaced(leaf.text, mine)
@@ -169,35 +197,36 @@ class _Leaf(NamedTuple):
     """One text in the data, and what is put before it when all are looked at together."""
 
     text: str
-    lead: str
+    lead: str = '"'
     is_id: bool = False
+    is_spared: bool = False
 
 
 _TAIL = '"\n'
 
 
-def _joined(leaves: list[_Leaf]) -> str:
-    return "".join([part for leaf in leaves for part in (leaf.lead, leaf.text, _TAIL)])
-
-
-def _leaves(value: Any, name: str, ids: frozenset[str]) -> Iterator[_Leaf]:
-    """Every text in a value, in one order; long names of members too."""
+def _leaves(value: Any, name: str, ids: frozenset[str], scanner: Scanner) -> Iterator[_Leaf]:
+    """Every text in a value, in one order; names of members and numbers that may be secrets too."""
     if isinstance(value, str):
         lead = f'{name}: "' if name and _TELLING_NAME.search(name) else '"'
         yield _Leaf(value, lead, name in ids)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str):
-                if len(key) >= _LONG_KEY:
-                    yield _Leaf(key, '"')
+                if _is_telling(key, scanner):
+                    yield _Leaf(key)
                 if key not in _UNTOUCHED:
-                    yield from _leaves(item, key, ids)
+                    yield from _leaves(item, key, ids, scanner)
+                elif isinstance(item, str) and scanner.knows(item):
+                    yield _Leaf("", is_spared=True)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _leaves(item, name, ids)
+            yield from _leaves(item, name, ids, scanner)
+    elif _is_known(value, name, scanner):
+        yield _Leaf(str(value))
 
 
-def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, str]) -> Any:
+def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, str], scanner: Scanner) -> Any:
     """The value with the changed texts, in the order of :func:`_leaves`."""
     if isinstance(value, str):
         return changed.get(next(numbers), value)
@@ -207,12 +236,30 @@ def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, s
             if not isinstance(key, str):
                 found[key] = item
                 continue
-            named = changed.get(next(numbers), key) if len(key) >= _LONG_KEY else key
-            found[named] = item if key in _UNTOUCHED else _rebuilt(item, key, numbers, changed)
+            named = changed.get(next(numbers), key) if _is_telling(key, scanner) else key
+            if named in found:
+                named = f"{named}#{len(found)}"  # two names may have the same mark; neither member is lost
+            if key not in _UNTOUCHED:
+                found[named] = _rebuilt(item, key, numbers, changed, scanner)
+                continue
+            if isinstance(item, str) and scanner.knows(item):
+                next(numbers)
+            found[named] = item
         return found
     if isinstance(value, (list, tuple)):
-        return [_rebuilt(item, name, numbers, changed) for item in value]
-    return value
+        return [_rebuilt(item, name, numbers, changed, scanner) for item in value]
+    return changed.get(next(numbers), value) if _is_known(value, name, scanner) else value
+
+
+def _is_telling(name: str, scanner: Scanner) -> bool:
+    """Whether the name of a member may be a secret: it is long, or a known value is in it."""
+    return len(name) >= _LONG_KEY or scanner.knows(name)
+
+
+def _is_known(value: Any, name: str, scanner: Scanner) -> bool:
+    """Whether a number is a known value, and no place in the log."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and name not in _PLACES and scanner.knows_number(str(value))
 
 
 def _refusal(findings: list[Finding]) -> SecretFound:
@@ -259,6 +306,8 @@ class Streamed(NamedTuple):
 
     context: str = ""
     held: str = ""
+    due: int = 0
+    """How long ``held`` may grow before it is looked at again."""
 
     def recorded(self) -> Streamed:
         """The stream with nothing held back."""
@@ -283,6 +332,8 @@ def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, st
     ended. Never more than 16 KiB are.
     """
     text = before.held + piece
+    if len(text) < before.due and _goes_on(before.held, piece):
+        return before._replace(held=text), "", []
     spans = redactor.spans(before.context + text)
     cut = _cut(before.context, text, spans)
     if len(text) - cut > _HELD_CHARS_MAX:
@@ -294,6 +345,14 @@ def finish(redactor: Redactor, before: Streamed) -> tuple[str, list[Finding]]:
     """What was held back, when nothing more comes, or when it cannot be waited for."""
     spans = redactor.spans(before.context + before.held)
     return _given(redactor, before.context, before.held, spans, len(before.held))[1:]
+
+
+def _goes_on(held: str, piece: str) -> bool:
+    """Whether what is held back cannot have ended with this piece.
+
+    A word, or a private key, that comes letter by letter would otherwise be looked at as often as it has letters.
+    """
+    return not piece.strip(_OF_WORDS) or (held.startswith(_PEM) and "-" not in piece)
 
 
 def _cut(context: str, text: str, spans: list[SecretSpan]) -> int:
@@ -331,4 +390,6 @@ def _given(
             found += one
             at = stop
     said = "".join([*pieces, whole[at : shift + cut]])
-    return Streamed(whole[: shift + cut][-_CONTEXT_CHARS:], text[cut:]), said, found
+    held = text[cut:]
+    due = min(2 * len(held), _HELD_CHARS_MAX)
+    return Streamed(whole[: shift + cut][-_CONTEXT_CHARS:], held, due), said, found

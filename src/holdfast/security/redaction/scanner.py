@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import json
 import math
 import re
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from holdfast.security.redaction.rules import Rule, RuleSet, has_checksum, standard_rules
 
 MARK_BEGIN = "[secret:"
+UNSCANNED = "unscanned"  # what marks have in the place of a rule where there was no time to ask the rules
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
 _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
@@ -95,10 +97,16 @@ class SecretSpan(NamedTuple):
 
 
 class ScanResult(NamedTuple):
-    """What a look at a text gave. ``unscanned`` is how much of its end there was no time for."""
+    """What a look at a text gave.
+
+    ``unscanned`` is how much of its end there was no time for: the last span covers that, as if it were a secret.
+    """
 
     spans: list[SecretSpan]
     unscanned: int = 0
+
+
+_Hit = tuple[int, int, bool, str]  # from where to where, whether it is a guess, the rule
 
 
 class Scanner:
@@ -124,7 +132,7 @@ class Scanner:
         self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
         # Values that a glance would pass over. One that JSON changes cannot be seen at a glance.
         coded = [value.encode("utf-8", "replace") for value, _ in self._values]
-        self._glance_values = [value for value in coded if not _may_hold(value)]
+        self._glance_values = [value for value in coded if _NUMBER.match(value.decode()) or not _may_hold(value)]
         self._is_seen = not more and all(map(reads_the_same, values or ()))
         self._seconds_per_mib = seconds_per_mib
         self._clock = clock
@@ -139,42 +147,63 @@ class Scanner:
             return False
         return not any(value in recorded for value in self._glance_values)
 
-    def find(self, text: str, *, deep: bool = True) -> ScanResult:
-        """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
-        end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB
+    def knows(self, text: str) -> bool:
+        """Whether one of the known values stands in a text."""
+        return any(value in text for value, _ in self._values)
+
+    def knows_number(self, text: str) -> bool:
+        """Whether a number is one of the known values."""
+        return any(value == text for value, _ in self._values)
+
+    def find(self, text: str, *, end: float | None = None) -> ScanResult:
+        """All secrets in a text, in order, none overlapping; also in base64, unless it is the inside of some.
+
+        The time depends on the length alone, whatever the text is: ``end`` is when it is up. What there was no time for
+        counts as a secret from its first to its last character.
+        """
+        deep = end is None
+        end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB if end is None else end
         escaped = without_breaks(text)
         text = unescaped(escaped)
-        hits: list[tuple[int, int, bool, str]] = []
+        hits: list[_Hit] = []
         hits += self._known_values(text)
         hits += self._by_more(text)
         # One byte for each character, so that places are the same in both.
         lowered = text.encode("latin-1", "replace").lower()
         windows, long = _places(text, lowered)
-        unscanned = 0
-        for low, high in windows:
-            if self._clock() > end:
-                unscanned = len(text) - low
-                break
-            for index, start, stop in self._asked(lowered, low, high):
-                hits += self._by_rule(index, text, start, stop)
-        if long and not unscanned:
+        seen = self._in_windows(text, lowered, windows, hits, end)
+        if long and seen == len(text):
             hits += self._by_look(text, long)
             if deep:
-                hits += self._in_base64(text, long)
+                seen = self._in_base64(text, long, hits, end)
+        if seen < len(text):
+            hits.append((seen, len(text), True, UNSCANNED))
         spans = _settled(hits, text)
+        unscanned = len(text) - seen
         if spans and len(text) < len(escaped):
             moved = places_before([span[:2] for span in spans], escaped)
             spans = [SecretSpan(*at, *span[2:]) for at, span in zip(moved, spans, strict=True)]
         return ScanResult(spans, unscanned)
 
-    def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
+    def _in_windows(
+        self, text: str, lowered: bytes, windows: list[tuple[int, int]], hits: list[_Hit], end: float
+    ) -> int:
+        """Look where secrets can be; up to where there was time for it."""
+        for low, high in windows:
+            for index, start, stop in self._asked(lowered, low, high):
+                if self._clock() > end:
+                    return low
+                hits += self._by_rule(index, text, start, stop)
+        return len(text)
+
+    def _known_values(self, text: str) -> Iterator[_Hit]:
         for value, rule in self._values:
             at = text.find(value)
             while at >= 0:
                 yield at, at + len(value), False, rule
                 at = text.find(value, at + len(value))
 
-    def _by_more(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
+    def _by_more(self, text: str) -> Iterator[_Hit]:
         lowered = text.lower() if any(rule.keywords for rule, _ in self._more) else ""
         for rule, pattern in self._more:
             if rule.keywords and not any(word in lowered for word in rule.keywords):
@@ -216,25 +245,28 @@ class Scanner:
         said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
         return self._words(said, 0, len(said)) | {word for word in self._rare if word in lowered}
 
-    def _by_look(self, text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool, str]]:
+    def _by_look(self, text: str, runs: list[tuple[int, int]]) -> Iterator[_Hit]:
         """By the rules without words: only a long run can be what they mean."""
         for index in self._rules.wordless:
             for low, high in runs:
                 if high - low >= _TOKEN_MIN:
                     yield from self._by_rule(index, text, low, high)
 
-    def _by_rule(self, index: int, text: str, low: int, high: int) -> Iterator[tuple[int, int, bool, str]]:
+    def _by_rule(self, index: int, text: str, low: int, high: int) -> Iterator[_Hit]:
         rule = self._rules.rules[index]
         for match in self._rules.compiled(index).finditer(text, low, high):
             start, stop = _secret_of(rule, match)
             if is_secret(rule, text[start:stop]):
                 yield start, stop, rule.guess, rule.id
 
-    def _in_base64(self, text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool, str]]:
+    def _in_base64(self, text: str, runs: list[tuple[int, int]], hits: list[_Hit], end: float) -> int:
         for start, stop, inner in wrapped_texts(text, runs):
-            found = self.find(inner, deep=False)
+            if self._clock() > end:
+                return start
+            found = self.find(inner, end=end)
             if found.spans:
-                yield start, stop, False, found.spans[0].rule
+                hits.append((start, stop, False, found.spans[0].rule))
+        return len(text)
 
 
 def _may_hold(recorded: bytes) -> bool:
@@ -345,11 +377,11 @@ def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
     return start, stop
 
 
-def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[SecretSpan]:
+def _settled(hits: list[_Hit], text: str) -> list[SecretSpan]:
     """Overlapping hits as one, named by the rule that knows best; marks are left alone."""
     marks = _marks(text) if hits else []
     hits.sort(key=lambda hit: (hit[0], hit[2], hit[0] - hit[1]))
-    found: list[tuple[int, int, bool, str]] = []
+    found: list[_Hit] = []
     for start, stop, guess, rule in hits:
         if start >= stop or _inside(marks, start, stop):
             continue
@@ -437,7 +469,8 @@ def _is_plausible(secret: str) -> bool:
 # Text without the escapes that JSON put into it, however often, and the way back to its places.
 #
 # A secret is often in JSON that is a text in JSON that is a text in JSON: rules must see a name in
-# quotes, and where a line begins, not the backslashes before them.
+# quotes, and where a line begins, not the backslashes before them. Signs that an address or a page
+# has coded (``%5F``, ``&#95;``), however often, stand for themselves.
 
 
 # A whole run of backslashes. What stands behind the first of them keeps a long run from being
@@ -445,7 +478,10 @@ def _is_plausible(secret: str) -> bool:
 _BACKSLASHES = r"\\(?<!\\\\)\\*+"
 _BREAK = re.compile(_BACKSLASHES + r"[nrt]")
 _CODED = re.compile(_BACKSLASHES + r"u00(2[267bfBF]|3[cdeCDE])")
-_ESCAPED = re.compile(_BACKSLASHES + r"(?=[\"'/&+<=>])")
+_ESCAPED = re.compile(_BACKSLASHES + r"(?=[\"'/&+<=>])|\ufdd0+")
+_PERCENT = re.compile(r"%(?:25)*([2-7][0-9A-Fa-f])")
+_ENTITY = re.compile(r"&(?:amp;)*(#[0-9]{2,4};|#[xX][0-9A-Fa-f]{2,4};|[a-z]{2,7};)")
+_FILL = "\ufdd0"  # no character of any text: stands where a coded sign was longer than the sign
 _CHANGED_BY_JSON = re.compile(r'[^ -~]|["\\]')
 _LEVELS = 3
 
@@ -456,6 +492,10 @@ def without_breaks(text: str) -> str:
     Signs that JSON has coded by their number stand for themselves, behind backslashes, which
     :func:`unescaped` leaves out with those before quotes.
     """
+    if "%" in text:
+        text = _PERCENT.sub(lambda match: chr(int(match.group(1), 16)).rjust(len(match.group()), _FILL), text)
+    if "&" in text:
+        text = _ENTITY.sub(_meant, text)
     if "\\" not in text:
         return text
     if "\\u00" in text:
@@ -472,9 +512,15 @@ def _decoded(match: re.Match[str]) -> str:
     return sign.rjust(len(match.group()), "\\")
 
 
+def _meant(match: re.Match[str]) -> str:
+    """The sign that an entity stands for, if it is one that secrets have."""
+    sign = html.unescape(f"&{match.group(1)}")
+    return sign.rjust(len(match.group()), _FILL) if len(sign) == 1 and sign.isascii() else match.group()
+
+
 def unescaped(text: str) -> str:
     """The text without backslashes before quotes and other signs that are escaped."""
-    return _ESCAPED.sub("", text) if "\\" in text else text
+    return _ESCAPED.sub("", text) if "\\" in text or _FILL in text else text
 
 
 def places_before(places: Iterable[tuple[int, int]], text: str) -> list[tuple[int, int]]:
@@ -502,7 +548,7 @@ def reads_the_same(value: str) -> bool:
 def forms_of(value: str) -> list[str]:
     """How a value reads in an unescaped text, by itself and within JSON of a few levels."""
     if reads_the_same(value):
-        return [unescaped(value)]
+        return [unescaped(without_breaks(value))]
     forms, given = [], {value}
     for _ in range(_LEVELS):
         forms += [unescaped(without_breaks(form)) for form in given]
