@@ -41,22 +41,8 @@ _BEFORE = 72
 _AFTER = 8
 _RUN_MAX = 16_384
 _EDGE = 1_024
-_ANCHORS = (
-    b"://",
-    b"passw",
-    b"passphrase",
-    b"passcode",
-    b"pwd",
-    b"cookie",
-    b"secret",
-    b"_key",
-    b"contribsys",
-    b"sshpass",
-    b"openssl",
-    b"mysql",
-    b"curl",
-    b"wget",
-    b"docker",
+_ANCHORS = tuple(
+    b":// passw passphrase passcode pwd cookie secret _key contribsys sshpass openssl mysql curl wget docker".split()
 )
 _ANCHOR_BEFORE = 48
 _ANCHOR_AFTER = 240
