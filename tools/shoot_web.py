@@ -102,7 +102,7 @@ def served(
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}", site
         finally:
-            site.streams.end()
+            site.streams.ending.set()
             server.should_exit = True
             thread.join(20)
 

@@ -26,27 +26,15 @@ if TYPE_CHECKING:
     __version__: str
 
 # Loaded when first asked for, so that `import holdfast` stays quick, and the command with it.
-_LAZY = {
-    "Agent": "holdfast.agent",
-    "Event": "holdfast.model",
-    "EventLogger": "holdfast.agent",
-    "Holdfast": "holdfast.library",
-    "HoldfastError": "holdfast.errors",
-    "Limits": "holdfast.model",
-    "Notice": "holdfast.model",
-    "RERUN": "holdfast.session",
-    "Recovery": "holdfast.replay",
-    "Retry": "holdfast.session",
-    "Runtime": "holdfast.agent",
-    "Sanitized": "holdfast.replay",
-    "Session": "holdfast.session",
-    "SessionMetadata": "holdfast.model",
-    "format_issues": "holdfast.replay",
-    "open": "holdfast.library",
-    "sanitize": "holdfast.replay",
-    "step": "holdfast.session",
-    "validate": "holdfast.replay",
+_NAMES = {
+    "agent": "Agent EventLogger Runtime",
+    "errors": "HoldfastError",
+    "library": "Holdfast open",
+    "model": "Event Limits Notice SessionMetadata",
+    "replay": "Recovery Sanitized format_issues sanitize validate",
+    "session": "RERUN Retry Session step",
 }
+_LAZY = {name: f"holdfast.{room}" for room, names in _NAMES.items() for name in names.split()}
 
 # Loaded in the same way, so that `holdfast.replay.is_complete` needs no import of its own.
 _ROOMS = frozenset(["agent", "errors", "library", "model", "replay", "session", "storage", "testing"])

@@ -201,11 +201,16 @@ def test_a_long_export_shows_how_far_it_is(monkeypatch, library, trip, tmp_path)
     monkeypatch.setattr(app, "_library", library)
     monkeypatch.setattr(app.err, "is_terminal", True)
     monkeypatch.setattr(app.out, "is_terminal", True)
-    with export._meter(app, trip, "file") as progress:
-        assert progress is None
+    has_bar, export_ = [], library.export
+
+    def spy(*words, progress, **options):
+        has_bar.append(progress is not None)
+        return export_(*words, progress=progress, **options)
+
+    monkeypatch.setattr(library, "export", spy)
+    given = dict.fromkeys(("output", "force", "at", "zone", "cwd", "model", "seal", "sign"))
+    export._export(app, trip, None, given | {"output": str(tmp_path / "short.md")})
     monkeypatch.setattr(export, "_LONG_BYTES", 0)
-    with export._meter(app, trip, app.out) as progress:
-        assert progress is None
-    with export._meter(app, trip, "file") as progress:
-        assert progress is not None
-        library.export(trip, to=tmp_path / "a.md", progress=progress)
+    export._export(app, trip, None, given)
+    export._export(app, trip, None, given | {"output": str(tmp_path / "a.md")})
+    assert has_bar == [False, False, True]

@@ -14,7 +14,7 @@ import pytest
 from holdfast.apps.cli import _app as app_module
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
-from holdfast.apps.cli._failure import Failure, kind_of, tell_failure
+from holdfast.apps.cli._failure import Failure, explain, tell_failure
 from holdfast.apps.cli._screen import Screen
 from holdfast.apps.cli.schema import DOCUMENTS, schema_of
 from holdfast.errors import NotFound
@@ -208,7 +208,7 @@ def test_what_is_no_character(run, trip):
 )
 def test_codes(error, kind):
     """Every failure has a code, whatever raised it."""
-    assert kind_of(error) == kind
+    assert explain(error).kind == kind
 
 
 def test_nobody_to_be_told():
@@ -218,7 +218,7 @@ def test_nobody_to_be_told():
         def write(self, text):
             raise BrokenPipeError
 
-    tell_failure(Screen(Closed()), Failure("x", "y", 1), "defect", as_json=True)
+    tell_failure(Screen(Closed()), Failure("x", "y", 1), as_json=True)
 
 
 def test_after_two_dashes_there_are_no_options(run, trip):

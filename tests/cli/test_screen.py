@@ -160,7 +160,7 @@ CODES = {
 def test_codes_of_errors(kind, code):
     """Each error has its exit code, its sentence and its remedy."""
     failure = explain(kind("what happened", remedy="what to do"))
-    assert failure == ("what happened", "what to do", code)
+    assert failure == ("what happened", "what to do", code, kind.code)
 
 
 def test_a_remedy_for_python_is_said_for_the_shell():
@@ -185,7 +185,7 @@ def test_other_exceptions():
     assert explain(SystemExit(3)).code == 3
     assert explain(SystemExit("words")).code == 1
     assert explain(click.exceptions.Exit(4)).code == 4
-    assert explain(BrokenPipeError(errno.EPIPE, "x")) == ("", "", 1)
+    assert explain(BrokenPipeError(errno.EPIPE, "x"))[:3] == ("", "", 1)
     assert "No space left" in explain(OSError(errno.ENOSPC, "x")).message
     assert "odd" in explain(OSError("odd")).message
     assert "defect" in explain(TypeError("x")).remedy

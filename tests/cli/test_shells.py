@@ -249,7 +249,7 @@ def test_many_sessions(library, store_root):
                 s.user("x")
         context = click.Context(click.Command("show"))
         context.params = {"store": str(store_root)}
-        offered = _completion.complete_id(context, None, "old")
+        offered = _completion.offered(context, "id", "old")
     assert [(item.value, item.help) for item in offered] == [("old-one", None)]
 
 

@@ -20,8 +20,11 @@ class InputHistory:
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        place = os.path.join(os.path.realpath(folder or _state_folder()), _NAME)
-        self._documents: Documents = documents_beside(place)
+        if folder is None:
+            from platformdirs import user_state_dir
+
+            folder = user_state_dir("holdfast", appauthor=False)
+        self._documents: Documents = documents_beside(os.path.join(os.path.realpath(folder), _NAME))
 
     def lines(self) -> list[str]:
         """Everything that was kept."""
@@ -37,22 +40,18 @@ class InputHistory:
         """
         if not line.strip() or line[0].isspace() or Scanner().find(line).spans:
             return False
-        try:
-            return self._add(line)
-        except HoldfastError:
-            return False
-
-    def _add(self, line: str) -> bool:
-        """Other chats write the same file: compared and swapped, nobody's line is lost."""
+        # Other chats write the same file: compared and swapped, nobody's line is lost.
         for _ in range(_TRIES_MAX):
-            lines, etag = self._read()
-            if lines and lines[-1] == line:
-                return False
-            kept = "".join(f"{one}\n" for one in [*lines, line][-_LINES_MAX:])
             try:
+                lines, etag = self._read()
+                if lines and lines[-1] == line:
+                    return False
+                kept = "".join(f"{one}\n" for one in [*lines, line][-_LINES_MAX:])
                 self._documents.put(_NAME, kept.encode("utf-8", "replace"), if_match=etag)
             except Conflict:
                 continue
+            except HoldfastError:
+                return False
             return True
         return False
 
@@ -61,9 +60,3 @@ class InputHistory:
         if found is None:
             return [], MUST_NOT_EXIST
         return found[0].decode("utf-8", "replace").splitlines(), found[1]
-
-
-def _state_folder() -> str:
-    from platformdirs import user_state_dir
-
-    return user_state_dir("holdfast", appauthor=False)

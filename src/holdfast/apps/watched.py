@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from holdfast._config import Configuration, configuration
+from holdfast._config import configuration
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 
@@ -14,30 +14,20 @@ __all__ = ["watch"]
 def watch(hf: Holdfast, *, level: str = "off", has_screen: bool = False) -> None:
     """Begin what ``log.level``, ``log.file`` and ``otel`` ask for; nothing is loaded for nothing.
 
-    ``level`` counts where neither level nor file is set. An app that ``has_screen`` tells nothing
-    on standard error, where someone reads: it only writes to a file. Raises UsageError if a package
-    is missing, and as ``log_to`` does.
+    ``level`` counts where neither level nor file is set. An app that ``has_screen`` tells nothing on standard error,
+    where someone reads: it only writes to a file. Raises UsageError if a package is missing, and as ``log_to`` does.
     """
     settings = configuration()
     file = settings.get("log.file")
-    if file is not None or not has_screen:
-        _write_logs(hf, settings, file, level if file is None else "info")
-    if settings.get("otel", False):
-        _trace(hf)
+    level = settings.get("log.level", level if file is None else "info")
+    if level != "off" and (file is not None or not has_screen):
+        from holdfast.observe import log_to
 
-
-def _write_logs(hf: Holdfast, settings: Configuration, file: str | None, default: str) -> None:
-    level = settings.get("log.level", default)
-    if level == "off":
+        observer = log_to(file or sys.stderr, level, settings.get("log.format", "json"))
+        if observer is not None:
+            hf.observe(observer)
+    if not settings.get("otel", False):
         return
-    from holdfast.observe import log_to
-
-    observer = log_to(file or sys.stderr, level, settings.get("log.format", "json"))
-    if observer is not None:
-        hf.observe(observer)
-
-
-def _trace(hf: Holdfast) -> None:
     try:
         from holdfast.observe import observe
     except ModuleNotFoundError as error:

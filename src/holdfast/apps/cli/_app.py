@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from holdfast.apps.cli._failure import explain, kind_of, suggestion, tell_failure, tell_warning
+from holdfast.apps.cli._failure import explain, suggestion, tell_failure, tell_warning
 from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
+from holdfast.apps.render.page import Span
 from holdfast.model import VERSION
 
 if TYPE_CHECKING:
@@ -83,11 +85,10 @@ SECTIONS = {
 }
 # What people read and may be long: on a terminal a pager shows it if the screen has no room.
 PAGED = frozenset(
-    """
-    list search show stats snapshots recover export compare verify tag config doctor help schema
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+    "list search show stats snapshots recover export compare verify tag config doctor help schema".split()  # noqa: SIM905 - easier to read and to change
 )
 _NAME_CHARS = 10  # the longest verb, so that all sections are aligned
+_HEADING = re.compile(r" {0,2}[A-Z][a-z ]+:$")
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 LOADED: dict[str, click.Command] = {}
@@ -152,8 +153,7 @@ class App:
             # What a command records is on the medium before it ends; no timer has to see to it.
             self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
             if self.can_ask:
-                # Only then: a program that runs the command must get an error, not wait for a
-                # person.
+                # Only then: a program that runs the command must get an error, not wait for a person.
                 from getpass import getpass
 
                 self._library.keys.ask_passphrase(getpass)
@@ -208,56 +208,55 @@ class App:
         tell_warning(self.err, message, remedy, as_json=self.as_json)
 
 
-class _Verbs(click.Group):
-    """Verbs that are loaded when they are called."""
+class Parts(click.Group):
+    """A command that has parts, whose names are known with what each does, in the order of the help page."""
+
+    def __init__(self, *args: Any, parts: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.parts = parts
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of the help page."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name, loaded now."""
-        if cmd_name not in VERBS:
-            return None
-        # The module registers its verbs as it is loaded.
-        import_module(f"holdfast.apps.cli.{MODULES.get(cmd_name, cmd_name)}")
-        from holdfast.apps.cli._help import with_shared_options
-
-        return with_shared_options(LOADED[cmd_name])
+        """Return the names of the parts in the order of the help page."""
+        return list(self.parts)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command by click's rules, with a suggestion for a misspelt verb."""
+        """Find the part by click's rules, with a suggestion for a misspelt one."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-"):
-            _refuse_verb(name, ctx)
+        if name not in self.parts and not name.startswith("-"):
+            path = f"{self.name} " if ctx.parent else ""
+            ctx.fail(f"there is no command {path}{name[:60]!a}{suggestion(name, self.parts)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs in their sections, without loading them."""
+        """Write the parts with what each does, uncut."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.parts.items()))
+
+
+class _Verbs(Parts):
+    """Verbs that are loaded when they are called."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        # The module registers its verbs as it is loaded.
+        import_module(f"holdfast.apps.cli.{MODULES.get(cmd_name, cmd_name)}")
+        return with_shared_options(LOADED[cmd_name])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
-                rows = [(f"{name:{_NAME_CHARS}}", text) for name, text in verbs.items()]
-                formatter.write_dl(rows)
+                formatter.write_dl([(f"{name:{_NAME_CHARS}}", text) for name, text in verbs.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """The verbs that begin like this, with what they do; none of them is loaded."""
+        """Offer the verbs that begin like this, with what they do; none of them is loaded."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        begin = [name for name in VERBS if name.startswith(incomplete)]
-        return [CompletionItem(name, help=VERBS[name]) for name in begin]
-
-    def _prepare(self) -> None:
-        from holdfast.apps.cli._help import with_shared_options
-
-        with_shared_options(self)
-        if COMPLETE_VARIABLE in os.environ:
-            from holdfast.apps.cli._completion import learn_shells
-
-            learn_shells()
+        return [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
 
     def main(  # type: ignore[override]  # click types two overloads; this serves both
         self,
@@ -273,7 +272,11 @@ class _Verbs(click.Group):
         # with the rest of it too.
         app = App(None, asked(words))
         try:
-            self._prepare()
+            with_shared_options(self)
+            if COMPLETE_VARIABLE in os.environ:
+                from holdfast.apps.cli._completion import learn_shells
+
+                learn_shells()
             found = super().main(words, "holdfast", complete_var, standalone_mode=False, obj=app, **extra)
             code = found if isinstance(found, int) else 0
             # A full disk or a closed pipe may show only now, while it can still be told.
@@ -285,8 +288,58 @@ class _Verbs(click.Group):
         return code
 
 
+C = TypeVar("C", bound=click.Command)
+
+
+def with_shared_options(command: C) -> C:
+    """Return the verb with ``--color``, ``--no-pager`` and a help that a pager shows if it is long."""
+    # Once for each: a command is asked for again by completion, help and manual pages.
+    if command.add_help_option:
+        command.add_help_option = False
+        # What they say is read by `asked`, so that it also holds for failures.
+        command.params += [
+            click.Option(
+                ["--color"],
+                type=click.Choice(COLOURS),
+                metavar="WHEN",
+                expose_value=False,
+                help="Colours: auto (the default), always, never.",
+            ),
+            click.Option(
+                ["--no-pager"], is_flag=True, expose_value=False, help="Print long output straight onto the terminal."
+            ),
+            click.Option(
+                ["-h", "--help"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_help,
+                help="Show this page.",
+            ),
+        ]
+    return command
+
+
+def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    # Completion parses half a line, and must not print.
+    if not value or ctx.resilient_parsing:
+        return
+    app = ctx.find_object(App) or App()
+    app.page()
+    ctx.call_on_close(app.close)
+    print_help(app, ctx.get_help())
+    ctx.exit()
+
+
+def print_help(app: App, text: str) -> None:
+    """Print a page of help; its headings stand out where there are colours."""
+    for line in text.splitlines():
+        app.out.line(Span(line, "strong" if _HEADING.match(line) else ""))
+
+
 @click.group(
     cls=_Verbs,
+    parts=VERBS,
     invoke_without_command=True,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -303,30 +356,20 @@ def cli(ctx: click.Context, store: str | None) -> None:
     app.place = store
     # The store is closed and the pager waited for whichever way the verb ends.
     ctx.call_on_close(app.close)
-    if ctx.invoked_subcommand is None:
-        _begin(ctx)
-    elif ctx.invoked_subcommand in PAGED:
-        app.page()
-
-
-def _begin(ctx: click.Context) -> None:
-    """Without a verb: the terminal app where there is a terminal, else the help page."""
+    if ctx.invoked_subcommand is not None:
+        if ctx.invoked_subcommand in PAGED:
+            app.page()
+        return
     from holdfast.apps.cli.front_ends import has_terminal, is_installed, start
 
     # Nobody who only typed the name is to be met by a failure, nor a script by an app.
     if has_terminal() and is_installed():
-        start(ctx.obj)
+        start(app)
         return
-    from holdfast.apps.cli._help import print_help
-
-    ctx.obj.page()
-    print_help(ctx.obj, ctx.get_help())
+    app.page()
+    print_help(app, ctx.get_help())
     if has_terminal():
-        ctx.obj.err.line("For the terminal app: pip install 'holdfast[tui]'")
-
-
-def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:
-    ctx.fail(f"there is no command {name[:60]!a}{suggestion(name, VERBS)}")
+        app.err.line("For the terminal app: pip install 'holdfast[tui]'")
 
 
 def fail(app: App, error: BaseException) -> int:
@@ -334,21 +377,16 @@ def fail(app: App, error: BaseException) -> int:
     failure = explain(error, waits=app.takes_wait)
     if failure.message:
         # A screen of its own: that of the app may be in the middle of something.
-        screen = standard_error(app.err.colour)
-        tell_failure(screen, failure, kind_of(error), as_json=app.as_json)
-    _discard_output()
-    # The sentence comes first, so that it is there with a stack trace below it too.
-    if os.environ.get("HOLDFAST_TRACEBACK") and not isinstance(error, SystemExit):
-        raise error
-    return failure.code
-
-
-def _discard_output() -> None:
-    """Output that could not be written must not fail once more at exit."""
+        tell_failure(standard_error(app.err.colour), failure, as_json=app.as_json)
+    # Output that could not be written must not fail once more at exit.
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
         sys.stdout = None  # Python then leaves it alone
+    # The sentence comes first, so that it is there with a stack trace below it too.
+    if os.environ.get("HOLDFAST_TRACEBACK") and not isinstance(error, SystemExit):
+        raise error
+    return failure.code
 
 
 # What was asked for whatever the verb: known even if the rest of the command line is wrong.
@@ -363,11 +401,9 @@ class Flags(NamedTuple):
 
 
 def asked(arguments: Sequence[str]) -> Flags:
-    """What the command line says about it, as far as it can be understood."""
-    # What follows belongs to the command of an agent, which may have a --json of its own.
-    words = list(arguments)
-    if "--" in words:
-        del words[words.index("--") :]
+    """Return what the command line says about it, as far as it can be understood."""
+    # What follows `--` belongs to the command of an agent, which may have a --json of its own.
+    words = list(takewhile(lambda word: word != "--", arguments))
     colour = None
     for word, after in pairwise([*words, ""]):
         name, equals, value = word.partition("=")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, fork_seq, offered_commands, plain_text, read_command
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
 
 
-_PROMPT = "you> "
 _SHOWN_EVENTS = 40
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 
@@ -63,7 +61,11 @@ class Chat:
             session_id = self.session_id
             self.talker.close()
         if self.is_terminal and session_id is not None:
-            self._farewell(session_id)
+            self.app.err.line(
+                Span("Session ", "faint"),
+                Span(session_id, "name"),
+                Span(" is kept; `holdfast chat` goes on with it.", "faint"),
+            )
         return EXIT_FAILED if self.has_failed and not self.is_terminal else EXIT_FINE
 
     def greet(self) -> None:
@@ -76,16 +78,13 @@ class Chat:
             start = max(0, session.seq - _SHOWN_EVENTS)
             if start:
                 self.app.out.line(Span("  … earlier: /history", "faint"))
-            shown = self.app.library.events(session.id, start)
-            print_conversation(self.app, shown, full=False, first=start)
+            print_conversation(self.app, self.app.library.events(session.id, start), full=False, first=start)
             self.app.out.line()
         # A crash leaves a question without an answer, or a call without a result.
-        messages = session.messages()
-        state = session.live_state
+        messages, state = session.messages(), session.live_state
         if messages and (state.unfinished or not is_complete(messages)):
             what = "failed" if state.status == "failed" else "was interrupted"
-            told = f"The last answer {what}. /continue goes on with it."
-            self.app.err.line(Span(told, "warning"))
+            self.app.err.line(Span(f"The last answer {what}. /continue goes on with it.", "warning"))
 
     def say(self, text: str | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
@@ -109,13 +108,12 @@ class Chat:
         piped = standard_input()
         while True:
             try:
-                if not self.is_terminal:
-                    line = piped.readline()
-                    if not line:
-                        return
+                if self.is_terminal:
+                    yield self._reader.read("you> ")
+                elif line := piped.readline():
                     yield line.rstrip("\n")
-                    continue
-                yield self._reader.read(_PROMPT)
+                else:
+                    return
             except EOFError:
                 self.app.out.line()
                 return
@@ -144,11 +142,15 @@ class Chat:
 
     def _permit(self, request: PermissionRequest) -> Any:
         """Ask whether a tool may be used."""
-        self.talker.end_line()
+        self.app.out.end_stream()
         shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
         self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
-        with _plain_interrupts():
+        # While a question waits Ctrl-C answers it, rather than stopping the run behind it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
             answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
+        finally:
+            signal.signal(signal.SIGINT, before)
         return _ANSWERS.get(answer, False)
 
     def _ask(self, question: str) -> str:
@@ -157,23 +159,6 @@ class Chat:
         except (EOFError, KeyboardInterrupt):
             self.app.out.line()
             return ""
-
-    def _farewell(self, session_id: str) -> None:
-        self.app.err.line(
-            Span("Session ", "faint"),
-            Span(session_id, "name"),
-            Span(" is kept; `holdfast chat` goes on with it.", "faint"),
-        )
-
-
-@contextmanager
-def _plain_interrupts() -> Iterator[None]:
-    """While a question waits Ctrl-C answers it, rather than stopping the run behind it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # Lines that are typed at a prompt, with what was typed before.
@@ -185,18 +170,12 @@ class PromptReader:
     def __init__(self, history: InputHistory, words: list[str]) -> None:
         self._history = history
         self._words = words
-        self._readline = _find_readline()
-        if self._readline is not None:
-            self._prepare(self._readline)
-
-    def read(self, prompt: str) -> str:
-        """The next line. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
-        line = input(prompt)
-        if self._history.add(line) and self._readline is not None:
-            self._readline.add_history(line)
-        return line
-
-    def _prepare(self, readline: Any) -> None:
+        self._readline: Any = None
+        try:
+            import readline
+        except ImportError:  # without it lines can still be typed
+            return
+        self._readline = readline
         # Answers to questions, such as whether a tool may run, are not what was said.
         readline.set_auto_history(False)
         readline.clear_history()
@@ -207,17 +186,16 @@ class PromptReader:
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
 
+    def read(self, prompt: str) -> str:
+        """Return the next line. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
+        line = input(prompt)
+        if self._history.add(line) and self._readline is not None:
+            self._readline.add_history(line)
+        return line
+
     def _complete(self, text: str, state: int) -> str | None:
         fitting = [word for word in self._words if text.startswith("/") and word.startswith(text)]
         return fitting[state] if state < len(fitting) else None
-
-
-def _find_readline() -> Any:
-    try:
-        import readline
-    except ImportError:  # without it lines can still be typed
-        return None
-    return readline
 
 
 # The commands of a chat: what begins with a slash.
@@ -285,8 +263,7 @@ def _new(chat: Chat, _: str) -> None:
 def _fork(chat: Chat, rest: str) -> None:
     """Go on in a fork; with a number, from that event on."""
     seq = fork_seq(rest)
-    made = chat.app.library.fork(_session(chat).id, seq)
-    chat.talker.switch(made)
+    chat.talker.switch(chat.app.library.fork(_session(chat).id, seq))
     chat.greet()
 
 
@@ -296,8 +273,7 @@ def _info(chat: Chat, _: str) -> None:
 
 
 def _history(chat: Chat, _: str) -> None:
-    session = _session(chat)
-    print_conversation(chat.app, chat.app.library.events(session.id), full=True)
+    print_conversation(chat.app, chat.app.library.events(_session(chat).id), full=True)
     chat.app.out.line()
 
 
@@ -324,10 +300,6 @@ def _delete(chat: Chat, rest: str) -> None:
     chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))
 
 
-def _continue(chat: Chat, _: str) -> None:
-    chat.say(None)
-
-
 def _exit(chat: Chat, _: str) -> None:
     chat.is_over = True
 
@@ -347,7 +319,7 @@ OWN: dict[str, Callable[[Chat, str], None]] = {
     "info": _info,
     "history": _history,
     "export": _export,
-    "continue": _continue,
+    "continue": lambda chat, _: chat.say(None),
     "delete": _delete,
     "help": _help,
     "exit": _exit,

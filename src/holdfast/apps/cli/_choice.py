@@ -23,7 +23,10 @@ def choose(library: Holdfast, given: str) -> str:
     InvalidId for what can be no id. Touches nothing.
     """
     if given == NEWEST:
-        return _newest(library)
+        for newest in library.list(1):
+            return newest.session_id
+        told, remedy = strangers_hint(library)
+        raise NotFound(told or "there are no sessions yet", remedy=remedy or None)
     # A whole id is looked up alone, however many sessions there are and whatever begins so.
     if is_id(given) and library.exists(given):
         return given
@@ -85,23 +88,10 @@ def pick(given: str, ids: list[str], missing: str) -> str:
 
 def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
     """Say that nothing fits; of a tag that no session has also what it may have meant."""
-    hint = _meant_tag(app.library, tags) if tags else ""
-    app.err.line(f"{what} in {app.where} fits{hint or '.'}")
-
-
-def _meant_tag(library: Holdfast, tags: Iterable[str]) -> str:
-    rows = library.list(_LOOKED_AT_MAX)
+    rows = app.library.list(_LOOKED_AT_MAX) if tags else ()
     known = {tag for row in rows for tag in (*row.tags, *row.auto_tags)}
     hints = (suggestion(tag, known) for tag in tags if tag not in known)
-    return next(filter(None, hints), "")
-
-
-def _newest(library: Holdfast) -> str:
-    newest = library.list(1)
-    if not newest:
-        told, remedy = strangers_hint(library)
-        raise NotFound(told or "there are no sessions yet", remedy=remedy or None)
-    return newest[0].session_id
+    app.err.line(f"{what} in {app.where} fits{next(filter(None, hints), '.')}")
 
 
 def _several(given: str, matches: list[str]) -> str:

@@ -16,7 +16,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, Z
 from holdfast.apps.cli._options import STORE
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import SessionMetadata, fold_id
+from holdfast.model import fold_id
 from holdfast.security import neutralise_line
 
 _OFFERED_MAX = 200
@@ -26,41 +26,20 @@ _TITLE_CHARS = 60
 Offer = list[CompletionItem[str]]
 
 
-def complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
-    """Sessions whose id begins like this, the newest first, each with its title."""
-    return _ask(ctx, lambda library: _sessions(library, incomplete))
-
-
-def complete_tag(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
-    """Tags of sessions, also automatic ones."""
-    return _ask(ctx, lambda library: _names(library, _tags, incomplete))
-
-
-def complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
-    """Agents that have sessions."""
-    return _ask(ctx, lambda library: _names(library, _agents, incomplete))
-
-
-def _tags(row: SessionMetadata) -> Iterable[str]:
-    return (*row.tags, *row.auto_tags)
-
-
-def _agents(row: SessionMetadata) -> Iterable[str]:
-    return [row.agent_id] if row.agent_id else []
-
-
-def _ask(ctx: click.Context, look: Callable[[Holdfast], Offer]) -> Offer:
+def offered(ctx: click.Context, what: str, incomplete: str) -> Offer:
+    """Offer the ids, tags or agents in the store that begin like this; nothing if that fails."""
     # The line is parsed half: --store after the verb was kept there by its callback.
     place = ctx.meta.get(STORE) or ctx.find_root().params.get("store")
     try:
         with Holdfast(place, timers=False) as library:
-            return look(library)
+            return _LOOKS[what](library, incomplete)
     # A message would be drawn into the line that somebody is typing.
     except (HoldfastError, OSError):
         return []
 
 
 def _sessions(library: Holdfast, incomplete: str) -> Offer:
+    """Offer the sessions whose id begins like this, the newest first, each with its title."""
     wanted = fold_id(incomplete)
     titles = {row.session_id: row.title or "" for row in library.list(_LOOKED_AT_MAX)}
     begin = [id for id in titles if fold_id(id).startswith(wanted)]
@@ -70,17 +49,22 @@ def _sessions(library: Holdfast, incomplete: str) -> Offer:
     return [_item(id, titles.get(id, "")) for id in begin[:_OFFERED_MAX]]
 
 
-def _names(library: Holdfast, names: Callable[[SessionMetadata], Iterable[str]], incomplete: str) -> Offer:
-    rows = library.list(_LOOKED_AT_MAX)
-    found = sorted({name for row in rows for name in names(row)})
+def _tags(library: Holdfast, incomplete: str) -> Offer:
+    return _names((tag for row in library.list(_LOOKED_AT_MAX) for tag in (*row.tags, *row.auto_tags)), incomplete)
+
+
+def _agents(library: Holdfast, incomplete: str) -> Offer:
+    return _names((row.agent_id for row in library.list(_LOOKED_AT_MAX) if row.agent_id), incomplete)
+
+
+_LOOKS: dict[str, Callable[[Holdfast, str], Offer]] = {"id": _sessions, "tag": _tags, "agent": _agents}
+
+
+def _names(names: Iterable[str], incomplete: str) -> Offer:
+    begin = sorted({name for name in names if name.startswith(incomplete)})
     # A tag may hold what a terminal obeys, and shells show it as it is.
-    fitting = [name for name in found if name.startswith(incomplete) and is_harmless(name)]
-    return [_item(name) for name in fitting[:_OFFERED_MAX]]
-
-
-def is_harmless(name: str) -> bool:
-    """Whether a name is one line of characters that can be seen."""
-    return bool(name.strip()) and neutralise_line(name) == name
+    harmless = [name for name in begin if name.strip() and neutralise_line(name) == name]
+    return [_item(name) for name in harmless[:_OFFERED_MAX]]
 
 
 def _item(value: str, title: str = "") -> CompletionItem[str]:

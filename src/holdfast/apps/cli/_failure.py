@@ -27,24 +27,26 @@ class Failure(NamedTuple):
     message: str
     remedy: str
     code: int
+    kind: str = "defect"
+    """The code of the error for programs: that of its class, or of what else went wrong."""
 
 
 def explain(error: BaseException, *, waits: bool = False) -> Failure:
-    """What to tell the user of a verb, which may take ``--wait``, about an exception."""
+    """Return what to tell the user of a verb, which may take ``--wait``, about an exception."""
     if isinstance(error, HoldfastError):
-        return Failure(*told(error, waits=waits), error.exit)
+        return Failure(*told(error, waits=waits), error.exit, error.code)
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):
         return _explain_click(error)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return Failure("stopped", "", EXIT_INTERRUPTED)
+        return Failure("stopped", "", EXIT_INTERRUPTED, "stopped")
     if isinstance(error, SystemExit):
         return Failure("", "", error.code if isinstance(error.code, int) else EXIT_FAILED)
     # As when the output is piped into `head`.
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
-    return Failure(*told(error), EXIT_FAILED)
+    return Failure(*told(error), EXIT_FAILED, "system" if isinstance(error, OSError) else "defect")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -61,7 +63,7 @@ def _explain_click(error: click.ClickException) -> Failure:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the whole page
         parts = error.ctx.command.list_commands(error.ctx)  # type: ignore[attr-defined]  # a group
         message = f"{path} needs one of: {', '.join(parts)}"
-    return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code)
+    return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code, UsageError.code)
 
 
 # Failures and warnings, told to people in a sentence and to programs as JSON.
@@ -85,28 +87,17 @@ def tell_warning(screen: Screen, message: str, remedy: str, *, as_json: bool) ->
         tell(screen, Span("warning: ", "warning"), message, remedy)
 
 
-def tell_failure(screen: Screen, failure: Failure, kind: str, *, as_json: bool) -> None:
-    """Why it failed. Somebody who is not there any more is not told."""
+def tell_failure(screen: Screen, failure: Failure, *, as_json: bool) -> None:
+    """Tell why it failed. Somebody who is not there any more is not told."""
     try:
         if as_json:
             from holdfast.library.answers.failures import ErrorLine, Failed
 
-            failed = Failed(code=kind, message=failure.message, remedy=failure.remedy, exit_code=failure.code)
-            screen.json_line(ErrorLine(error=failed))
+            message, remedy, exit_code, kind = failure
+            screen.json_line(ErrorLine(error=Failed(code=kind, message=message, remedy=remedy, exit_code=exit_code)))
         else:
             tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
         screen.flush()
     # Standard error may be closed, too; the exit code still says it.
     except OSError:
         pass
-
-
-def kind_of(error: BaseException) -> str:
-    """The code of an error for programs: that of its class, or of what else went wrong."""
-    if isinstance(error, HoldfastError):
-        return error.code
-    if isinstance(error, click.ClickException):
-        return UsageError.code
-    if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return "stopped"
-    return "system" if isinstance(error, OSError) else "defect"

@@ -59,21 +59,26 @@ def check_store(app: App, *, compare: bool = False) -> Iterator[Check]:
     path = getattr(library.store, "path", None)
     if path is None:
         yield _check_reach(library)
-        yield _keeping(library)
+        able = library.store.capabilities
+        if not able.stores:
+            yield Check("keeps", WARNING, "nothing: this store forgets a session when it is closed")
+        elif not able.survives_kill:
+            yield Check("keeps", WARNING, "only as long as the program runs")
+        else:
+            yield Check("keeps", GOOD, "yes")
     else:
         yield from _check_folder(path)
-        yield from _check_strangers(library)
+        # Whether the folder is that of another system, whose sessions nobody sees here.
+        told, remedy = strangers_hint(library)
+        if told:
+            yield Check("store", BAD, told, remedy)
     yield _check_durability(library)
     yield from _check_sessions(library, compare=compare)
-    yield from _check_agents(library)
+    for agent, names in library.agents.damaged().items():
+        found = f"{', '.join(names)} of {agent} cannot be read"
+        remedy = f"Set aside with `holdfast repair --agent {agent}`; the agent's next run does so too."
+        yield Check("agents", BAD, found, remedy)
     yield _check_keys(library)
-
-
-def _check_strangers(library: Holdfast) -> Iterator[Check]:
-    """Whether the folder is that of another system, whose sessions nobody sees here."""
-    told, remedy = strangers_hint(library)
-    if told:
-        yield Check("store", BAD, told, remedy)
 
 
 def check_model() -> Check:
@@ -98,15 +103,6 @@ def _check_reach(library: Holdfast) -> Check:
     return Check("answers", GOOD, f"in {(time.perf_counter() - started) * 1000:.0f} ms")
 
 
-def _keeping(library: Holdfast) -> Check:
-    able = library.store.capabilities
-    if not able.stores:
-        return Check("keeps", WARNING, "nothing: this store forgets a session when it is closed")
-    if not able.survives_kill:
-        return Check("keeps", WARNING, "only as long as the program runs")
-    return Check("keeps", GOOD, "yes")
-
-
 def _check_durability(library: Holdfast) -> Check:
     """What a crash can cost."""
     able, chosen = library.store.capabilities, configuration().get("durability", "barriers")
@@ -125,13 +121,17 @@ def _check_durability(library: Holdfast) -> Check:
 
 
 def _check_folder(path: str) -> Iterator[Check]:
-    existing = _existing(path)
+    # The folder itself, or the nearest one above it that is there.
+    existing = path
+    while not os.path.isdir(existing) and existing != os.path.dirname(existing):
+        existing = os.path.dirname(existing)
+    disk = os.statvfs(existing)
     if existing == path:
         yield Check("opens", GOOD, "yes, and only you can write to it")
         yield _check_rights(path)
     else:
         yield Check("opens", GOOD, "not there yet; it is made with the first event")
-    if os.access(existing, os.W_OK | os.X_OK) and not _is_read_only(existing):
+    if os.access(existing, os.W_OK | os.X_OK) and not disk.f_flag & os.ST_RDONLY:
         yield Check("writable", GOOD, "yes")
     else:
         yield Check(
@@ -140,7 +140,14 @@ def _check_folder(path: str) -> Iterator[Check]:
             f"no: {existing} is read-only for you",
             "Sessions can be read and not continued. Use another store, or mend the rights.",
         )
-    yield _check_space(existing)
+    # What this user may have, not what is left for root.
+    free = disk.f_bavail * disk.f_frsize
+    if free < _SPACE_NONE_BYTES:
+        yield Check("space", BAD, f"{size(free)} free", "Free some space: sessions cannot be continued.")
+    elif free < _SPACE_LOW_BYTES:
+        yield Check("space", WARNING, f"{size(free)} free", "Free some space before it runs out.")
+    else:
+        yield Check("space", GOOD, f"{size(free)} free")
 
 
 def _check_rights(path: str) -> Check:
@@ -154,29 +161,6 @@ def _check_rights(path: str) -> Check:
             f"Close it: chmod go-rwx {path}",
         )
     return Check("private", GOOD, "yes, nobody else can look into it")
-
-
-def _existing(path: str) -> str:
-    """The folder itself, or the nearest one above it that is there."""
-    while not os.path.isdir(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
-    return path
-
-
-def _is_read_only(path: str) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
-def _check_space(path: str) -> Check:
-    found = os.statvfs(path)
-    # What this user may have, not what is left for root.
-    free = found.f_bavail * found.f_frsize
-    text = f"{size(free)} free"
-    if free < _SPACE_NONE_BYTES:
-        return Check("space", BAD, text, "Free some space: sessions cannot be continued.")
-    if free < _SPACE_LOW_BYTES:
-        return Check("space", WARNING, text, "Free some space before it runs out.")
-    return Check("space", GOOD, text)
 
 
 def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
@@ -195,18 +179,6 @@ def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
     trash = list(library.store.entries("trash/"))
     if trash:
         yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
-
-
-def _check_agents(library: Holdfast) -> Iterator[Check]:
-    """What agents remember and may do, as far as it can be read."""
-    damaged = library.agents.damaged()
-    for agent, names in damaged.items():
-        yield Check(
-            "agents",
-            BAD,
-            f"{', '.join(names)} of {agent} cannot be read",
-            f"Set aside with `holdfast repair --agent {agent}`; the agent's next run does so too.",
-        )
 
 
 def _check_catalogue(library: Holdfast, *, compare: bool) -> Check:
@@ -255,9 +227,7 @@ def _left_by(library: Holdfast, row: SessionMetadata) -> str:
         last = library.state(row.session_id).last_open
     except HoldfastError:
         return ""
-    if last is None or last.closed:
-        return ""
-    return f"{row.session_id} (process {last.pid} on {last.host})"
+    return "" if last is None or last.closed else f"{row.session_id} (process {last.pid} on {last.host})"
 
 
 def _check_keys(library: Holdfast) -> Check:

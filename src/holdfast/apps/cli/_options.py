@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from holdfast.apps.cli._app import LOADED, VERBS, App
-from holdfast.apps.cli._help import with_shared_options
+from holdfast.apps.cli._app import LOADED, VERBS, App, with_shared_options
 from holdfast.apps.render.words import moment_of
 from holdfast.errors import UsageError
 
@@ -64,11 +63,10 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[
 def _completed(what: str) -> Complete:
     """Whatever the store has of a kind that begins like this; looked for only when it is asked."""
 
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        from holdfast.apps.cli import _completion
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        from holdfast.apps.cli._completion import offered
 
-        found: list[CompletionItem[str]] = getattr(_completion, f"complete_{what}")(ctx, parameter, incomplete)
-        return found
+        return offered(ctx, what, incomplete)
 
     return complete
 
@@ -116,7 +114,16 @@ def verb(
             **more,
         )(click.pass_obj(function))
         if group is None or cls is click.Command:  # a group in a group leaves it to its parts
-            made.params.append(store_option())
+            made.params.append(
+                click.Option(
+                    ["--store"],
+                    metavar="URL",
+                    expose_value=False,
+                    callback=_use_store,
+                    shell_complete=complete_folder,
+                    help="The store: a path or a URL [env: HOLDFAST_STORE].",
+                )
+            )
         if group is None:
             LOADED[name] = made
         else:
@@ -132,29 +139,27 @@ def refuse(message: str) -> NoReturn:
     click.get_current_context().fail(message)
 
 
-def store_option() -> click.Option:
-    """``--store`` after the verb; it wins over one before it."""
-    return click.Option(
-        ["--store"],
-        metavar="URL",
-        expose_value=False,
-        callback=_use_store,
-        shell_complete=complete_folder,
-        help="The store: a path or a URL [env: HOLDFAST_STORE].",
-    )
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds several options or arguments, in the order of the help page."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    app = ctx.find_object(App)
+    """Take the ``--store`` after the verb, which wins over one before it."""
     if value is not None:
         ctx.meta[STORE] = value
-        if app is not None:
+        if (app := ctx.find_object(App)) is not None:
             app.place = value
 
 
 def _use_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    app = ctx.find_object(App)
-    if app is not None:
+    if (app := ctx.find_object(App)) is not None:
         app.as_json = value
 
 
@@ -198,15 +203,9 @@ _FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def filter_options(**helps: str) -> Callable[[F], F]:
-    """The options that narrow what is shown, each with its help, by the library's arguments."""
-
-    def add(function: F) -> F:
-        for name, help in reversed(helps.items()):
-            option, more = _FILTERS[name]
-            function = click.option(option, name, help=help, **more)(function)
-        return function
-
-    return add
+    """Return the options that narrow what is shown, each with its help, by the library's arguments."""
+    rows = ((name, help, *_FILTERS[name]) for name, help in helps.items())
+    return together(*(click.option(option, name, help=help, **more) for name, help, option, more in rows))
 
 
 model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
@@ -263,22 +262,22 @@ def host_option(metavar: str, help: str) -> Callable[[F], F]:
     return click.option("--host", default="127.0.0.1", show_default=True, metavar=metavar, help=help)
 
 
-def provider_options(function: F) -> F:
-    """``--provider``, ``--incomplete`` and ``--window-tokens``."""
-    function = click.option(
-        "--window-tokens", type=AtLeast(1), metavar="N", help="Only the newest part that fits into so many tokens."
-    )(function)
-    function = click.option(
-        "--incomplete",
-        type=click.Choice(INCOMPLETE),
-        help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
-    )(function)
-    return click.option(
+provider_options = together(
+    click.option(
         "--provider",
         type=click.Choice(PROVIDERS),
         metavar="NAME",
         help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
-    )(function)
+    ),
+    click.option(
+        "--incomplete",
+        type=click.Choice(INCOMPLETE),
+        help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
+    ),
+    click.option(
+        "--window-tokens", type=AtLeast(1), metavar="N", help="Only the newest part that fits into so many tokens."
+    ),
+)
 
 
 # A session's id, the beginning of one, or ``-`` for the newest.
@@ -286,6 +285,6 @@ session_argument = click.argument("id", metavar="ID", shell_complete=complete_id
 
 
 def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
-    """``ID...``: the same, several times; ``[ID]...`` where they may be left out."""
+    """Return the argument ``ID...``, or ``[ID]...`` where sessions may be left out."""
     shown = "ID..." if required else "[ID]..."
     return click.argument("ids", metavar=shown, nargs=-1, required=required, shell_complete=complete_id)

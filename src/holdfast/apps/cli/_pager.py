@@ -78,9 +78,8 @@ class _Held:
 class Paged(_Held):
     """A stream that holds back what is written until it is more than a screen has room for.
 
-    Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has
-    seen enough: the command ends there, and that is no failure. Raises OSError where nobody knows
-    how large the screen is.
+    Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has seen enough: the
+    command ends there, and that is no failure. Raises OSError where nobody knows how large the screen is.
     """
 
     def __init__(self, stream: TextIO, commands: list[list[str]]) -> None:

@@ -41,17 +41,9 @@ COLUMNS = (
     Column("TOPICS", flexible=True, optional=True, spared=True),
     Column("STATE", optional=True),
 )
-_STYLES = {
-    "running": "good",
-    "waiting": "warning",
-    "interrupted": "warning",
-    "failed": "bad",
-    "damaged": "bad",
-    "too_new": "bad",
-    "unreadable": "bad",
-    "sealed": "warning",
-    "archived": "faint",
-}
+_STYLES = {"running": "good", "archived": "faint"}
+_STYLES |= dict.fromkeys(("waiting", "interrupted", "sealed"), "warning")
+_STYLES |= dict.fromkeys(("failed", "damaged", "too_new", "unreadable"), "bad")
 
 
 def session_cells(row: SessionMetadata | Listed, now: int, mark: str = "") -> list[Piece]:
@@ -87,12 +79,11 @@ _NS_PER_MS = 1_000_000
 class _Words:
     """What a command line asks for, as far as it is a plain list."""
 
-    def __init__(self) -> None:
-        self.store: str | None = None
-        self.colour: str | None = None
-        self.limit = LIMIT
-        self.as_json = False
-        self.may_page = True
+    store: str | None = None
+    colour: str | None = None
+    limit = LIMIT
+    as_json = False
+    may_page = True
 
 
 def quick_list(arguments: list[str]) -> int | None:
@@ -105,7 +96,13 @@ def quick_list(arguments: list[str]) -> int | None:
         made = _made(words)
         if made is None:
             return None
-        _show(words, *made)
+        found, text = made
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        if found.has_more and standard_output(words.colour).is_terminal and not words.as_json:
+            err = standard_error(words.colour)
+            err.line(older(found.total - len(found.rows)))
+            err.flush()
     except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
         from holdfast.apps.cli._app import App, asked, fail
 
@@ -116,7 +113,13 @@ def quick_list(arguments: list[str]) -> int | None:
 def _made(words: _Words) -> tuple[Newest, str] | None:
     """The sessions and what to show of them; None where the whole command has to look."""
     try:
-        found = _found(words)
+        # Reading settings takes longer than the list; where there are any, this gives None.
+        place = store_without_settings()
+        if place is None or not is_path(place := words.store or place):
+            return None
+        from holdfast.catalog import newest
+
+        found = newest(os.path.expanduser(place), words.limit)
         if found is None or not found.rows:
             return None
         text = _text(words, found)
@@ -172,18 +175,6 @@ def _is_plain(stream: TextIO | None) -> bool:
     return stream is not None and stream.encoding.lower() == "utf-8"
 
 
-def _found(words: _Words) -> Newest | None:
-    # Reading settings takes longer than the list; where there are any, this gives None.
-    place = store_without_settings()
-    if place is not None and words.store is not None:
-        place = words.store
-    if place is None or not is_path(place):
-        return None
-    from holdfast.catalog import newest
-
-    return newest(os.path.expanduser(place), words.limit)
-
-
 def _text(words: _Words, found: Newest) -> str | None:
     """What is shown on standard output; None if a pager has to show it."""
     held = StringIO()
@@ -214,24 +205,8 @@ def _length(line: str) -> int:
     return len(first) + sum(len(other.partition("m")[2]) for other in others)
 
 
-def _show(words: _Words, found: Newest, text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    out = standard_output(words.colour)
-    if found.has_more and out.is_terminal and not words.as_json:
-        err = standard_error(words.colour)
-        err.line(older(found.total - len(found.rows)))
-        err.flush()
-
-
-# A list as JSON for programs, as the whole command writes it, without what that loads.
-
-
-_STEP = "  "
-
-
 def document_of(found: Newest) -> str:
-    """The document: the sessions, and the cursor of those that follow."""
+    """Return the list as JSON, as the whole command writes it, without what that loads."""
     return _json_text({"sessions": [vars(row) for row in found.rows], "next": found.next}, "\n")
 
 
@@ -245,7 +220,7 @@ def _json_text(value: Any, line: str) -> str:
         return str(value)
     if isinstance(value, Number):
         return value.text
-    below = line + _STEP
+    below = line + "  "
     if isinstance(value, dict):
         parts = [f"{quoted(name)}: {_json_text(member, below)}" for name, member in value.items()]
         return f"{{{below}{f',{below}'.join(parts)}{line}}}"

@@ -110,7 +110,9 @@ class Screen(Canvas):
         # Escapes are JSON all the same: programs read what was recorded, terminals obey nothing.
         text = escape_json(document)
         if not self.is_unicode:
-            text = _in_ascii(text)
+            import json
+
+            text = json.dumps(json.loads(text), ensure_ascii=True)
         self._clear_meters()
         self._stream.write(text + "\n")
 
@@ -187,8 +189,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 def _columns(stream: TextIO) -> int:
     try:
-        # One less: some terminals break the line after the last column, others before the next
-        # character.
+        # One less: some terminals break the line after the last column, others before the next character.
         return os.get_terminal_size(stream.fileno()).columns - 1
     except (OSError, ValueError):
         return 79
@@ -197,12 +198,6 @@ def _columns(stream: TextIO) -> int:
 def _is_unicode(stream: TextIO) -> bool:
     encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-")
     return encoding in ("utf-8", "utf8")
-
-
-def _in_ascii(document: str) -> str:
-    import json
-
-    return json.dumps(json.loads(document), ensure_ascii=True)
 
 
 def standard_output(colour: str | None = None) -> Screen:

@@ -74,7 +74,7 @@ class Talker:
         try:
             return self._turn(lambda _: self._stream(prompt))
         finally:
-            self.end_line()
+            self.app.out.end_stream()
 
     def ask_quietly(self, prompt: str) -> RunResult:
         """The answer, without showing it."""
@@ -91,10 +91,6 @@ class Talker:
         many = counted(state.message_count, "message")
         when = ago(state.updated_at, now_ms()) or "at an unknown time"
         self.app.err.line(Span("Restored session ", "good"), Span(session.id, "name"), f"{title} ({many}, {when})")
-
-    def end_line(self) -> None:
-        """See to it that what comes next begins on a line of its own."""
-        self.app.out.end_stream()
 
     def close(self) -> None:
         """Give the session back."""
@@ -132,7 +128,7 @@ class Talker:
     def _show_event(self, session_id: str, what: Event | Notice) -> None:
         """Tell of tools while they run."""
         if isinstance(what, Event) and what.type == "tool_call":
-            self.end_line()
+            self.app.out.end_stream()
             shown = as_text(what.data.get("params"))[:_CALL_CHARS]
             self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
 

@@ -7,33 +7,23 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
 from holdfast.agent import needs_agent
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._help import Parts
 from holdfast.apps.cli._options import AtLeast, json_option, model_option, named_option, verb
 from holdfast.apps.cli.chat import given_prompt
 from holdfast.apps.render.page import Column, Span
-from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.library.answers.turns import AcpAnswer
 from holdfast.model import is_id
 
 if TYPE_CHECKING:
-    from holdfast.apps.acp.client import (
-        AcpSession,
-        Answer,
-        ClientConfig,
-        Permission,
-        PermissionQuestion,
-        PromptTurn,
-        Update,
-    )
-    from holdfast.apps.acp.doctor import Examination
+    from holdfast.apps.acp.client import AcpSession, Answer, Permission, PermissionQuestion, PromptTurn
 
 
 PARTS = {
@@ -49,9 +39,8 @@ PARTS = {
 def acp_verb(_: App) -> None:
     """Sessions for editors and their agents, by the Agent Client Protocol (ACP).
 
-    The proxy stands between an editor and any ACP agent: everything is recorded before it is
-    shown, and sessions can be listed, loaded, resumed, forked, closed and deleted whatever the
-    agent can do.
+    The proxy stands between an editor and any ACP agent: everything is recorded before it is shown, and sessions can
+    be listed, loaded, resumed, forked, closed and deleted whatever the agent can do.
 
     Examples:
       holdfast acp proxy -- gemini --acp        in place of `gemini --acp`
@@ -87,9 +76,6 @@ def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -
     serve_proxy(app.place, list(agent), window_tokens=window_tokens, say=app.warn)
 
 
-_ENGINE = "pydantic_ai"
-
-
 @verb("agent", acp_verb)
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions these are.")
@@ -113,26 +99,13 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
       holdfast acp agent --mode read-only
     """
     with needs_agent():
-        if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
-            raise ModuleNotFoundError(name=_ENGINE)
+        if find_spec("pydantic_ai") is None:  # it is loaded with the first prompt, which is too late
+            raise ModuleNotFoundError(name="pydantic_ai")
         from holdfast.apps.acp.agent.editor import EditorKit
         from holdfast.apps.acp.agent.server import serve_agent
 
     kit = EditorKit.configured(app.place, model=model, agent=agent, mode=mode)
     serve_agent(app.place, kit)
-
-
-_SHOWN = ("tool_call",)
-
-
-class _Wishes(NamedTuple):
-    """What the command line says."""
-
-    agent: str
-    session: str | None
-    cwd: str | None
-    permission: str | None
-    yes: bool
 
 
 @verb("prompt", acp_verb)
@@ -153,7 +126,7 @@ class _Wishes(NamedTuple):
     help="When the agent wants to use a tool [default: ask on a terminal, else deny].",
 )
 @json_option
-def prompt_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
+def prompt_verb(app: App, /, prompt: tuple[str, ...], permission: str | None, *, yes: bool, **wishes: Any) -> None:
     """Ask an agent one thing, by the Agent Client Protocol; `-` reads it from standard input.
 
     The answer goes to standard output, everything else to standard error. A session goes on
@@ -164,67 +137,62 @@ def prompt_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
       holdfast acp prompt --agent "gemini --acp" --session review "And the tests?"
       git diff | holdfast acp prompt --agent "qwen --acp" --yes -
     """
-    chosen = _Wishes(**wishes)
     text = given_prompt(prompt)
-    talk = _Talk(app, chosen)
-    asyncio.run(talk.hold(text))
+    if yes and permission not in (None, "allow"):
+        raise UsageError(f"--yes and --permission {permission} contradict each other")
+    asyncio.run(_Talk(app, "allow" if yes else permission).hold(text, **wishes))
 
 
 class _Talk:
     """One prompt and its answer on the screen."""
 
-    def __init__(self, app: App, wishes: _Wishes) -> None:
+    def __init__(self, app: App, permission: str | None) -> None:
         self._app = app
-        self._wishes = wishes
+        self._wanted = permission
         self._stopped = 0
         self._refused: list[str] = []
 
-    async def hold(self, text: str) -> None:
+    async def hold(self, text: str, agent: str, session: str | None, cwd: str | None) -> None:
         """Ask, show, and leave. Raises KeyboardInterrupt if the user stopped it."""
-        from holdfast.apps.acp.client import create_or_resume
+        from holdfast.apps.acp.client import ClientConfig, create_or_resume
         from holdfast.apps.watched import watch
 
-        wishes = self._wishes
-        watch(self._app.library, has_screen=True)
-        session = await create_or_resume(wishes.agent, self._session_id(), self._config(), library=self._app.library)
-        async with session:
-            if not self._app.as_json:
-                self._tell_session(session)
-            turn = await session.send(text)
+        app = self._app
+        watch(app.library, has_screen=True)
+        config = ClientConfig(
+            cwd=cwd,
+            permission=self._permission(),
+            on_warning=lambda error: app.warn(error.message, error.remedy),
+            enable_persistence=True,
+        )
+        async with await create_or_resume(agent, self._session_id(session), config, library=app.library) as held:
+            if not app.as_json:
+                how = {"new": "new", "primed": "told what was said so far"}
+                way = how.get(held.attached, f"restored by {held.attached}")
+                app.err.line(Span(f"session {held.id} ({way})", "faint"))
+                app.err.flush()
+            turn = await held.send(text)
             self._heed_interrupts(turn)
             answer = await self._show(turn)
-            if self._app.as_json:
-                self._app.out.json(_answer(session, answer, self._refused))
+            if app.as_json:
+                app.out.json(_answer(held, answer, self._refused))
             elif answer.stop_reason not in ("end_turn", "cancelled"):
-                self._app.warn(f"the agent stopped: {answer.stop_reason}")
+                app.warn(f"the agent stopped: {answer.stop_reason}")
         if self._stopped:
             raise KeyboardInterrupt
 
-    def _session_id(self) -> str | None:
-        given = self._wishes.session
-        if given is None:
-            return None
+    def _session_id(self, given: str | None) -> str | None:
         try:
-            return choose(self._app.library, given)
+            return None if given is None else choose(self._app.library, given)
         except NotFound:
-            if is_id(given):
+            if given and is_id(given):
                 return given
             raise
 
-    def _config(self) -> ClientConfig:
-        from holdfast.apps.acp.client import ClientConfig
-
-        return ClientConfig(
-            cwd=self._wishes.cwd, permission=self._permission(), on_warning=self._warn, enable_persistence=True
-        )
-
     def _permission(self) -> Permission:
-        wishes = self._wishes
-        if wishes.yes and wishes.permission not in (None, "allow"):
-            raise UsageError(f"--yes and --permission {wishes.permission} contradict each other")
         # A script must not hang on a question, nor allow tools that nobody saw.
         someone = sys.stdin is not None and sys.stdin.isatty()
-        wanted = "allow" if wishes.yes else wishes.permission or ("ask" if someone else "deny")
+        wanted = self._wanted or ("ask" if someone else "deny")
         if wanted == "deny":
             return self._refuse
         if wanted == "allow":
@@ -263,16 +231,6 @@ class _Talk:
             self._refused.append(request.title)
         return request.option("allow" if yes else "deny")
 
-    def _warn(self, error: HoldfastError) -> None:
-        self._app.warn(error.message, error.remedy)
-
-    def _tell_session(self, session: AcpSession) -> None:
-        how = {"new": "new", "primed": "told what was said so far"}.get(
-            session.attached, f"restored by {session.attached}"
-        )
-        self._app.err.line(Span(f"session {session.id} ({how})", "faint"))
-        self._app.err.flush()
-
     def _heed_interrupts(self, turn: PromptTurn) -> None:
         """The first Ctrl-C asks the agent to stop, the second does not wait for it."""
         task = asyncio.current_task()
@@ -289,8 +247,11 @@ class _Talk:
     async def _show(self, turn: PromptTurn) -> Answer:
         try:
             async for update in turn:
-                if not self._app.as_json:
-                    self._show_update(update)
+                if update.kind == "agent_message_chunk" and not self._app.as_json:
+                    self._app.out.stream(update.text)
+                elif update.kind == "tool_call" and not self._app.as_json:
+                    self._app.out.end_stream()
+                    self._app.err.line(Span(f"→ {update.data.get('title') or 'a tool'}", "faint"))
             return await turn.answer()
         except asyncio.CancelledError:
             if self._stopped:
@@ -298,13 +259,6 @@ class _Talk:
             raise
         finally:
             self._app.out.end_stream()
-
-    def _show_update(self, update: Update) -> None:
-        if update.kind == "agent_message_chunk":
-            self._app.out.stream(update.text)
-        elif update.kind in _SHOWN:
-            self._app.out.end_stream()
-            self._app.err.line(Span(f"→ {update.data.get('title') or 'a tool'}", "faint"))
 
 
 def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswer:
@@ -361,10 +315,6 @@ def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: st
     if app.as_json:
         app.out.json(found)
         return
-    _show(app, found)
-
-
-def _show(app: App, found: Examination) -> None:
     name = found.agent.get("name") or "an agent without a name"
     version = found.agent.get("version") or ""
     app.out.line(

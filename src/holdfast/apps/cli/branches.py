@@ -47,8 +47,7 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
 def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
     """Make a new session that begins with the events of another, up to --at.
 
-    The other one stays as it is, and may be open. `holdfast show ID --events` shows the numbers of
-    its events.
+    The other one stays as it is, and may be open. `holdfast show ID --events` shows the numbers of its events.
 
     Examples:
       holdfast fork trip-planner

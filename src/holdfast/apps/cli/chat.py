@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO
 
 import click
 import msgspec
 
 from holdfast.agent import plain_text
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import json_option, model_option, named_option, verb, wait_option
+from holdfast.apps.cli._options import json_option, model_option, named_option, together, verb, wait_option
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 from holdfast.library.answers.turns import RunAnswer
-
-if TYPE_CHECKING:
-    from holdfast.agent import RunResult
-    from holdfast.apps.cli._talk import Talker
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Wishes(NamedTuple):
@@ -33,24 +25,19 @@ class Wishes(NamedTuple):
     new: bool = False
 
 
-def talk_options(function: F) -> F:
-    """The options that ``chat`` and ``run`` share."""
-    options = [
-        model_option,
-        named_option("--agent", of="agent", help="The agent whose sessions these are."),
-        click.option(
-            "--session",
-            "--restore",
-            "--continue",
-            "session",
-            metavar="ID",
-            help="Go on with this session; - is the newest.",
-        ),
-        click.option("--new", is_flag=True, help="Begin a new session; --session gives its id."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+_talk_options = together(
+    model_option,
+    named_option("--agent", of="agent", help="The agent whose sessions these are."),
+    click.option(
+        "--session",
+        "--restore",
+        "--continue",
+        "session",
+        metavar="ID",
+        help="Go on with this session; - is the newest.",
+    ),
+    click.option("--new", is_flag=True, help="Begin a new session; --session gives its id."),
+)
 
 
 def standard_input() -> TextIO:
@@ -62,7 +49,7 @@ def standard_input() -> TextIO:
 
 
 @verb("chat")
-@talk_options
+@_talk_options
 @wait_option
 def chat_verb(app: App, /, **wishes: Any) -> int:
     """Talk to an agent. Everything is kept as it is said: quit, or be killed, and go on.
@@ -83,12 +70,9 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
     return Chat(app, Wishes(**wishes)).run()
 
 
-_STDIN = "-"
-
-
 @verb("run")
 @click.argument("prompt", nargs=-1, required=True)
-@talk_options
+@_talk_options
 @json_option
 @wait_option
 def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
@@ -111,29 +95,28 @@ def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
         if app.err.is_terminal and not app.as_json:
             app.err.line(Span(talker.choice.explain(), "faint"))
             talker.tell_session()
-        if app.as_json:
-            app.out.json(_answer(talker, talker.ask_quietly(text)))
-        else:
+        if not app.as_json:
             talker.answer(text)
+            return
+        result = talker.ask_quietly(text)
+        app.out.json(
+            RunAnswer(
+                output=result.output,
+                session_id=result.session_id,
+                agent=talker.agent_id,
+                model=talker.choice.name,
+                usage=msgspec.to_builtins(result.usage),
+                finish_reason=result.finish_reason,
+                suspended=result.suspended is not None,
+            )
+        )
     finally:
         talker.close()
 
 
 def given_prompt(words: tuple[str, ...]) -> str:
-    """The words of a command line, or standard input for ``-``. Raises UsageError if empty."""
-    text = plain_text(standard_input().read() if words == (_STDIN,) else " ".join(words))
+    """Return the words of a command line, or standard input for ``-``. Raises UsageError if empty."""
+    text = plain_text(standard_input().read() if words == ("-",) else " ".join(words))
     if not text.strip():
         raise UsageError("the prompt is empty", remedy="Give some words, or text on stdin with -.")
     return text
-
-
-def _answer(talker: Talker, result: RunResult) -> RunAnswer:
-    return RunAnswer(
-        output=result.output,
-        session_id=result.session_id,
-        agent=talker.agent_id,
-        model=talker.choice.name,
-        usage=msgspec.to_builtins(result.usage),
-        finish_reason=result.finish_reason,
-        suspended=result.suspended is not None,
-    )

@@ -21,7 +21,6 @@ from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted, size
 from holdfast.errors import (
     DataError,
-    HoldfastError,
     InvalidData,
     KeyMissing,
     NotFound,
@@ -30,7 +29,16 @@ from holdfast.errors import (
     Tampered,
     UsageError,
 )
-from holdfast.library.answers.store import Check, DoctorAnswer, OptionalPart, StoreHealth
+from holdfast.library.answers.store import (
+    Check,
+    DoctorAnswer,
+    OptionalPart,
+    RepairedAgent,
+    RepairedSession,
+    StoreHealth,
+    VerifyReport,
+    VerifyReports,
+)
 from holdfast.model import FORMAT_VERSION, VERSION, Gap
 from holdfast.session import Report
 from holdfast.storage import read_file
@@ -63,15 +71,22 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
     if everything == bool(ids):
         refuse("name the sessions to verify, or say --all")
     wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
-    # Read first: a wrong file is refused before hours of reading.
-    heads = {} if since is None else _read_heads(since)
+    heads: dict[str, str] = {}
+    if since is not None:
+        # Read first: a wrong file is refused before hours of reading.
+        try:
+            found = msgspec.json.decode(b"".join(read_file(os.path.abspath(since))), type=_Earlier)
+        except (ValueError, RecursionError) as error:
+            raise InvalidData(f"{since} is not what `holdfast verify --json` prints") from error
+        heads = {one.session_id: one.head for one in found.reports if one.head}
     reports = [_verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")]
-    if everything:
+    if everything and heads:
         # What is left of them was there before and was not met now.
-        reports += _gone(app, heads)
+        deleted = {one.session_id for one in app.library.trash.list()}
+        reason = "It was there before, and is neither there nor in the trash any more."
+        gone = sorted(heads.keys() - deleted)
+        reports += [_Unreadable(session_id=id, ok=False, kept=False, reason=reason) for id in gone]
     if app.as_json:
-        from holdfast.library.answers.store import VerifyReport, VerifyReports
-
         app.out.json(VerifyReports(reports=[VerifyReport.of(report) for report in reports]))
     else:
         _tell(app, reports, everything=everything)
@@ -97,25 +112,6 @@ class _Earlier(msgspec.Struct):
     reports: list[_Noted]
 
 
-def _read_heads(place: str) -> dict[str, str]:
-    """The heads of an earlier run, by session."""
-    try:
-        found = msgspec.json.decode(b"".join(read_file(os.path.abspath(place))), type=_Earlier)
-    except (ValueError, RecursionError) as error:
-        message = f"{place} is not what `holdfast verify --json` prints"
-        raise InvalidData(message) from error
-    return {one.session_id: one.head for one in found.reports if one.head}
-
-
-def _gone(app: App, heads: dict[str, str]) -> list[Report]:
-    """Sessions that were there before, and now are neither there nor in the trash."""
-    deleted = {one.session_id for one in app.library.trash.list()} if heads else set()
-    reason = "It was there before, and is neither there nor in the trash any more."
-    return [
-        _Unreadable(session_id=id, ok=False, kept=False, reason=reason) for id in sorted(heads) if id not in deleted
-    ]
-
-
 def _verify(app: App, session_id: str, head: str | None) -> Report:
     try:
         with contextlib.suppress(KeyMissing, Tampered):
@@ -125,13 +121,9 @@ def _verify(app: App, session_id: str, head: str | None) -> Report:
         raise
     # One session that cannot be read must not keep the others from being checked.
     except (DataError, SecurityError, StoreError) as error:
-        return _Unreadable(session_id=session_id, ok=False, reason=_sentence(error))
-
-
-def _sentence(error: HoldfastError) -> str:
-    failure = explain(error)
-    message = failure.message[:1].upper() + failure.message[1:]
-    return f"{message}. {failure.remedy}"
+        message, remedy, *_ = explain(error)
+        reason = f"{message[:1].upper()}{message[1:]}. {remedy}"
+        return _Unreadable(session_id=session_id, ok=False, reason=reason)
 
 
 def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
@@ -178,10 +170,8 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
     app.library.state(session_id)  # a newer format is refused before anything is touched
     gaps = app.library.repair(session_id)
     # Nothing is thrown away: who knows better can still look at the old bytes.
-    kept = _quarantine(app, session_id) if gaps else None
+    kept = f"{app.library.location(session_id)}/quarantine" if gaps else None
     if app.as_json:
-        from holdfast.library.answers.store import RepairedSession
-
         app.out.json(RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
         return
     if kept is None:
@@ -197,16 +187,13 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
 def _repair_agent(app: App, agent: str) -> None:
     done = app.library.agents.repair(agent)
     if app.as_json:
-        from holdfast.library.answers.store import RepairedAgent
-
         app.out.json(RepairedAgent(agent_id=agent, documents=done))
-        return
-    if not done:
+    elif not done:
         app.out.line("There is nothing to repair: what ", Span(agent, "name"), " has is whole.")
-        return
-    app.out.line(Span("repaired ", "good"), Span(agent, "name"))
-    for what in done.values():
-        app.out.text(f"{what}.")
+    else:
+        app.out.line(Span("repaired ", "good"), Span(agent, "name"))
+        for what in done.values():
+            app.out.text(f"{what}.")
 
 
 def _explain(gap: Gap) -> str:
@@ -221,10 +208,6 @@ def _explain(gap: Gap) -> str:
     if count == 1:
         return f"Event {gap.first_seq} is lost ({where})."
     return f"Events {gap.first_seq} to {gap.last_seq} are lost ({where})."
-
-
-def _quarantine(app: App, session_id: str) -> str:
-    return f"{app.library.location(session_id)}/quarantine"
 
 
 @verb("reindex")
@@ -251,8 +234,7 @@ def reindex_verb(app: App, /) -> None:
 
 
 _PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
-_STYLES = {"ok": "good", "warning": "warning", "bad": "bad"}
-_MARKS = {"ok": "ok ", "warning": "!  ", "bad": "bad"}
+_MARKS = {"ok": Span("ok ", "good"), "warning": Span("!  ", "warning"), "bad": Span("bad", "bad")}
 _NAME_CHARS = 16
 _INDENT = 5 + _NAME_CHARS
 
@@ -262,11 +244,10 @@ _INDENT = 5 + _NAME_CHARS
 def doctor_verb(app: App) -> int:
     """Say where the store is and why, how it is, which versions run, and what is missing.
 
-    How it is: whether it answers, who can look into it, what a crash can cost, who has sessions
-    open, how far the catalogue is behind and whether it fits the logs, damage, space, keys, and
-    which model would answer. Nothing is written but the catalogue. The exit code is 4 if something
-    is wrong. Of the sessions only the newest are looked at; `holdfast verify --all` looks at every
-    byte of all.
+    How it is: whether it answers, who can look into it, what a crash can cost, who has sessions open, how far the
+    catalogue is behind and whether it fits the logs, damage, space, keys, and which model would answer. Nothing is
+    written but the catalogue. The exit code is 4 if something is wrong. Of the sessions only the newest are looked
+    at; `holdfast verify --all` looks at every byte of all.
 
     Examples:
       holdfast doctor
@@ -282,9 +263,20 @@ def doctor_verb(app: App) -> int:
         app.out.json(DoctorAnswer(healthy=healthy, store=store, versions=versions(), extras=extras))
     else:
         _print_store(app, place, reason, checks)
-        _print_versions(app)
+        app.out.line()
+        app.out.line(Span("Versions", "strong"))
+        for name, found in versions().items():
+            app.out.line(f"     {name:{_NAME_CHARS}}{found or 'missing'}")
         _print_extras(app, extras)
-        _print_verdict(app, checks)
+        app.out.line()
+        warnings = sum(check.state == WARNING for check in checks)
+        if not healthy:
+            bad = sum(check.state == BAD for check in checks)
+            app.out.line(Span(f"{counted(bad, 'thing')} must be mended; see above.", "bad"))
+        elif warnings:
+            app.out.line(Span(f"It works; {counted(warnings, 'thing')} to know above.", "warning"))
+        else:
+            app.out.line(Span("Everything is fine.", "good"))
     return EXIT_FINE if healthy else EXIT_DAMAGED
 
 
@@ -307,21 +299,9 @@ def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None
     app.out.line(f"     {'place':{_NAME_CHARS}}", Span(place, "name"))
     app.out.line(f"     {'':{_NAME_CHARS}}", Span(reason, "faint"))
     for check in checks:
-        app.out.line(
-            " ",
-            Span(_MARKS[check.state], _STYLES[check.state]),
-            f" {check.name:{_NAME_CHARS}}{check.finding}",
-            hang=_INDENT,
-        )
+        app.out.line(" ", _MARKS[check.state], f" {check.name:{_NAME_CHARS}}{check.finding}", hang=_INDENT)
         if check.remedy:
             app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}", hang=_INDENT)
-
-
-def _print_versions(app: App) -> None:
-    app.out.line()
-    app.out.line(Span("Versions", "strong"))
-    for name, found in versions().items():
-        app.out.line(f"     {name:{_NAME_CHARS}}{found or 'missing'}")
 
 
 def _print_extras(app: App, extras: list[OptionalPart]) -> None:
@@ -335,18 +315,6 @@ def _print_extras(app: App, extras: list[OptionalPart]) -> None:
     missing = next((extra for extra in extras if not extra.installed), None)
     if missing is not None:
         app.out.line(Span(f"     Add one with, for instance: {missing.install}", "faint"))
-
-
-def _print_verdict(app: App, checks: list[Check]) -> None:
-    app.out.line()
-    bad = sum(check.state == BAD for check in checks)
-    warnings = sum(check.state == WARNING for check in checks)
-    if bad:
-        app.out.line(Span(f"{counted(bad, 'thing')} must be mended; see above.", "bad"))
-    elif warnings:
-        app.out.line(Span(f"It works; {counted(warnings, 'thing')} to know above.", "warning"))
-    else:
-        app.out.line(Span("Everything is fine.", "good"))
 
 
 # The optional parts of Holdfast: what each gives, and whether it is installed.
@@ -375,8 +343,12 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def find_extras() -> list[OptionalPart]:
-    """Every optional part, and what it lacks."""
-    return [_look(name, gives, packages) for name, (gives, packages) in EXTRAS.items()]
+    """Return every optional part with what it lacks."""
+    found = []
+    for name, (gives, packages) in EXTRAS.items():
+        missing = tuple(package for package in packages if installed_version(package) is None)
+        found.append(OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'"))
+    return found
 
 
 def installed_version(package: str) -> str | None:
@@ -385,8 +357,3 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _look(name: str, gives: str, packages: tuple[str, ...]) -> OptionalPart:
-    missing = tuple(package for package in packages if installed_version(package) is None)
-    return OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'")

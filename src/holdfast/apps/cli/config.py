@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from holdfast._config import KEYS, Configuration, configuration, places, strange_variables, variable
+from holdfast._config import KEYS, configuration, places, strange_variables, variable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
 from holdfast.apps.cli._options import json_option, verb
@@ -45,7 +45,13 @@ def config_verb(app: App, what: str, *, everything: bool) -> int:
 
 def _show(app: App, *, everything: bool) -> None:
     found = configuration(_given(app))
-    rows = _rows(found, everything=everything)
+    names = KEYS if everything else [name for name, _ in found.items()]
+    rows = {
+        name: Setting(
+            value=found.get(name), origin=found.origin(name), variable=variable(name), meaning=KEYS[name].meaning
+        )
+        for name in names
+    }
     if app.as_json:
         app.out.json(SettingList(settings=rows))
         return
@@ -61,32 +67,22 @@ def _show(app: App, *, everything: bool) -> None:
         app.err.line(Span(f"and {counted(more, 'setting')} not set; all with --all", "faint"))
 
 
-def _rows(found: Configuration, *, everything: bool) -> dict[str, Setting]:
-    names = KEYS if everything else [name for name, _ in found.items()]
-    return {
-        name: Setting(
-            value=found.get(name), origin=found.origin(name), variable=variable(name), meaning=KEYS[name].meaning
-        )
-        for name in names
-    }
-
-
 def _check(app: App) -> int:
-    problems = []
+    # A misspelt variable is passed over by everybody else, and somebody meant something by it.
+    problems = {
+        f"environment variable {name} is no setting{meant}": "Correct or unset it."
+        for name, meant in strange_variables().items()
+    }
     try:
         configuration(_given(app))
     except HoldfastError as error:
-        problems.append((error.message, error.remedy))
-    # A misspelt variable is passed over by everybody else, and somebody meant something by it.
-    for name, meant in strange_variables().items():
-        problems.append((f"environment variable {name} is no setting{meant}", "Correct or unset it."))
+        problems = {error.message: error.remedy, **problems}
     if app.as_json:
-        messages = [message for message, _ in problems]
-        app.out.json(SettingCheck(ok=not problems, problems=messages))
+        app.out.json(SettingCheck(ok=not problems, problems=list(problems)))
     elif not problems:
         app.out.line(Span("The configuration is fine.", "good"))
     else:
-        for message, remedy in problems:
+        for message, remedy in problems.items():
             app.out.line(Span("wrong: ", "bad"), message)
             app.out.line("  ", remedy)
     return EXIT_USAGE if problems else EXIT_FINE
@@ -94,8 +90,7 @@ def _check(app: App) -> int:
 
 def _print_places(app: App) -> None:
     if app.as_json:
-        files = [ConfigFile(**place._asdict()) for place in places()]
-        app.out.json(ConfigFiles(files=files))
+        app.out.json(ConfigFiles(files=[ConfigFile(**place._asdict()) for place in places()]))
         return
     for place in places():
         there = "" if place.exists else "  (not there)"

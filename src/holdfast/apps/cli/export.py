@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -28,22 +28,11 @@ from holdfast.apps.render.words import counted, size
 from holdfast.errors import UsageError
 
 # Named here too, so that `--help` needs nothing of the formats; a test compares the two.
-FORMATS = (
-    "markdown",
-    "html",
-    "text",
-    "json",
-    "jsonl",
-    "bundle",
-    "claude-code",
-    "codex",
-    "gemini-cli",
-    "opencode",
-    "openagent-terminal",
-    *PROVIDERS,
-)
-_SUFFIXES = {".md": "markdown", ".html": "html", ".htm": "html", ".txt": "text", ".json": "json"}
-_SUFFIXES |= {".jsonl": "jsonl", ".holdfast": "bundle"}
+_DOCUMENTS = ("markdown", "html", "text", "json", "jsonl", "bundle")
+_TOOLS = ("claude-code", "codex", "gemini-cli", "opencode", "openagent-terminal")
+FORMATS = (*_DOCUMENTS, *_TOOLS, *PROVIDERS)
+_SUFFIXES = dict(zip((".md", ".html", ".txt", ".json", ".jsonl", ".holdfast"), _DOCUMENTS, strict=True))
+_SUFFIXES[".htm"] = "html"
 _LONG_BYTES = 4 << 20
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 
@@ -111,19 +100,14 @@ def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]
         raise UsageError("a bundle is bytes, not for a screen", remedy="Give a file with -o.")
     else:
         options["to"] = app.out.sink(is_json=chosen not in ("markdown", "html", "text", "bundle"))
-    with _meter(app, session_id, options["to"]) as progress, force_named():
+    is_file = isinstance(options["to"], str)
+    # A line that comes and goes would be drawn into a document that is itself on the screen.
+    has_meter = app.err.is_terminal and (is_file or not app.out.is_terminal)
+    is_long = has_meter and app.library.info(session_id).size_bytes >= _LONG_BYTES
+    with app.err.meter("exporting") if is_long else nullcontext() as progress, force_named():
         app.library.export(session_id, chosen, at=given["at"], progress=progress, **options)
-    if isinstance(options["to"], str) and app.err.is_terminal:
+    if is_file and app.err.is_terminal:
         app.err.line("wrote ", Span(output, "name"))
-
-
-def _meter(app: App, session_id: str, to: object) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """How far a long export has come, unless the document itself is on the screen."""
-    # A line that comes and goes would be drawn into the document.
-    is_seen = app.err.is_terminal and not (app.out.is_terminal and not isinstance(to, str))
-    if is_seen and app.library.info(session_id).size_bytes >= _LONG_BYTES:
-        return app.err.meter("exporting")
-    return nullcontext(None)
 
 
 @contextmanager
@@ -142,8 +126,7 @@ def _passphrase(format: str) -> str:
     if format != "bundle":
         raise UsageError(f"only a bundle can be sealed, not {format}", remedy="--format bundle")
     # Never an option: other users can see the arguments of a process.
-    found = os.environ.get(_PASSPHRASE)
-    if found:
+    if found := os.environ.get(_PASSPHRASE):
         return found
     if not sys.stdin.isatty():
         raise UsageError("sealing needs a passphrase", remedy=f"Set {_PASSPHRASE}.")

@@ -30,11 +30,9 @@ def tui_verb(app: App, /, *, session: str | None, model: str | None, agent: str 
       holdfast tui --light
       holdfast                              the same as `holdfast tui`, on a terminal
     """
-    if not is_installed():
-        raise UsageError(
-            "this needs the package textual, which is not installed",
-            remedy="Install it with: pip install 'holdfast[tui]'",
-        )
+    with needs_extra("tui"):
+        if not is_installed():
+            raise ModuleNotFoundError(name="textual")
     if not has_terminal():
         raise UsageError("the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`.")
     session_id = None if session is None else choose(app.library, session)
@@ -73,7 +71,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
 @click.option("--model", metavar="NAME", help="The model for chats, as of `holdfast chat`.")
 @click.option("--agent", metavar="ID", help="The agent whose sessions new chats are.")
-def web_verb(app: App, *, port: int, host: str, no_open: bool, model: str | None, agent: str | None) -> None:
+def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | None) -> None:
     """Open every session in a browser: list, search, conversation, branches, activity, chat.
 
     The page is served on this machine only. The address that is printed lets one browser in, once.
@@ -104,7 +102,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, model: str | None
 
     serve_web(
         app.place,
-        lambda: Kit.configured(app.place, model=model, agent=agent),
+        lambda: Kit.configured(app.place, **wishes),
         host=host,
         port=port,
         checks=lambda: [*check_store(app), *check_settings()],

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import click
 
-from holdfast.apps.cli._app import SECTIONS, App, cli
+from holdfast.apps.cli._app import SECTIONS, App, cli, print_help, with_shared_options
 from holdfast.apps.cli._completion import SHELLS, script
 from holdfast.apps.cli._failure import suggestion
-from holdfast.apps.cli._help import print_help, with_shared_options
 from holdfast.apps.cli._options import verb
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted

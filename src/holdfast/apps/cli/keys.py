@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, refuse, sessions_argument, verb
+from holdfast.apps.cli._options import json_option, refuse, sessions_argument, together, verb
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
 from holdfast.library import Keys, Resealed
 from holdfast.library.answers.store import KeyCheck, KeyList, KeyMade
 
-
-def some_or_all(verb: Callable[..., int]) -> Callable[..., int]:
-    """The arguments of a verb that rewrites named sessions, or everything with ``--all``."""
-    wanted = (
-        sessions_argument(required=False),
-        click.option("--all", "everything", is_flag=True, help="Everything in the store."),
-        json_option,
-    )
-    for one in reversed(wanted):
-        verb = one(verb)
-    return verb
+# Of a verb that rewrites named sessions, or everything.
+_some_or_all = together(
+    sessions_argument(required=False),
+    click.option("--all", "everything", is_flag=True, help="Everything in the store."),
+    json_option,
+)
 
 
-def rewrite(app: App, act: str, word: str, ids: tuple[str, ...], given: dict[str, Any]) -> int:
+def _rewrite(app: App, act: str, word: str, ids: tuple[str, ...], *, everything: bool) -> int:
     """Do what ``hf.keys`` calls ``act`` to the sessions, and tell it; the exit code."""
-    if given["everything"] == bool(ids):
+    if everything == bool(ids):
         refuse("name the sessions, or say --all")
     # None is everything, trash and agents too, which have no id to be named by.
-    chosen = None if given["everything"] else [choose(app.library, id) for id in ids]
+    chosen = None if everything else [choose(app.library, id) for id in ids]
     with app.err.meter("rewriting") as progress:
         done: Resealed = getattr(app.library.keys, act)(chosen, progress=progress)
-    return tell(app, done, word)
+    return _tell(app, done, word)
 
 
-def tell(app: App, done: Resealed, word: str) -> int:
+def _tell(app: App, done: Resealed, word: str) -> int:
     """Say what was done and what was not; the exit code."""
+    code = EXIT_FAILED if done.failed else EXIT_FINE
     if app.as_json:
         app.out.json(done)
-        return EXIT_FAILED if done.failed else EXIT_FINE
+        return code
     for key in done.changed:
         app.out.line(f"{word} ", Span(key.removeprefix("sessions/"), "name"))
     for key, why in done.failed.items():
@@ -59,7 +52,7 @@ def tell(app: App, done: Resealed, word: str) -> int:
         )
     for text in done.left:
         app.err.line(text)
-    return EXIT_FAILED if done.failed else EXIT_FINE
+    return code
 
 
 _COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
@@ -100,14 +93,11 @@ def keys_verb(app: App, what: str, name: str | None) -> int:
     if what == "list":
         return _list(app)
     assert name is not None
-    if what == "public":
-        return _show_public(app, name)
-    if what == "new":
-        return _make(app, name)
+    if what in ("new", "public"):
+        return _make_or_show(app, name, new=what == "new")
     act = app.library.keys.add if what == "add" else app.library.keys.remove
     with app.err.meter("rewrapping") as progress:
-        done = act(name, progress=progress)
-    return tell(app, done, "rewrapped")
+        return _tell(app, act(name, progress=progress), "rewrapped")
 
 
 def _list(app: App) -> int:
@@ -136,33 +126,27 @@ def _check(app: App) -> int:
     return EXIT_DAMAGED if closed else EXIT_FINE
 
 
-def _show_public(app: App, source: str) -> int:
+def _make_or_show(app: App, source: str, *, new: bool) -> int:
+    """Make a key, or show the public half of one that signs."""
     from holdfast.library import signing_seed
     from holdfast.security import public_key_text
 
-    text = public_key_text(signing_seed(source))
+    # A new one is told by its fingerprint: the key itself is nowhere but in its source.
+    text = Keys.new(source) if new else public_key_text(signing_seed(source))
     if app.as_json:
         app.out.json(KeyMade(id=text, source=source))
+    elif new:
+        app.out.line("made ", Span(text, "name"), f" in {source}")
+        app.err.line(f"Use it with: key = '{source}' in your config.toml, and seal = true for new sessions.")
+        app.err.line("Keep a copy in a safe place: without it nothing that it seals can be read.")
     else:
         app.out.line(text)
     return EXIT_FINE
 
 
-def _make(app: App, source: str) -> int:
-    # Told by its fingerprint: the key itself is nowhere but in its source.
-    made = KeyMade(id=Keys.new(source), source=source)
-    if app.as_json:
-        app.out.json(made)
-        return EXIT_FINE
-    app.out.line("made ", Span(made.id, "name"), f" in {source}")
-    app.err.line(f"Use it with: key = '{source}' in your config.toml, and seal = true for new sessions.")
-    app.err.line("Keep a copy in a safe place: without it nothing that it seals can be read.")
-    return EXIT_FINE
-
-
 @verb("encrypt")
-@some_or_all
-def encrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
+@_some_or_all
+def encrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
     """Seal sessions with all they have: log, payloads, snapshots; with --all also trash and agents.
 
     The key is the one that `key` names in your configuration (see `holdfast keys --help`). The log
@@ -174,12 +158,12 @@ def encrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
       holdfast encrypt --all
       holdfast encrypt --all --json
     """
-    return rewrite(app, "encrypt", "sealed", ids, given)
+    return _rewrite(app, "encrypt", "sealed", ids, everything=everything)
 
 
 @verb("decrypt")
-@some_or_all
-def decrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
+@_some_or_all
+def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
     """Take the seal off sessions and all they have; with --all also off trash and agents.
 
     Broken off at any moment, every session opens, and the same command goes on.
@@ -189,7 +173,7 @@ def decrypt_verb(app: App, ids: tuple[str, ...], **given: Any) -> int:
       holdfast decrypt --all
       holdfast decrypt --all --json
     """
-    return rewrite(app, "decrypt", "unsealed", ids, given)
+    return _rewrite(app, "decrypt", "unsealed", ids, everything=everything)
 
 
 @verb("rotate")
@@ -212,7 +196,7 @@ def rotate_verb(app: App, *, source: str | None, data: bool) -> int:
         refuse("name the new key with --to, or say --data")
     with app.err.meter("rotating") as progress:
         done = app.library.keys.rotate(source, data=data, progress=progress)
-    code = tell(app, done, "rotated")
+    code = _tell(app, done, "rotated")
     if source is not None and done.changed and not app.as_json:
         app.err.line(f"Name the new key from now on: key = '{source}' in your config.toml.")
     return code

@@ -29,11 +29,10 @@ _LINES_MAX = 10_000
 def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_run: bool, yes: bool) -> int:
     """Replace secrets by marks in a session that is recorded already, for good.
 
-    What the rules find goes, and every text that is given. The log is written anew and the old one
-    is destroyed; so are snapshots, payloads and bytes in quarantine that held the secret, and the
-    catalogue is made anew. Sessions that share events with it are treated in the same way. On a
-    terminal it asks first. Copies outside of the store are not reached, and a secret that was
-    written down should be replaced by a new one all the same.
+    What the rules find goes, and every text that is given. The log is written anew and the old one is destroyed; so
+    are snapshots, payloads and bytes in quarantine that held the secret, and the catalogue is made anew. Sessions
+    that share events with it are treated in the same way. On a terminal it asks first. Copies outside of the store
+    are not reached, and a secret that was written down should be replaced by a new one all the same.
 
     Examples:
       holdfast redact trip-planner --dry-run

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._help import Parts
 from holdfast.apps.cli._options import (
     host_option,
     json_option,
@@ -21,10 +21,11 @@ from holdfast.apps.cli._options import (
     verb,
     yes_option,
 )
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library.answers import filled
+from holdfast.library.answers.store import SpaceList, SpaceRow, TokenList, TokenMade, TokenRow
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
@@ -42,10 +43,18 @@ PARTS = {
 @port_option(8700)
 @host_option("ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1.")
 @click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="Another name by which clients may call the server; * for any."
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which clients may call the server; * for any.",
 )
 @click.option(
-    "--allow-origin", multiple=True, metavar="URL", help="A web page, such as https://app.example, that may use it."
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="A web page, such as https://app.example, that may use it.",
 )
 @click.option(
     "--rate",
@@ -58,21 +67,8 @@ PARTS = {
 @model_option
 @click.option("--agent", metavar="ID", help="The agent whose sessions the new ones are.")
 @click.option("--no-agent", is_flag=True, help="Keep sessions only; nobody answers.")
-@named_option("--files", of="folder", help="Let agents of a space read the files in DIR/<space>.")
-def serve_verb(
-    app: App,
-    /,
-    *,
-    port: int,
-    host: str,
-    allow_host: tuple[str, ...],
-    allow_origin: tuple[str, ...],
-    rate: float,
-    model: str | None,
-    agent: str | None,
-    no_agent: bool,
-    files: str | None,
-) -> None:
+@named_option("--files", "root", of="folder", help="Let agents of a space read the files in DIR/<space>.")
+def serve_verb(app: App, /, *, model: str | None, agent: str | None, no_agent: bool, **listening: Any) -> None:
     """Serve sessions and an agent over HTTP and WebSocket, until the process is asked to end.
 
     Every client has a token, which opens one space: nothing outside it can be reached. The
@@ -98,19 +94,10 @@ def serve_verb(
         app.err.flush()
 
     kit = None if no_agent else Kit.configured(app.place, model=model, agent=agent)
-    serve(
-        app.place, kit, host=host, port=port, hosts=allow_host, origins=allow_origin, rate=rate, root=files, ready=ready
-    )
+    serve(app.place, kit, ready=ready, **listening)
 
 
-_TOKEN_COLUMNS = (
-    Column("ID"),
-    Column("SPACE"),
-    Column("SCOPE"),
-    Column("MADE"),
-    Column("STATE"),
-    Column("LABEL", flexible=True),
-)
+_TOKEN_COLUMNS = (*map(Column, ("ID", "SPACE", "SCOPE", "MADE", "STATE")), Column("LABEL", flexible=True))
 _IN = re.compile(r"(\d{1,6}) ?(h|d|w)\Z", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
@@ -173,8 +160,6 @@ def _create(app: App, *, space: str, scope: str, expires: int | None, label: str
         raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
     text, token = TokenBook(app.library.store).create(space, chosen, expires_at=expires, label=label)
     if app.as_json:
-        from holdfast.library.answers.store import TokenMade
-
         app.out.json(filled(TokenMade, token, token=text))
         return
     app.out.line(text)
@@ -195,28 +180,16 @@ def _list_tokens(app: App) -> None:
 
     found = TokenBook(app.library.store).all()
     if app.as_json:
-        from holdfast.library.answers.store import TokenList, TokenRow
-
-        rows = [filled(TokenRow, one, state=state(one)) for one in found]
-        app.out.json(TokenList(tokens=rows))
+        app.out.json(TokenList(tokens=[filled(TokenRow, one, state=state(one)) for one in found]))
         return
     if not found:
         app.err.line("There are no tokens; make one with `holdfast serve token create`.")
         return
-    app.out.table(
-        _TOKEN_COLUMNS,
-        [
-            [
-                one.id,
-                one.space,
-                one.scope,
-                day_time(one.created_at),
-                Span(state(one), "good" if state(one) == "good" else "faint"),
-                one.label,
-            ]
-            for one in found
-        ],
-    )
+    rows: list[list[Piece]] = []
+    for one in found:
+        shown = Span(state(one), "good" if state(one) == "good" else "faint")
+        rows.append([one.id, one.space, one.scope, day_time(one.created_at), shown, one.label])
+    app.out.table(_TOKEN_COLUMNS, rows)
 
 
 @verb("revoke", _token)
@@ -252,20 +225,15 @@ def _list_spaces(app: App) -> None:
 
     store, now = app.library.store, now_ms()
     tokens = TokenBook(store).all()
-    found = [
-        (name, len(_sessions(store, name)), sum(one.is_good(now) for one in _of(tokens, name)))
-        for name in sorted({one.space for one in tokens if one.space})
-    ]
+    good = Counter(one.space for one in tokens if one.is_good(now))
+    names = sorted({one.space for one in tokens if one.space})
+    found = [SpaceRow(space=name, sessions=len(_sessions(store, name)), tokens=good[name]) for name in names]
     if app.as_json:
-        from holdfast.library.answers.store import SpaceList, SpaceRow
-
-        rows = [SpaceRow(space=name, sessions=many, tokens=good) for name, many, good in found]
-        app.out.json(SpaceList(spaces=rows))
-        return
-    if not found:
+        app.out.json(SpaceList(spaces=found))
+    elif found:
+        app.out.table(_SPACE_COLUMNS, [[one.space, str(one.sessions), str(one.tokens)] for one in found])
+    else:
         app.err.line("There are no spaces; `holdfast serve token create` begins one.")
-        return
-    app.out.table(_SPACE_COLUMNS, [[name, str(many), str(good)] for name, many, good in found])
 
 
 @verb("remove", _space)
@@ -281,7 +249,8 @@ def _remove(app: App, name: str, *, yes: bool) -> int:
 
     store = app.library.store
     book = TokenBook(store)
-    good = [one for one in _of(book.all(), check_space(name)) if one.is_good(now_ms())]
+    check_space(name)
+    good = [one for one in book.all() if one.space == name and one.is_good(now_ms())]
     ids = _sessions(store, name)
     what = f"{counted(len(ids), 'session')} and {counted(len(good), 'token')} of {name}"
     asks = not yes and app.can_ask
@@ -290,26 +259,16 @@ def _remove(app: App, name: str, *, yes: bool) -> int:
         return EXIT_FAILED
     for one in good:  # first, so that nobody comes back while sessions go
         book.revoke(one.id)
-    stayed = _delete(app, name, ids)
-    app.err.line(f"Removed {what}; HOLDFAST_SPACE={name} holdfast undelete ID brings one back.")
-    return EXIT_FAILED if stayed else EXIT_FINE
-
-
-def _delete(app: App, name: str, ids: list[str]) -> int:
-    """Put sessions into the trash of their space; how many could not be."""
-    stayed = 0
+    code = EXIT_FINE
     with app.library.space(name) as space:
         for id in ids:
             try:
                 space.delete(id)
             except HoldfastError as error:
-                stayed += 1
+                code = EXIT_FAILED
                 app.err.line(f"{id} stays: {error.message}")
-    return stayed
-
-
-def _of(tokens: list[Token], name: str) -> list[Token]:
-    return [one for one in tokens if one.space == name]
+    app.err.line(f"Removed {what}; HOLDFAST_SPACE={name} holdfast undelete ID brings one back.")
+    return code
 
 
 def _sessions(store: Store, name: str) -> list[str]:

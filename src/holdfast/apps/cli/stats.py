@@ -188,9 +188,8 @@ def _safe(value: Any) -> Any:
 def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
     """Print how the store is as figures for Prometheus: sessions, sizes, damage, index, space.
 
-    A store that cannot be used is told as `holdfast_up 0`, with exit code 1. A file is written
-    whole or not at all, and may be read by everybody: no word of any session is in it. What a
-    running service does is at its /metrics.
+    A store that cannot be used is told as `holdfast_up 0`, with exit code 1. A file is written whole or not at all,
+    and may be read by everybody: no word of any session is in it. What a running service does is at its /metrics.
 
     Examples:
       holdfast metrics

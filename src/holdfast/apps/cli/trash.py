@@ -71,9 +71,8 @@ def _may_delete(app: App, ids: list[str]) -> bool:
 def undelete_verb(app: App, ids: tuple[str, ...]) -> None:
     """Bring sessions back from the trash, as they were.
 
-    Of several deleted sessions with one id the last deleted comes back. If a new session has taken
-    the id meanwhile, it is refused and both stay where they are. `holdfast list --trash` shows what
-    can come back.
+    Of several deleted sessions with one id the last deleted comes back. If a new session has taken the id meanwhile,
+    it is refused and both stay where they are. `holdfast list --trash` shows what can come back.
 
     Examples:
       holdfast undelete trip-planner
@@ -92,10 +91,9 @@ def undelete_verb(app: App, ids: tuple[str, ...]) -> None:
 def erase_verb(app: App, id: str, *, keep_forks: bool, yes: bool) -> int:
     """Destroy a session, also one in the trash, so that nothing of it is left in the store.
 
-    The keys of a sealed one go first, then log, payloads, snapshots and quarantine, the same of
-    every fork, what was deleted under its id, and its words in the index. There is no way back:
-    `holdfast delete` has one. What could not be reached is named. On a terminal it asks first;
-    elsewhere it wants --yes.
+    The keys of a sealed one go first, then log, payloads, snapshots and quarantine, the same of every fork, what was
+    deleted under its id, and its words in the index. There is no way back: `holdfast delete` has one. What could not
+    be reached is named. On a terminal it asks first; elsewhere it wants --yes.
 
     Examples:
       holdfast erase trip-planner

@@ -108,23 +108,20 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
         service.check_open()
         if endpoint.scope is not None:
             token = await service.admit(request)
-            _check_scope(token, endpoint)
+            if not token.may(endpoint.scope):
+                detail = f"this token may {token.scope}, and this needs {endpoint.scope}"
+                raise Refused(403, "scope", detail, "Ask for a token with that scope.")
         response = await _work(service, endpoint, request, token)
     # Anything else is a mistake of ours: it is logged, and answered without its words.
     except (HoldfastError, Refused) as error:
         response = problem(error)
     seconds = time.monotonic() - began
-    audit_answer(endpoint, request, token, response, seconds)
+    if endpoint.scope is not None:  # health checks are no news
+        made = response.headers.get("location", "").rpartition("/")[2]
+        more = {"made": made} if is_id(made) else {}
+        audit(endpoint.name, request, token, status=response.status_code, ms=round(seconds * 1000), **more)
     service.count_answer(endpoint, response.status_code, seconds)
     return response
-
-
-def _check_scope(token: Token, endpoint: Endpoint) -> None:
-    if endpoint.scope is not None and not token.may(endpoint.scope):
-        raise Refused(
-            403, "scope", f"this token may {token.scope}, and this needs {endpoint.scope}",
-            "Ask for a token with that scope.",
-        )  # fmt: skip
 
 
 async def _work(service: Service, endpoint: Endpoint, request: Request, token: Token | None) -> Response:
@@ -150,15 +147,9 @@ async def _work(service: Service, endpoint: Endpoint, request: Request, token: T
             await call.session.aflush()
     if isinstance(found, Response):
         return found
-    return _respond(endpoint, found)
-
-
-def _respond(endpoint: Endpoint, found: Any) -> Response:
     if endpoint.status == 204:
         return Response(None, 204)
-    headers = {}
-    if endpoint.status == 201:
-        headers["location"] = f"/v1/sessions/{found.session_id}"
+    headers = {"location": f"/v1/sessions/{found.session_id}"} if endpoint.status == 201 else {}
     return Response(encoded(found), endpoint.status, headers, media_type=JSON)
 
 
@@ -244,8 +235,7 @@ def problem(error: HoldfastError | Refused) -> Response:
     told = told_problem(error)
     headers = {}
     if told.code in _RETRY_S:
-        wait = getattr(error, "wait_s", None) or _RETRY_S[told.code]
-        headers["retry-after"] = str(math.ceil(wait))
+        headers["retry-after"] = str(math.ceil(getattr(error, "wait_s", None) or _RETRY_S[told.code]))
     if told.status == 401:
         headers["www-authenticate"] = 'Bearer realm="holdfast"'
     body = problem_body(**whole_characters(msgspec.to_builtins(told)))
@@ -257,17 +247,6 @@ def problem(error: HoldfastError | Refused) -> Response:
 
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here; ``holdfast serve`` writes them to standard error."""
-
-
-def audit_answer(
-    endpoint: Endpoint, request: HTTPConnection, token: Token | None, response: Response, seconds: float
-) -> None:
-    """One request that was answered. Health checks are no news."""
-    if endpoint.scope is not None:
-        made = response.headers.get("location", "").rpartition("/")[2]
-        more = {"made": made} if is_id(made) else {}
-        ms = round(seconds * 1000)
-        audit(endpoint.name, request, token, status=response.status_code, ms=ms, **more)
 
 
 def audit(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:

@@ -115,8 +115,9 @@ def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+    call = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[A-Za-z0-9._-]+$"}
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": _in_path(name, schema_of)}
+        {"name": name, "in": "path", "required": True, "schema": schema_of[repr(Id)] if name == "id" else call}
         for name in re.findall(r"\{(\w+)\}", endpoint.path)
     ]
     shape = components[schema_of[repr(endpoint.query)]["$ref"].rpartition("/")[2]]
@@ -130,12 +131,6 @@ def _parameters(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[
         last = {"type": "string", "pattern": "^[0-9]{1,15}$"}
         found.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": last})
     return found
-
-
-def _in_path(name: str, schema_of: dict[str, Any]) -> Any:
-    if name == "id":
-        return schema_of[repr(Id)]
-    return {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[A-Za-z0-9._-]+$"}
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:

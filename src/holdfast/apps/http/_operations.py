@@ -79,11 +79,6 @@ def _moment(time_s: float | None) -> dt.datetime | None:
     return dt.datetime.fromtimestamp(min(max(time_s, _FIRST_S), _LAST_S), dt.UTC)
 
 
-def look(call: Call) -> SessionMetadata:
-    """One session as a list would show it."""
-    return call.hf.info(call.id)
-
-
 def read_events(call: Call) -> EventPage:
     """Events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
@@ -102,11 +97,6 @@ def read_events(call: Call) -> EventPage:
     return EventPage(events=told)
 
 
-def state(call: Call) -> State:
-    """The state of a session, now or after an event."""
-    return call.hf.state(call.id, call.query.at)
-
-
 def messages(call: Call) -> MessageList:
     """A valid conversation, whatever the log holds."""
     asked = call.query
@@ -116,31 +106,10 @@ def messages(call: Call) -> MessageList:
     return MessageList(messages=plain, system=found.system, issues=issues)
 
 
-def compare(call: Call) -> Comparison:
-    """Two sessions side by side."""
-    return call.hf.compare(call.id, call.query.other)
-
-
-def snapshots(call: Call) -> SnapshotList:
-    """The snapshots of a session."""
-    found = call.hf.snapshots(call.id)
-    return SnapshotList(snapshots=found)
-
-
 def stats(call: Call) -> Stats:
     """Figures of the whole space."""
     asked = call.query
     return call.hf.stats(**_narrowing(asked), model=asked.model, tz=asked.tz, by=asked.by)
-
-
-def verify(call: Call) -> VerifiedSession:
-    """A look at every byte."""
-    return VerifiedSession.of(call.hf.verify(call.id))
-
-
-def trash(call: Call) -> TrashPage:
-    """What can be brought back."""
-    return TrashPage.of(call.hf.trash.list())
 
 
 def export(call: Call) -> Response:
@@ -167,10 +136,6 @@ def _size(data: dict[str, Any]) -> int:
 # What changes something: sessions made, events recorded, labels, branches, the trash.
 
 
-_BEGUN = {"begun_by": "http"}
-_REDACTED = b"[secret:"
-
-
 def create(call: Call) -> SessionCreated:
     """A session that is on record at once. Raises Conflict if the id is taken."""
     wish = call.body
@@ -178,22 +143,12 @@ def create(call: Call) -> SessionCreated:
     if not _is_made(call, made):
         options = {"title": wish.title, "agent_id": wish.agent_id, "lease_ms": LEASE_MS}
         with call.hf.session(made, resume="auto", **options) as session:
-            session.append("metadata", _BEGUN)
+            session.append("metadata", {"begun_by": "http"})
             if wish.tags:
                 session.tag(*wish.tags)
             session.barrier()
             made = session.id
     return SessionCreated(session_id=str(made), session=call.hf.info(str(made)))
-
-
-def append(call: Call) -> Appended:
-    """One event."""
-    return _append(call, [call.body])
-
-
-def append_many(call: Call) -> Appended:
-    """Several, all of them or none."""
-    return _append(call, call.body.events)
 
 
 def label(call: Call) -> SessionRow:
@@ -218,11 +173,6 @@ def hold(call: Call) -> SessionRow:
     else:
         call.hf.policies.hold(session.id, reason)
     return SessionRow(session=call.hf.info(session.id))
-
-
-def snapshot(call: Call) -> SnapshotTaken:
-    """A snapshot of the newest state."""
-    return SnapshotTaken(seq=_open(call).snapshot())
 
 
 def fork(call: Call) -> SessionMade:
@@ -254,11 +204,6 @@ def import_bytes(call: Call) -> ImportedIds:
     return ImportedIds(sessions=report.ids, problems=problems)
 
 
-def delete(call: Call) -> None:
-    """Into the trash."""
-    call.hf.delete(call.id)
-
-
 def undelete(call: Call) -> SessionRow:
     """Back from the trash."""
     call.hf.undelete(call.id)
@@ -268,7 +213,7 @@ def undelete(call: Call) -> SessionRow:
 def repair(call: Call) -> VerifiedSession:
     """A whole log in the place of a damaged one."""
     call.hf.repair(call.id)
-    return verify(call)
+    return VerifiedSession.of(call.hf.verify(call.id))
 
 
 def _open(call: Call) -> Session:
@@ -289,10 +234,11 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
     """
     if any(wish.type == "metadata" and "legal_hold" in wish.data for wish in wishes):
         raise Refused(403, "scope", "a legal hold is no event of a client", "Use PUT /v1/sessions/{id}/hold.")
-    events = [
-        Event.make(wish.type, wish.data, run=wish.run, key=_key_of(wish, key, at, len(wishes)))
-        for at, wish in enumerate(wishes)
-    ]
+    keys = [wish.key for wish in wishes]
+    if key is not None:
+        own = [f"http.{key}"] if len(wishes) == 1 else [f"http.{key}.{at}" for at in range(len(wishes))]
+        keys = [given or made for given, made in zip(keys, own, strict=True)]
+    events = [Event.make(wish.type, wish.data, run=wish.run, key=k) for wish, k in zip(wishes, keys, strict=True)]
     before = session.seq
     recorded = session.extend(events)
     for wish, event in zip(wishes, recorded, strict=True):
@@ -302,16 +248,10 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
     return recorded
 
 
-def _key_of(wish: Append, key: str | None, at: int, count: int) -> str | None:
-    if key is None or wish.key is not None:
-        return wish.key
-    return f"http.{key}" if count == 1 else f"http.{key}.{at}"
-
-
 def _check_same(wish: Append, event: Event) -> None:
     """A key that comes again has to come with the same words."""
     # What is kept beside the log, or was taken out as a secret, is not there to be compared.
-    whole = _REDACTED not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
+    whole = b"[secret:" not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
     if event.type != wish.type or (whole and event.data != wish.data):
         raise Refused(
             422, "key_reused", f"the key {str(event.key)[:80]!a} was used for another event",
@@ -375,7 +315,7 @@ def _row(route: str, summary: str, do: Callable[[Call], Any], **more: Any) -> En
     status that belongs to it. A ``do`` that makes the response itself says what is in it.
     """
     method, _, path = route.partition(" ")
-    given = get_type_hints(do)["return"]
+    given = get_type_hints(do).get("return")
     answer = more.pop("answer", None if given in (NoneType, Response) else given)
     status = 204 if answer is None else 201 if answer in (SessionCreated, SessionMade) else 200
     usual = {"scope": "read" if method == "GET" else "write", "status": status}
@@ -384,66 +324,60 @@ def _row(route: str, summary: str, do: Callable[[Call], Any], **more: Any) -> En
 
 # fmt: off
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _row("GET /healthz", "Whether the process is there.", _health, scope=None,
-         answer=ServerHealth),
-    _row("GET /readyz", "Whether the store can be used, and the server is not about to stop.",
-         _ready, scope=None),
-    _row("GET /metrics", "How the service does, for Prometheus.", _metrics, scope=METRICS_SCOPE,
-         answer=str, media=CONTENT_TYPE),
-    _row("GET /v1/sessions", "List sessions, newest first.", list_sessions,
-         query=requests.ListAsked),
+    _row("GET /healthz", "Whether the process is there.", _health, scope=None, answer=ServerHealth),
+    _row("GET /readyz", "Whether the store can be used, and the server is not about to stop.", _ready, scope=None),
+    _row("GET /metrics", "How the service does, for Prometheus.", _metrics, scope=METRICS_SCOPE, answer=str,
+         media=CONTENT_TYPE),
+    _row("GET /v1/sessions", "List sessions, newest first.", list_sessions, query=requests.ListAsked),
     _row("POST /v1/sessions", "Make a session.", create, body=requests.NewSession, keyed=True),
-    _row("GET /v1/search", "Find what was said, in every session or in one.", search,
-         query=requests.Search),
-    _row("GET /v1/stats", "Tokens, cost, activity, tools and topics.", stats,
-         query=requests.StatsAsked),
-    _row("POST /v1/import", "Bring in the sessions of a file of another tool, or of a bundle.",
-         import_bytes, query=requests.Import, takes_bytes=True),
-    _row("GET /v1/trash", "List what can be brought back.", trash),
+    _row("GET /v1/search", "Find what was said, in every session or in one.", search, query=requests.Search),
+    _row("GET /v1/stats", "Tokens, cost, activity, tools and topics.", stats, query=requests.StatsAsked),
+    _row("POST /v1/import", "Bring in the sessions of a file of another tool, or of a bundle.", import_bytes,
+         query=requests.Import, takes_bytes=True),
+    _row("GET /v1/trash", "List what can be brought back.", lambda call: TrashPage.of(call.hf.trash.list()),
+         answer=TrashPage),
     _row("POST /v1/trash/{id}/undelete", "Bring a session back from the trash.", undelete),
-    _row("GET /v1/sessions/{id}", "Show what a session is.", look),
-    _row("PATCH /v1/sessions/{id}", "Change title, tags and pin.", label, body=requests.Labels,
-         writes=True),
-    _row("DELETE /v1/sessions/{id}", "Put a session into the trash.", delete, alone=True),
-    _row("GET /v1/sessions/{id}/events", "Read events, page by page.", read_events,
-         query=requests.EventsAsked),
-    _row("POST /v1/sessions/{id}/events",
-         "Record an event; it is on the medium when this is answered.", append,
-         body=requests.Append, keyed=True, writes=True),
+    _row("GET /v1/sessions/{id}", "Show what a session is.", lambda call: call.hf.info(call.id),
+         answer=SessionMetadata),
+    _row("PATCH /v1/sessions/{id}", "Change title, tags and pin.", label, body=requests.Labels, writes=True),
+    _row("DELETE /v1/sessions/{id}", "Put a session into the trash.", lambda call: call.hf.delete(call.id),
+         alone=True),
+    _row("GET /v1/sessions/{id}/events", "Read events, page by page.", read_events, query=requests.EventsAsked),
+    _row("POST /v1/sessions/{id}/events", "Record an event; it is on the medium when this is answered.",
+         lambda call: _append(call, [call.body]), answer=Appended, body=requests.Append, keyed=True, writes=True),
     _row("POST /v1/sessions/{id}/batch", "Record several events, all of them or none.",
-         append_many, body=requests.AppendMany, keyed=True, writes=True),
-    _row("GET /v1/sessions/{id}/follow",
-         "Events as they come, with ids; Last-Event-ID goes on after one.", follow,
+         lambda call: _append(call, call.body.events), answer=Appended, body=requests.AppendMany, keyed=True,
+         writes=True),
+    _row("GET /v1/sessions/{id}/follow", "Events as they come, with ids; Last-Event-ID goes on after one.", follow,
          query=requests.Follow, answer=str, media=EVENT_STREAM),
-    _row("GET /v1/sessions/{id}/state", "The state, now or after an event.", state,
-         query=requests.StateAsked),
-    _row("GET /v1/sessions/{id}/messages",
-         "A valid conversation for a provider, whatever the log holds.", messages,
+    _row("GET /v1/sessions/{id}/state", "The state, now or after an event.",
+         lambda call: call.hf.state(call.id, call.query.at), answer=State, query=requests.StateAsked),
+    _row("GET /v1/sessions/{id}/messages", "A valid conversation for a provider, whatever the log holds.", messages,
          query=requests.MessagesAsked),
-    _row("GET /v1/sessions/{id}/compare",
-         "Two sessions side by side since their last common event.", compare,
-         query=requests.Comparing),
-    _row("POST /v1/sessions/{id}/fork", "Make a new session from any point of this one.", fork,
-         body=requests.Forking, keyed=True),
+    _row("GET /v1/sessions/{id}/compare", "Two sessions side by side since their last common event.",
+         lambda call: call.hf.compare(call.id, call.query.other), answer=Comparison, query=requests.Comparing),
+    _row("POST /v1/sessions/{id}/fork", "Make a new session from any point of this one.", fork, body=requests.Forking,
+         keyed=True),
     _row("POST /v1/sessions/{id}/merge", "Make a new session of this one and another.", merge,
          body=requests.MergeRequest, keyed=True),
-    _row("POST /v1/sessions/{id}/restore", "Go back to an earlier moment, as a new session.",
-         restore, body=requests.Resuming, keyed=True),
-    _row("GET /v1/sessions/{id}/snapshots", "List the snapshots of a session.", snapshots),
-    _row("POST /v1/sessions/{id}/snapshots", "Take a snapshot now.", snapshot, writes=True),
-    _row("GET /v1/sessions/{id}/export", "A session as a document, a bundle, or for another tool.",
-         export, query=requests.Export, answer=bytes, media="*/*"),
-    _row("GET /v1/sessions/{id}/verify", "Look at every byte and say what is whole.", verify),
-    _row("POST /v1/sessions/{id}/repair", "Write a whole log in the place of a damaged one.",
-         repair, scope="admin", alone=True),
-    _row("PUT /v1/sessions/{id}/hold", "Put a session under legal hold, or end that.", hold,
-         scope="admin", body=requests.Hold, writes=True),
-    _row("POST /v1/sessions/{id}/turns",
-         "Let the agent answer, or go on with what was interrupted.", begin_turn,
+    _row("POST /v1/sessions/{id}/restore", "Go back to an earlier moment, as a new session.", restore,
+         body=requests.Resuming, keyed=True),
+    _row("GET /v1/sessions/{id}/snapshots", "List the snapshots of a session.",
+         lambda call: SnapshotList(snapshots=call.hf.snapshots(call.id)), answer=SnapshotList),
+    _row("POST /v1/sessions/{id}/snapshots", "Take a snapshot now.",
+         lambda call: SnapshotTaken(seq=_open(call).snapshot()), answer=SnapshotTaken, writes=True),
+    _row("GET /v1/sessions/{id}/export", "A session as a document, a bundle, or for another tool.", export,
+         query=requests.Export, answer=bytes, media="*/*"),
+    _row("GET /v1/sessions/{id}/verify", "Look at every byte and say what is whole.",
+         lambda call: VerifiedSession.of(call.hf.verify(call.id)), answer=VerifiedSession),
+    _row("POST /v1/sessions/{id}/repair", "Write a whole log in the place of a damaged one.", repair, scope="admin",
+         alone=True),
+    _row("PUT /v1/sessions/{id}/hold", "Put a session under legal hold, or end that.", hold, scope="admin",
+         body=requests.Hold, writes=True),
+    _row("POST /v1/sessions/{id}/turns", "Let the agent answer, or go on with what was interrupted.", begin_turn,
          body=requests.TurnRequest, answer=TurnAnswer, keyed=True),
     _row("DELETE /v1/sessions/{id}/turns", "Stop the turn that goes on.", cancel),
-    _row("PUT /v1/sessions/{id}/approvals/{call}",
-         "Let a tool run that waits for approval, or not.", approve,
+    _row("PUT /v1/sessions/{id}/approvals/{call}", "Let a tool run that waits for approval, or not.", approve,
          body=requests.ApprovalRequest),
 )
 # fmt: on

@@ -70,8 +70,7 @@ class Service:
             if connection.scope["type"] == "websocket":
                 audit("input_refused", connection, None, status=429 if wait else 401)
             if wait:
-                detail = "too many requests without a good token"
-                raise Refused(429, "too_many", detail, wait_s=wait)
+                raise Refused(429, "too_many", "too many requests without a good token", wait_s=wait)
             raise Refused(
                 401, "token", "a token is needed that is good here",
                 "Make one with `holdfast serve token create`; send Authorization: Bearer <token>.",
@@ -81,10 +80,8 @@ class Service:
 
     def count(self, token: Token) -> None:
         """Count one request or message. Raises Refused (429) when there are too many."""
-        wait = self._buckets.take(token.id)
-        if wait:
-            remedy = "Wait as long as Retry-After says."
-            raise Refused(429, "too_many", "these are too many requests", remedy, wait_s=wait)
+        if wait := self._buckets.take(token.id):
+            raise Refused(429, "too_many", "these are too many requests", wait_s=wait)
 
     async def is_still_good(self, token: Token) -> bool:
         """Whether a token still counts: streams outlive revocations otherwise."""
@@ -133,12 +130,9 @@ class Service:
     def begin_stop(self) -> None:
         """Put turns off and end streams; called when the process is asked to end."""
         if self._stop is None:
-            self._stop = asyncio.ensure_future(self._put_off())
-
-    async def _put_off(self) -> None:
-        # In this order: clients that listen hear how their turn ended before the stream does.
-        await self.spaces.host.put_off()
-        self.stopping.set()
+            # In this order: clients that listen hear how their turn ended before the stream does.
+            self._stop = asyncio.ensure_future(self.spaces.host.put_off())
+            self._stop.add_done_callback(lambda _: self.stopping.set())
 
     async def close(self) -> None:
         """Close everything that is open; what was acknowledged is safe."""

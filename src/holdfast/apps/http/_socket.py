@@ -209,7 +209,8 @@ class _Input:
             await self._subscribe(said.components)
             return
         # Everything but to subscribe puts something on record.
-        self._check_may_write()
+        if not self._token.may("write"):
+            raise Refused(403, "scope", "this token may read only")
         if said.type in {"user_input", "input"}:
             await self._user_input(said.input if said.input is not None else said.data)
         elif said.type == "append":
@@ -218,14 +219,11 @@ class _Input:
             turns, place = self._service.turns, (self._token.space, self._id)
             turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope)
         elif said.type == "cancel":
-            stopped = await self._service.turns.cancel(self._token.space, self._id)
-            answer = TurnStopped(session_id=self._id, stopped=stopped)
-            await self._send("session.cancelled", answer)
+            stopped = await self._service.spaces.host.cancel((self._token.space, self._id))
+            await self._send("session.cancelled", TurnStopped(session_id=self._id, stopped=stopped))
         else:
-            raise Refused(
-                400, "usage", f"{said.type[:40]!a} is no type of message",
-                f"One of {', '.join(TYPES)}.",
-            )  # fmt: skip
+            detail = f"{said.type[:40]!a} is no type of message"
+            raise Refused(400, "usage", detail, f"One of {', '.join(TYPES)}.")
 
     async def _subscribe(self, components: list[str]) -> None:
         """Send what is recorded from now on, of these types; ``*`` is all of them."""
@@ -236,8 +234,7 @@ class _Input:
         if not self._is_following and self._components:
             self._is_following = True
             self._do(self._follow((await self._greeting()).last_seq + 1))
-        told = sorted(self._components)
-        answer = Subscribed(session_id=self._id, subscribed_components=told)
+        answer = Subscribed(session_id=self._id, subscribed_components=sorted(self._components))
         await self._send("session.subscribed", answer)
 
     async def _follow(self, start: int) -> None:
@@ -279,15 +276,10 @@ class _Input:
 
     async def _record(self, name: str, wish: Append) -> None:
         """Put an event on record, and say so when it is safe."""
-        space = self._token.space
-        async with self._service.spaces.session(space, self._id, _open) as session:
-            event = await self._service.threads.run(_append, session, wish)
+        async with self._service.spaces.session(self._token.space, self._id, _open) as session:
+            (event,) = await self._service.threads.run(record, session, [wish], None)
             await session.aflush()
-        await self._send(name, Recorded(session_id=self._id, seq=event, key=wish.key))
-
-    def _check_may_write(self) -> None:
-        if not self._token.may("write"):
-            raise Refused(403, "scope", "this token may read only")
+        await self._send(name, Recorded(session_id=self._id, seq=event.seq, key=wish.key))
 
     def _do(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -331,7 +323,3 @@ def _greeting(hf: Holdfast, id: str) -> Connected:
 
 def _open(hf: Holdfast, id: str) -> Session:
     return hf.session(id, lease_ms=LEASE_MS)
-
-
-def _append(session: Session, wish: Append) -> int:
-    return record(session, [wish], None)[0].seq

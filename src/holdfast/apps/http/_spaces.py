@@ -64,7 +64,11 @@ class Spaces:
             self._users[name] -= 1
             if not self._users[name]:
                 del self._users[name]
-            for gone in self._surplus():
+            extra = max(len(self._open) - self._spaces_max, 0)
+            # A session that rests keeps its space: closing the library would close it too.
+            kept = self._users.keys() | {space for space, _ in self.host.held()} if extra else set()
+            idle = [name for name in self._open if name not in kept][:extra]
+            for gone in [self._open.pop(name) for name in idle]:
                 await uncancelled(self._threads.run(gone.close))
 
     @contextlib.asynccontextmanager
@@ -96,15 +100,6 @@ class Spaces:
             if name not in self._open:
                 self._open[name] = await self._threads.run(self._hf.space, name)
 
-    def _surplus(self) -> list[Holdfast]:
-        extra = len(self._open) - self._spaces_max
-        if extra <= 0:
-            return []
-        # A session that rests keeps its space: closing the library would close it too.
-        kept = {space for space, _ in self.host.held()}
-        idle = [name for name in self._open if name not in self._users and name not in kept]
-        return [self._open.pop(name) for name in idle[:extra]]
-
     def close(self) -> None:
         """Close them all, with every session that is open."""
         with contextlib.ExitStack() as stack:
@@ -113,8 +108,7 @@ class Spaces:
 
 
 def _go_on(library: Holdfast, id: str) -> Session:
-    options: dict[str, Any] = {"resume": "always", "lease_ms": LEASE_MS}
-    return library.session(id, **options)
+    return library.session(id, resume="always", lease_ms=LEASE_MS)
 
 
 # Blocking work of the event loop's, on a bounded number of threads.

@@ -34,17 +34,13 @@ def sse(name: str, data: bytes, id: int | None = None) -> bytes:
 
 async def follow(call: Call) -> Response:
     """A stream of the events of a session. Raises NotFound, Refused."""
-    start = _start(call)
-    id = call.id
+    start, id = _start(call), call.id
     call.service.check_streams(call.space)
-    await call.service.threads.run(_check_there, call.hf, id)
+    await call.service.threads.run(lambda: call.hf.follow(id).close())  # there must be one
     if call.request.method == "HEAD":
         return Response(None, 200, media_type=EVENT_STREAM)
-    return StreamingResponse(_stream(call.service, _token(call), id, start), 200, media_type=EVENT_STREAM)
-
-
-def _check_there(hf: Holdfast, id: str) -> None:
-    hf.follow(id).close()
+    assert call.token is not None
+    return StreamingResponse(_stream(call.service, call.token, id, start), 200, media_type=EVENT_STREAM)
 
 
 def _start(call: Call) -> int:
@@ -56,11 +52,6 @@ def _start(call: Call) -> int:
     return int(last) + 1
 
 
-def _token(call: Call) -> Token:
-    assert call.token is not None
-    return call.token
-
-
 async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncIterator[bytes]:
     with service.counted_stream(token.space):
         yield b"retry: 1000\n\n"
@@ -70,14 +61,10 @@ async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncI
                     yield b": still here\n\n"
                 else:
                     yield sse(event.type, encoded(event), event.seq)
-        yield sse("stream.end", encoded({"reason": await _reason(service, token)}))
-
-
-async def _reason(service: Service, token: Token) -> str:
-    """Why a stream ends."""
-    if service.stopping.is_set():
-        return "stopping"
-    return "gone" if await service.is_still_good(token) else "token"
+        reason = "stopping"
+        if not service.stopping.is_set():
+            reason = "gone" if await service.is_still_good(token) else "token"
+        yield sse("stream.end", encoded({"reason": reason}))
 
 
 class Following:

@@ -78,12 +78,6 @@ class RunningTurns:
         if turn is None or not turn.answer(call, approved=approved, scope=scope):
             raise Refused(404, "not_found", "no tool of that id waits here")
 
-    async def cancel(self, space: str, id: str) -> bool:
-        """Stop the turn of a session; whether there was one."""
-        return await self._host.cancel((space, id))
-
-    # -- one turn ------------------------------------------------------------------------------
-
     async def _answer(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
@@ -211,7 +205,7 @@ async def approve(call: Call) -> Response:
 
 async def cancel(call: Call) -> Response:
     """The end of a turn that goes on. Raises Refused if none does."""
-    if not await call.service.turns.cancel(call.space, call.id):
+    if not await call.service.spaces.host.cancel((call.space, call.id)):
         raise Refused(404, "not_found", "no turn of this session goes on here")
     return Response(None, 204)
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from holdfast.agent import Kit
@@ -51,7 +51,12 @@ def http_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Co
     )
     # A path with a slash too many is none of ours, and told as such.
     app.router.redirect_slashes = False
-    return guarded(app, hosts=hosts, origins=origins, body_bytes_max=_body_bytes_max)
+    return guarded(
+        app,
+        hosts=hosts,
+        origins=origins,
+        body_bytes_max=lambda scope: _IMPORT_BYTES_MAX if scope["path"] == "/v1/import" else _BODY_BYTES_MAX,
+    )
 
 
 def _routes(service: Service) -> list[BaseRoute]:
@@ -117,10 +122,6 @@ async def _failed(_: Request, _error: Exception) -> Response:
     return problem(Refused(500, "internal", "the server made a mistake", "Look at its log."))
 
 
-def _body_bytes_max(scope: Scope) -> int:
-    return _IMPORT_BYTES_MAX if scope["path"] == "/v1/import" else _BODY_BYTES_MAX
-
-
 # Serving until the process is asked to end.
 
 
@@ -141,7 +142,12 @@ def serve(
     Turns that run when the process is asked to end are put off: another server, or this one when
     it is there again, goes on with them.
     """
-    _say_audit()
+    # Audit lines go to standard error, each by itself.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
     with Holdfast(place, redaction="mark") as hf:
         watch(hf, level="info")
         TokenBook(hf.store)  # told before anybody is let in
@@ -149,12 +155,3 @@ def serve(
         service = Service(hf, kit, rate=rate, root=root)
         app = http_app(service, hosts=names, origins=origins)
         run(app, host=host, port=port, ready=ready, stopping=service.begin_stop)
-
-
-def _say_audit() -> None:
-    """Audit lines on standard error, each by itself."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    LOGGER.addHandler(handler)
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False

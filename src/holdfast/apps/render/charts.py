@@ -29,8 +29,7 @@ def _element(name: str, *inside: str, **given: object) -> str:
 
 
 def _text(x: float, y: float, said: str, *, anchor: str = "start", fill: str = _INK) -> str:
-    place = {"x": x, "y": y, "font_size": 12, "text_anchor": anchor, "fill": fill}
-    return _element("text", escape(said), **place)
+    return _element("text", escape(said), x=x, y=y, font_size=12, text_anchor=anchor, fill=fill)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str = _GRID) -> str:
@@ -60,9 +59,8 @@ def bars(title: str, rows: Sequence[Bar], at: float | None = None) -> str:
         parts.append(_text(across(mark), height - 6, f"{mark:g}", anchor="middle"))
     for number, (row, value) in enumerate(zip(rows, values, strict=True)):
         y, end = _TOP + _ROW * number, max(across(value), _LEFT + 1.0)
-        size = {"width": end - _LEFT, "height": _ROW - 7}
         parts.append(_text(_LEFT - 8, y + 12, row.label, anchor="end"))
-        parts.append(_element("rect", x=_LEFT, y=y + 2, **size, fill=row.colour))
+        parts.append(_element("rect", x=_LEFT, y=y + 2, width=end - _LEFT, height=_ROW - 7, fill=row.colour))
         parts.append(_text(end + 6, y + 12, row.said))
     if at is not None:
         parts.append(_line(across(at), _TOP - 6, across(at), height - 20, _INK))
@@ -87,8 +85,7 @@ def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_sa
     for number, (name, points) in enumerate(series.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
-        look = {"fill": "none", "stroke": colour, "stroke_width": 2}
-        parts.append(_element("polyline", points=path, **look))
+        parts.append(_element("polyline", points=path, fill="none", stroke=colour, stroke_width=2))
         end_x, end_y = points[-1]
         parts.append(_text(across(end_x) + 8, down(end_y) + 4, name, fill=colour))
     return _picture(bottom + 48, title, parts)
@@ -108,21 +105,20 @@ def _scale(
 
 
 def _picture(height: int, title: str, parts: Sequence[str]) -> str:
-    size = {"width": _WIDTH, "height": height}
-    ground = _element("rect", **size, rx=6, fill="#ffffff")
-    look = {"font_size": 15, "fill": _INK, "font_weight": 600}
-    shown = [_element("title", escape(title)), ground, _element("text", escape(title), x=12, y=24, **look)]
-    return (
-        _element(
-            "svg",
-            "\n".join(["", *shown, *parts, ""]),
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {_WIDTH} {height}",
-            role="img",
-            font_family="system-ui, sans-serif",
-        )
-        + "\n"
+    shown = [
+        _element("title", escape(title)),
+        _element("rect", width=_WIDTH, height=height, rx=6, fill="#ffffff"),
+        _element("text", escape(title), x=12, y=24, font_size=15, fill=_INK, font_weight=600),
+    ]
+    made = _element(
+        "svg",
+        "\n".join(["", *shown, *parts, ""]),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {height}",
+        role="img",
+        font_family="system-ui, sans-serif",
     )
+    return made + "\n"
 
 
 # A part of a page, whose style sheet has the colours.
@@ -147,8 +143,10 @@ def over_time(
     """A column for each period, and what is ``told`` of it; ``parts`` are what is dark in them."""
     base = _TIME_HEIGHT
     top = max(values, default=0) or 1
-    # Lines at round values, and the highest of them not below the highest column.
-    step = _round_step(top / _GRID_LINES)
+    # Lines at round values (1, 2, 5, 10, 20, …), and the highest of them not below the highest column.
+    least = top / _GRID_LINES
+    ten = 10.0 ** math.floor(math.log10(least))
+    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= least * 0.999)
     top = step * math.ceil(top / step)
     scale = base / top
     pace = (_TIME_WIDTH - _TIME_LEFT - 6) / max(len(values), 1)
@@ -187,9 +185,3 @@ def over_time(
         role="img",
         aria_labelledby=f"chart-{id}-title chart-{id}-about",
     )
-
-
-def _round_step(least: float) -> float:
-    """The first of 1, 2, 5, 10, 20, … that is not less."""
-    ten = 10.0 ** math.floor(math.log10(least))
-    return next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= least * 0.999)

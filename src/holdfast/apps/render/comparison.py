@@ -13,18 +13,13 @@ from holdfast.security import neutralise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView
+    from holdfast.replay import Change, Comparison, Side, TurnPair, TurnView
 
 
 __all__ = ["kept_value", "print_comparison"]
 
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
-_CHANGES = (
-    Column("WHAT", flexible=True),
-    Column("A", flexible=True),
-    Column("B", flexible=True),
-    Column("", optional=True),
-)
+_CHANGES = (Column("WHAT", flexible=True), *_USES[1:], Column("", optional=True))
 _TEXT_CHARS = 300
 _LINES_MAX = 8
 
@@ -42,8 +37,20 @@ def print_comparison(page: Canvas, found: Comparison, *, full: bool) -> None:
     _print_sides(page, found)
     if found.same:
         page.line("Nothing differs.")
-    _print_turns(page, found.turns, full=full)
-    _print_uses(page, found)
+    if found.turns:
+        _heading(page, "Turns")
+        print_halves(page, [_halves(pair) for pair in found.turns], None if full else _LINES_MAX)
+    rows: list[list[Piece]]
+    if found.tools:
+        _heading(page, "Tools")
+        rows = [
+            [Span(use.tool, "tool"), _calls(use.a, use.a_failed), _calls(use.b, use.b_failed)] for use in found.tools
+        ]
+        page.table(_USES, rows)
+    if found.files:
+        _heading(page, "Files")
+        rows = [[Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files]
+        page.table(_USES, rows)
     _print_changes(page, found.changes)
 
 
@@ -69,21 +76,13 @@ def _print_sides(page: Canvas, found: Comparison) -> None:
 
 
 def _figures(side: Side) -> str:
-    told = [counted(side.turns, "turn"), f"{side.tokens:,} tokens"]
-    if side.cost is not None:
-        told.append(f"${side.cost:.4f}")
-    return ", ".join(told) + " since"
+    cost = "" if side.cost is None else f", ${side.cost:.4f}"
+    return f"{counted(side.turns, 'turn')}, {side.tokens:,} tokens{cost} since"
 
 
 def _heading(page: Canvas, text: str) -> None:
     page.line()
     page.line(Span(text, "strong"))
-
-
-def _print_turns(page: Canvas, turns: list[TurnPair], *, full: bool) -> None:
-    if turns:
-        _heading(page, "Turns")
-        print_halves(page, [_halves(pair) for pair in turns], None if full else _LINES_MAX)
 
 
 def _halves(pair: TurnPair) -> tuple[Half, Half]:
@@ -104,20 +103,6 @@ def _turn_spans(turn: TurnView | None, answer: str, asked: str, *, same: bool) -
         return []
     tools = f"→ {', '.join(dict.fromkeys(turn.tools))}" if turn.tools else ""
     return [Span(turn.user or "(goes on)", asked), Span(tools, "tool"), Span(answer, "faint" if same else "")]
-
-
-def _print_uses(page: Canvas, found: Comparison) -> None:
-    if found.tools:
-        _heading(page, "Tools")
-        page.table(_USES, [_tool_cells(use) for use in found.tools])
-    if found.files:
-        _heading(page, "Files")
-        rows: list[list[Piece]] = [[Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files]
-        page.table(_USES, rows)
-
-
-def _tool_cells(use: ToolUse) -> list[Piece]:
-    return [Span(use.tool, "tool"), _calls(use.a, use.a_failed), _calls(use.b, use.b_failed)]
 
 
 def _calls(count: int, failed: int) -> str:

@@ -22,8 +22,12 @@ class FailureText(NamedTuple):
 
 def told(error: BaseException, *, waits: bool = False) -> FailureText:
     """What to say about an exception, whatever it is, to someone who can wait with ``--wait``."""
+    if isinstance(error, Locked) and error.remedy == Locked.remedy:
+        # Its own remedy is about Python calls.
+        wait = ", or wait with --wait" if waits else ""
+        return FailureText(error.message, f"Close it there first{wait}. Reading it works all the time.")
     if isinstance(error, HoldfastError):
-        return FailureText(error.message, _remedy(error, waits=waits))
+        return FailureText(error.message, error.remedy)
     if isinstance(error, OSError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return FailureText(f"the system refused: {why}", "Check the disk and your rights.")
@@ -31,17 +35,6 @@ def told(error: BaseException, *, waits: bool = False) -> FailureText:
         f"{type(error).__name__}: {error}",
         "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
     )
-
-
-def _remedy(error: HoldfastError, *, waits: bool) -> str:
-    """The error's own remedy; one that is about Python calls is said for people."""
-    if isinstance(error, Locked) and error.remedy == Locked.remedy:
-        wait = ", or wait with --wait" if waits else ""
-        return f"Close it there first{wait}. Reading it works all the time."
-    return error.remedy
-
-
-# What to say where the store is the folder of another system: whose it is, and what to do.
 
 
 def strangers_hint(library: Holdfast) -> tuple[str, str]:

@@ -103,7 +103,6 @@ def _clean(piece: Piece) -> Span:
 
 
 _GAP = 2  # spaces between columns
-_NOTHING = "-"
 _FLEXIBLE_MIN = 18
 _FLEXIBLE_FLOOR = 6
 _USUAL_WIDTH = 80
@@ -126,23 +125,17 @@ STYLES = {
 
 
 # The same for where rich is not loaded; a test compares the two.
-SGR = {
-    "faint": "2",
-    "strong": "1",
-    "name": "36",
-    "good": "32",
-    "warning": "33",
-    "bad": "1;31",
-    "user": "1;32",
-    "assistant": "1;34",
-    "tool": "35",
-    "thinking": "2;3",
-    "found": "1;7",
-}
+_CODES = {"bold": "1", "dim": "2", "italic": "3", "reverse": "7", "red": "31", "green": "32", "yellow": "33"}
+_CODES |= {"blue": "34", "magenta": "35", "cyan": "36"}
+SGR = {name: ";".join(sorted(_CODES[word] for word in look.split())) for name, look in STYLES.items() if look}
 
 
 class Ink(ABC):
     """Writes clean text onto a stream."""
+
+    def __init__(self, stream: TextIO, *, colour: bool = False) -> None:
+        self._stream = stream
+        self._colour = colour
 
     @abstractmethod
     def line(self, spans: list[Span], hang: int) -> None:
@@ -160,10 +153,6 @@ class Ink(ABC):
 class Plain(Ink):
     """For pipes and files: nothing cut, every column in every row, colours only if asked for."""
 
-    def __init__(self, stream: TextIO, *, colour: bool = False) -> None:
-        self._stream = stream
-        self._colour = colour
-
     def line(self, spans: list[Span], hang: int) -> None:
         """The text alone, on one line however long."""
         self._stream.write(_painted_line(spans, colour=self._colour))
@@ -177,18 +166,15 @@ class Plain(Ink):
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """Columns as wide as their widest cell; an empty cell is a dash."""
         table = [[_heading(column) for column in columns]]
-        table += [[span if span.text else span._replace(text=_NOTHING) for span in r] for r in rows]
+        table += [[span if span.text else span._replace(text="-") for span in r] for r in rows]
         widths = [max(cells(s.text) for s in column) for column in zip(*table, strict=True)]
         for row in table:
-            self._stream.write(self._row(columns, widths, row) + "\n")
-
-    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> str:
-        parts = []
-        for column, width, span in zip(columns, widths, row, strict=True):
-            space = " " * (width - cells(span.text))
-            painted = _painted(span, colour=self._colour)
-            parts.append(space + painted if column.right else painted + space)
-        return (" " * _GAP).join(parts).rstrip()
+            parts = []
+            for column, width, span in zip(columns, widths, row, strict=True):
+                space = " " * (width - cells(span.text))
+                painted = _painted(span, colour=self._colour)
+                parts.append(space + painted if column.right else painted + space)
+            self._stream.write((" " * _GAP).join(parts).rstrip() + "\n")
 
 
 def _painted(span: Span, *, colour: bool) -> str:
@@ -198,26 +184,17 @@ def _painted(span: Span, *, colour: bool) -> str:
 
 
 def _painted_line(spans: list[Span], *, colour: bool) -> str:
-    return "".join(_painted(span, colour=colour) for span in _without_end(spans)) + "\n"
-
-
-def _without_end(spans: list[Span]) -> list[Span]:
-    """The spans without the spaces that the line ends with."""
+    """Return the spans as a line, without the spaces that it ends with."""
     kept = list(spans)
-    while kept:
-        last = kept.pop()
-        text = last.text.rstrip()
-        if text:
-            return [*kept, last._replace(text=text)]
-    return []
+    while kept and not (text := kept[-1].text.rstrip()):
+        kept.pop()
+    if kept:
+        kept[-1] = kept[-1]._replace(text=text)
+    return "".join(_painted(span, colour=colour) for span in kept) + "\n"
 
 
 class Colour(Ink):
     """For a terminal: colours, wrapped at its width, tables that fit."""
-
-    def __init__(self, stream: TextIO, *, colour: bool = True) -> None:
-        self._stream = stream
-        self._colour = colour
 
     @cached_property
     def _console(self) -> Console:
@@ -238,11 +215,10 @@ class Colour(Ink):
     @property
     def _width(self) -> int:
         """The width by rich's rules: what the user says, else any standard stream's terminal."""
-        columns = os.environ.get("COLUMNS", "")
         # Then rich has rules of its own, and is asked.
         if os.environ.get("TERM", "").lower() == "unknown":
             return self._console.width
-        if columns.isdigit():
+        if (columns := os.environ.get("COLUMNS", "")).isdigit():
             return int(columns)
         for descriptor in range(3):
             try:
@@ -278,18 +254,14 @@ class Colour(Ink):
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """No wider than the terminal, as far as there is something to cut."""
         kept, widths = fit(columns, rows, self._width)
-        self._row([columns[index] for index in kept], widths, [_heading(columns[i]) for i in kept])
-        for row in rows:
-            self._row([columns[index] for index in kept], widths, [row[index] for index in kept])
-
-    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> None:
-        line: list[Span] = []
-        for column, width, span in zip(columns, widths, row, strict=True):
-            cell = span._replace(text=_cut(span.text, width))
-            space = Span(" " * (width - cells(cell.text)))
-            gap = [Span(" " * _GAP)] if any(before.text for before in line) else []
-            line += [*gap, space, cell] if column.right else [*gap, cell, space]
-        self._write(line)
+        for row in ([_heading(column) for column in columns], *rows):
+            line: list[Span] = []
+            for index, width in zip(kept, widths, strict=True):
+                cell = row[index]._replace(text=_cut(row[index].text, width))
+                space = Span(" " * (width - cells(cell.text)))
+                gap = [Span(" " * _GAP)] if any(before.text for before in line) else []
+                line += [*gap, space, cell] if columns[index].right else [*gap, cell, space]
+            self._write(line)
 
     def _write(self, spans: list[Span]) -> None:
         # Lines of ours and of rich take turns, so none may wait in a buffer.

@@ -93,7 +93,7 @@ def _over_time(page: Canvas, stats: Stats, width: int) -> None:
                 Span(f"  {_named(period, stats.by):10}  ", "faint"),
                 Span(bar(value, most, width // 2), "good"),
                 f" {short(value)}",
-                Span(_cost_note(period), "faint"),
+                Span("" if period.cost is None else f"   {_money(period.cost)}", "faint"),
             )
         return
     chart = columns(values, width - 10, _CHART_ROWS)
@@ -115,10 +115,6 @@ def _named(period: Period, by: str) -> str:
     return period.start[:7] if by == "month" else period.start
 
 
-def _cost_note(used: Period) -> str:
-    return "" if used.cost is None else f"   {_money(used.cost)}"
-
-
 def _activity(page: Canvas, stats: Stats, width: int) -> None:
     if not any(stats.days.values()):
         return
@@ -126,10 +122,7 @@ def _activity(page: Canvas, stats: Stats, width: int) -> None:
     for row in calendar(stats.days, width - 2):
         page.line("  ", Span(row[:5], "faint"), Span(row[5:], "good"))
     page.line("")
-    _hours_and_weekdays(page, stats, wide=width >= _WIDE)
-
-
-def _hours_and_weekdays(page: Canvas, stats: Stats, *, wide: bool) -> None:
+    wide = width >= _WIDE
     if any(stats.hours):
         busiest = max(range(24), key=lambda hour: stats.hours[hour])
         line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
@@ -353,13 +346,9 @@ def bar(value: float, most: float, width: int) -> str:
 def sparkline(values: Sequence[float]) -> str:
     """One character for each value, as high as its share of the largest."""
     most = max(values, default=0)
-    return "".join(_level(value, most) for value in values)
-
-
-def _level(value: float, most: float) -> str:
-    if value <= 0 or most <= 0:
-        return _LEVELS[1] if most > 0 else " "
-    return _LEVELS[max(1, round(8 * value / most))]
+    if most <= 0:
+        return " " * len(values)
+    return "".join(_LEVELS[max(1, round(8 * value / most))] for value in values)
 
 
 class Columns(NamedTuple):
@@ -377,19 +366,14 @@ def columns(values: Sequence[float], width: int, height: int) -> Columns:
     shown = min(len(values), width // per_value)
     kept = values[-shown:] if shown else []
     most = max(kept, default=0)
+    # In eighths of a character; whatever is more than nothing is seen.
+    heights = [max(1, round(value / most * height * 8)) if value > 0 else 0 for value in kept]
+    gap = " " if per_value > 1 else ""
     rows = []
-    for row in range(height, 0, -1):
-        cells = (_cell(value, most, row, height) for value in kept)
-        gap = " " if per_value > 1 else ""
+    for below in range((height - 1) * 8, -1, -8):
+        cells = (_LEVELS[max(0, min(8, high - below))] for high in heights)
         rows.append("".join(cell * (per_value - len(gap)) + gap for cell in cells).rstrip())
     return Columns(rows, shown, per_value)
-
-
-def _cell(value: float, most: float, row: int, height: int) -> str:
-    if value <= 0 or most <= 0:
-        return " "
-    eighths = max(1, round(value / most * height * 8)) - (row - 1) * 8
-    return _LEVELS[max(0, min(8, eighths))]
 
 
 def calendar(days: Mapping[str, int], width: int) -> list[str]:
@@ -404,19 +388,17 @@ def calendar(days: Mapping[str, int], width: int) -> list[str]:
     first_active = dt.date.fromisoformat(min(days))
     monday = last - dt.timedelta(days=last.weekday())
     needed = (monday - first_active).days // _WEEK + 2 if monday > first_active else 1
-    weeks = min(weeks, max(needed, min(weeks, 12)), _weeks_before(monday))
+    # At most as many as the calendar has before that day.
+    weeks = min(weeks, max(needed, min(weeks, 12)), max(1, monday.toordinal() // _WEEK))
     mondays = [monday - dt.timedelta(weeks=number) for number in range(weeks - 1, -1, -1)]
-    bounds = _bounds(days)
+    # What is a little and what is a lot, by the quarters of the active days.
+    active = sorted(count for count in days.values() if count > 0)
+    bounds = [active[len(active) * quarter // 4] for quarter in (1, 2, 3)] if active else []
     rows = [_months(mondays)]
     for weekday, name in enumerate(("Mon", "", "Wed", "", "Fri", "", "Sun")):
         shades = (_shade(days, start, weekday, last, bounds) for start in mondays)
         rows.append(f"{name:4} {' '.join(shades)}".rstrip())
     return rows
-
-
-def _weeks_before(monday: dt.date) -> int:
-    """How many weeks the calendar has before that day."""
-    return max(1, monday.toordinal() // _WEEK)
 
 
 def _months(mondays: Sequence[dt.date]) -> str:
@@ -433,18 +415,8 @@ def _months(mondays: Sequence[dt.date]) -> str:
     return "".join(line).rstrip()
 
 
-def _bounds(days: Mapping[str, int]) -> list[int]:
-    """What is a little and what is a lot, by the quarters of the active days."""
-    active = sorted(count for count in days.values() if count > 0)
-    if not active:
-        return []
-    return [active[min(len(active) - 1, len(active) * quarter // 4)] for quarter in (1, 2, 3)]
-
-
 def _shade(days: Mapping[str, int], monday: dt.date, weekday: int, last: dt.date, bounds: Sequence[int]) -> str:
     if (last - monday).days < weekday:
         return " "
     count = days.get((monday + dt.timedelta(days=weekday)).isoformat(), 0)
-    if count <= 0:
-        return _SHADES[0]
-    return _SHADES[1 + sum(count >= bound for bound in bounds)]
+    return _SHADES[1 + sum(count >= bound for bound in bounds)] if count > 0 else _SHADES[0]

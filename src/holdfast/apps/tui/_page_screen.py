@@ -146,7 +146,7 @@ class _Ink(Colour):
     """Keeps what is laid out, for a width of its own, in the place of writing it."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(io.StringIO())
+        super().__init__(io.StringIO(), colour=True)
         # Tables are laid out by rich itself; what it would print is taken from it instead.
         self._console = console = _Collector(width)
         self.pieces = console.pieces

@@ -61,7 +61,8 @@ async def act(request: Request) -> Response:
         note, url = await asyncio.to_thread(deed, site, id, form)
     except HoldfastError as error:
         # On the page where it was asked for, so that it can be tried again.
-        note, url = Note(f"{_sentence(error.message)} {error.remedy}", "bad"), _came_from(form, id)
+        told = f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}"
+        note, url = Note(told, "bad"), _came_from(form, id)
     guest_of(request).tell(note)
     return back_to(url)
 
@@ -70,18 +71,14 @@ async def merge(request: Request) -> Response:
     """What two sessions did, in a new one."""
     form = await form_of(request)
     hf = site_of(request).hf
-    turns = form.get("turns", "all")
-
-    def work() -> str:
-        return hf.merge(
-            form.get("a", ""),
-            form.get("b", ""),
-            turns=turns if turns in ("all", "summary") else "all",
-            policy=form.get("policy", "ours"),
-            title=form.get("title", "").strip() or None,
-        )
-
-    made = await asyncio.to_thread(work)
+    made = await asyncio.to_thread(
+        hf.merge,
+        form.get("a", ""),
+        form.get("b", ""),
+        turns="summary" if form.get("turns") == "summary" else "all",
+        policy=form.get("policy", "ours"),
+        title=form.get("title", "").strip() or None,
+    )
     report = await asyncio.to_thread(hf.merge_report, made)
     clashes = len(report.conflicts) if report else 0
     told = f"; {counted(clashes, 'conflict')} decided by your policy" if clashes else ""
@@ -114,33 +111,18 @@ async def begin(request: Request) -> Response:
     return back_to(session_url(made))
 
 
-async def say(request: Request) -> Response:
-    """A message on a session."""
-    form = await form_of(request)
-    id = str(request.path_params["id"])
-    await site_of(request).talks.say(id, _words(form))
-    return _done(request, session_url(id))
-
-
-async def stop(request: Request) -> Response:
-    """End the answer."""
-    await form_of(request)
-    id = str(request.path_params["id"])
-    site_of(request).talks.stop(id)
-    return _done(request, session_url(id))
-
-
-async def answer(request: Request) -> Response:
-    """Whether a tool may be used."""
-    form = await form_of(request)
-    id = str(request.path_params["id"])
-    site_of(request).talks.decide(id, form.get("question", ""), form.get("answer", "no"))
-    return _done(request, session_url(id))
-
-
-def _done(request: Request, url: str) -> Response:
-    """Nothing for a script, which sees what comes; the page again for a plain form."""
-    return Response(status_code=204) if "x-form-token" in request.headers else back_to(url)
+async def talk(request: Request) -> Response:
+    """Say something on a session, stop its answer, or answer whether a tool may be used."""
+    form, talks, id = await form_of(request), site_of(request).talks, str(request.path_params["id"])
+    match request.url.path.rpartition("/")[2]:
+        case "say":
+            await talks.say(id, _words(form))
+        case "stop":
+            talks.stop(id)
+        case "answer":
+            talks.decide(id, form.get("question", ""), form.get("answer", "no"))
+    # Nothing for a script, which sees what comes; the page again for a plain form.
+    return Response(status_code=204) if "x-form-token" in request.headers else back_to(session_url(id))
 
 
 def _words(form: Form) -> str:
@@ -156,18 +138,9 @@ def _came_from(form: Form, id: str) -> str:
     return url if is_ours else session_url(id)
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
 # -- deeds: in a thread --------------------------------------------------------------------------
 
 Done = tuple[Note, str]
-
-
-def _title(site: Site, id: str, form: Form) -> Done:
-    site.hf.title(id, form.get("title", "").strip())
-    return Note("Renamed."), _came_from(form, id)
 
 
 def _tag(site: Site, id: str, form: Form) -> Done:
@@ -178,16 +151,11 @@ def _tag(site: Site, id: str, form: Form) -> Done:
     return Note(f"Tagged {', '.join(tags)}."), _came_from(form, id)
 
 
-def _untag(site: Site, id: str, form: Form) -> Done:
-    site.hf.untag(id, form.get("tag", ""))
-    return Note("Tag removed."), _came_from(form, id)
-
-
-def _plain(do: Callable[[Holdfast, str], object], told: str) -> Callable[[Site, str, Form], Done]:
+def _plain(do: Callable[[Holdfast, str, Form], object], told: str) -> Callable[[Site, str, Form], Done]:
     """Return the action that only calls the library."""
 
     def deed(site: Site, id: str, form: Form) -> Done:
-        do(site.hf, id)
+        do(site.hf, id, form)
         return Note(told), _came_from(form, id)
 
     return deed
@@ -213,14 +181,10 @@ def _restore(site: Site, id: str, form: Form) -> Done:
 
 
 def _repair(site: Site, id: str, _: Form) -> Done:
-    gaps = site.hf.repair(id)
-    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
-    told = (
-        f"Repaired: {counted(lost, 'event')} could not be saved; all others are whole. The damaged"
-        " bytes are kept in quarantine."
-        if gaps
-        else "There was nothing to repair."
-    )
+    told = "There was nothing to repair."
+    if gaps := site.hf.repair(id):
+        lost = counted(sum(gap.last_seq - gap.first_seq + 1 for gap in gaps), "event")
+        told = f"Repaired: {lost} could not be saved; all others are whole. The damaged bytes are kept in quarantine."
     return Note(told), session_url(id, "health")
 
 
@@ -234,13 +198,13 @@ def _at(form: Form) -> int | None:
 
 
 DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
-    "title": _title,
+    "title": _plain(lambda hf, key, form: hf.title(key, form.get("title", "").strip()), "Renamed."),
     "tag": _tag,
-    "untag": _untag,
-    "pin": _plain(lambda hf, key: hf.policies.pin(key), "Pinned: no policy lets it go."),
-    "unpin": _plain(lambda hf, key: hf.policies.unpin(key), "Not pinned any more."),
-    "archive": _plain(lambda hf, key: hf.archive(key), "Archived: compressed, and readable as before."),
-    "unarchive": _plain(lambda hf, key: hf.unarchive(key), "Taken out of the archive."),
+    "untag": _plain(lambda hf, key, form: hf.untag(key, form.get("tag", "")), "Tag removed."),
+    "pin": _plain(lambda hf, key, _: hf.policies.pin(key), "Pinned: no policy lets it go."),
+    "unpin": _plain(lambda hf, key, _: hf.policies.unpin(key), "Not pinned any more."),
+    "archive": _plain(lambda hf, key, _: hf.archive(key), "Archived: compressed, and readable as before."),
+    "unarchive": _plain(lambda hf, key, _: hf.unarchive(key), "Taken out of the archive."),
     "delete": _delete,
     "fork": _fork,
     "restore": _restore,
@@ -316,21 +280,16 @@ class Talks:
                 session_id, lambda turn: self._answer(turn, agent, session, text)
             )
 
-    def stop(self, session_id: str) -> bool:
-        """End an answer; what was said is kept. False if there is none."""
-        turn = self._host.turn(session_id)
-        if turn is None:
-            return False
-        turn.cancel()
-        return True
+    def stop(self, session_id: str) -> None:
+        """End an answer, if there is one; what was said is kept."""
+        if turn := self._host.turn(session_id):
+            turn.cancel()
 
-    def decide(self, session_id: str, question_id: str, answer: str) -> bool:
-        """Let a tool run, or not; whether it was waiting for that."""
-        turn = self._host.turn(session_id)
-        if turn is None:
-            return False
-        scope = _SCOPES.get(answer)
-        return turn.answer(question_id, approved=scope is not None, scope=scope or "once")
+    def decide(self, session_id: str, question_id: str, answer: str) -> None:
+        """Let a tool run that waits for that, or not."""
+        if turn := self._host.turn(session_id):
+            scope = _SCOPES.get(answer)
+            turn.answer(question_id, approved=scope is not None, scope=scope or "once")
 
     async def release(self, session_id: str) -> None:
         """Give a session back, so that it can be deleted or moved. Raises UsageError while busy."""

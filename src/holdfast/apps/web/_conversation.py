@@ -22,7 +22,7 @@ _AFTER = 40  # how much is shown behind a place that was asked for
 _TEXT_CHARS_MAX = 20_000
 _LINE_CHARS = 110
 _BEGINS = ("user", "turn_start")
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class ShownMedia(NamedTuple):
@@ -113,8 +113,7 @@ def read_window(
     start = 0 if before is None else before.seq + 1
     events = list(with_blobs(hf, id, reversed(events)))
     following = _first_open(events, end) if is_live and end > newest else end
-    settled = [event for event in events if event.seq < following]
-    rest = [event for event in events if event.seq >= following]
+    settled, rest = _parted(events, following)
     lost = lost_from(hf, id) if end > newest else None
     open_lost = lost if rest else None  # told once
     tail = Tail([], _items(rest, following, open_lost, is_writing=True), following)
@@ -127,8 +126,7 @@ def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
     newest = list(hf.events(id, start=start, reverse=True, limit=_EVENTS_MAX))
     events = list(with_blobs(hf, id, reversed(newest)))
     following = _first_open(events, start)
-    settled = [event for event in events if event.seq < following]
-    rest = [event for event in events if event.seq >= following]
+    settled, rest = _parted(events, following)
     first = events[0].seq if events else start
     return Tail(
         _items(settled, first),
@@ -149,6 +147,11 @@ def _files(entry: Entry) -> Iterator[Media]:
     for piece in entry.pieces:
         if isinstance(piece, Media) and isinstance(piece.source.get("data"), str):
             yield piece
+
+
+def _parted(events: list[Event], seq: int) -> tuple[list[Event], list[Event]]:
+    """Return the events before a number, and those from it on."""
+    return [event for event in events if event.seq < seq], [event for event in events if event.seq >= seq]
 
 
 def _first_open(events: list[Event], start: int) -> int:
@@ -187,7 +190,7 @@ def _item(entry: Entry, number: int, who: str) -> ShownItem:
     item.is_stream = entry.state != "whole"
     shown = list(_files(entry))
     item.media = [
-        ShownMedia(number + index, one.kind, one.media_type, one.media_type in _PICTURES)
+        ShownMedia(number + index, one.kind, one.media_type, one.media_type in PICTURES)
         for index, one in enumerate(shown)
     ]
     text = body(entry)

@@ -118,9 +118,30 @@ class PageStreams:
         self.count = 0
         self.ending = asyncio.Event()
 
-    def end(self) -> None:
-        """The server ends; streams would go on for ever."""
-        self.ending.set()
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("holdfast.apps.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    made.filters |= {
+        "clock": clock,
+        "day_time": day_time,
+        "iso": lambda time_ms: day_time(time_ms).replace(" ", "T"),
+        "price": price,
+        "short": short,
+        "size": size,
+        "markdown": as_html,
+        "words": in_words,
+        "ticks": _ticks,
+        "duration": _duration,
+    }
+    made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
+    return made
 
 
 @dataclass
@@ -135,10 +156,7 @@ class Site:
     streams: PageStreams = field(default_factory=PageStreams)
     checks: Callable[[], Sequence[Any]] = tuple
     """How the store is: things with name, state, finding and remedy."""
-    templates: Environment = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.templates = _environment()
+    templates: Environment = field(default_factory=_environment)
 
 
 def site_of(request: Request) -> Site:
@@ -189,31 +207,6 @@ def session_url(id: str, part: str = "", **query: Any) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("holdfast.apps.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_visible,
-    )
-    made.filters |= {
-        "clock": clock,
-        "day_time": day_time,
-        "iso": _iso,
-        "price": price,
-        "short": short,
-        "size": size,
-        "markdown": as_html,
-        "words": in_words,
-        "ticks": _ticks,
-        "duration": _duration,
-    }
-    made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
-    return made
-
-
 def _visible(value: Any) -> Any:
     """Text as people may see it: nothing in it turns lines around or hides. Markup is ours."""
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -226,10 +219,6 @@ def _ticks(text: str) -> Markup:
         return escape(neutralise(text))
     marked = (Markup("<code>%s</code>") % one if n % 2 else escape(one) for n, one in enumerate(parts))
     return Markup("").join(marked)
-
-
-def _iso(time_ms: int) -> str:
-    return day_time(time_ms).replace(" ", "T")
 
 
 def _duration(ms: float | None) -> str:
@@ -298,22 +287,19 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 20})
     parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "reference"])
-    parser.validateLink = _is_harmless  # type: ignore[method-assign]  # as its documentation says to
+    parser.validateLink = lambda url: url.strip().lower().startswith(_SCHEMES)  # type: ignore[method-assign]  # as its documentation says to
     parser.add_render_rule("link_open", _open_link)
     parser.add_render_rule("image", _name_image)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
-    parser.add_render_rule("heading_open", _open_heading)
-    parser.add_render_rule("heading_close", _close_heading)
+    # Headings of a message stand below those of the page.
+    parser.add_render_rule("heading_open", lambda _, tokens, index, *__: f'<h{_level(tokens[index])} class="said">')
+    parser.add_render_rule("heading_close", lambda _, tokens, index, *__: f"</h{_level(tokens[index])}>")
     parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table class="plain">')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     parser.add_render_rule("th_open", lambda *_: "<th>")  # without a style attribute
     parser.add_render_rule("td_open", lambda *_: "<td>")
     return parser
-
-
-def _is_harmless(url: str) -> bool:
-    return url.strip().lower().startswith(_SCHEMES)
 
 
 def _open_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
@@ -338,15 +324,6 @@ def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
         f'<figure class="code">{head}<pre tabindex="0" role="group" '
         f'aria-label="Code">{escape(token.content)}</pre></figure>'
     )
-
-
-def _open_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Headings of a message stand below those of the page."""
-    return f'<h{_level(tokens[index])} class="said">'
-
-
-def _close_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    return f"</h{_level(tokens[index])}>"
 
 
 def _level(token: Token) -> int:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from holdfast.apps.render.transcript import family, with_blobs
 from holdfast.apps.render.words import forest
-from holdfast.apps.web._conversation import media_of, read_tail, read_window
+from holdfast.apps.web._conversation import PICTURES, media_of, read_tail, read_window
 from holdfast.apps.web._page import guest_of, page, raw_in_words, site_of, todo_in_words, value_in_words, wants_part
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata
@@ -29,7 +29,6 @@ _RAW_BYTES_MAX = 4 * _JSON_CHARS_MAX
 _WHOLE_CHARS_MAX = 1_000_000
 _LINE_CHARS = 140
 _SANDBOX = "default-src 'none'; sandbox"
-_PICTURES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 # How a browser is handed each format: never as something that it would run.
 FORMATS = {
     "markdown": ("Markdown", "md"),
@@ -94,11 +93,9 @@ def timeline_page(request: Request) -> Response:
     kind = request.query_params.get("type", "")[:100]
     newest = next((event.seq for event in hf.events(row.session_id, reverse=True, limit=1)), -1)
     start = _number(request, "from")
-    start = max(newest + 1 - _EVENTS, 0) if start is None else start
-    types = (kind,) if kind else None
-    if kind and _number(request, "from") is None:
-        start = 0
-    events = list(hf.events(row.session_id, start, types=types, limit=_EVENTS))
+    if start is None:
+        start = 0 if kind else max(newest + 1 - _EVENTS, 0)
+    events = list(hf.events(row.session_id, start, types=(kind,) if kind else None, limit=_EVENTS))
     # It reads the whole log, for a picture that says little of a very long one.
     turns = hf.timeline(row.session_id).turns if not kind and newest < 20_000 else []
     last = events[-1].seq if events else newest
@@ -150,11 +147,10 @@ def media_file(request: Request) -> Response:
         content = base64.b64decode(data, validate=False)
     except (binascii.Error, ValueError) as error:
         raise NotFound("the attachment cannot be decoded") from error
-    name = f"{_id(request)}-{request.path_params['seq']}-{index}"
     # Only types that cannot run anything; the sandbox holds even if one of them could.
-    if kind in _PICTURES:
+    if kind in PICTURES:
         return Response(content, media_type=kind, headers={"content-security-policy": _SANDBOX})
-    return _file(content, f"{name}.bin")
+    return _file(content, f"{_id(request)}-{request.path_params['seq']}-{index}.bin")
 
 
 def _state_at(hf: Holdfast, id: str, at: int) -> State:
@@ -171,12 +167,15 @@ def state_page(request: Request) -> Response:
     since = _number(request, "since")
     state = _state_at(hf, row.session_id, at)
     before = None if since is None else _state_at(hf, row.session_id, min(since, newest))
+    parts: dict[str, list[Fact]] = {}
+    for fact in facts(state):
+        parts.setdefault(fact.part, []).append(fact)
     values: dict[str, Any] = {
         "row": row,
         "at": at,
         "since": since,
         "newest": newest,
-        "parts": by_part(facts(state)),
+        "parts": parts,
         "differences": None if before is None else differences(before, state),
         "moment": state.updated_at,
     }
@@ -187,8 +186,8 @@ def state_page(request: Request) -> Response:
 
 def branches_page(request: Request) -> Response:
     """The session among those that it came from and that came from it."""
-    hf, row = site_of(request).hf, _row(request)
-    family = read_family(hf, row.session_id)
+    row = _row(request)
+    family = read_family(site_of(request).hf, row.session_id)
     return page(request, "branches.html", row=row, formats=FORMATS, family=family)
 
 
@@ -203,21 +202,17 @@ def compare_page(request: Request) -> Response:
 
 def health_page(request: Request) -> Response:
     """Every byte looked at, in plain words."""
-    hf, id = site_of(request).hf, _id(request)
-    row = _row(request)
+    hf, id, row = site_of(request).hf, _id(request), _row(request)
     report, trouble = None, None
     try:
         hf.state(id)  # refuses a newer format, whose bytes cannot be judged
         report = hf.verify(id)
+    except NotFound:
+        raise
     except (DataError, SecurityError) as error:
-        if isinstance(error, NotFound):
-            raise
         trouble = error
-    where = hf.location(id)
-    return page(
-        request, "health.html",
-        row=row, formats=FORMATS, report=report, trouble=trouble, where=where,
-    )  # fmt: skip
+    about = {"report": report, "trouble": trouble, "where": hf.location(id)}
+    return page(request, "health.html", row=row, formats=FORMATS, **about)
 
 
 def export_file(request: Request) -> Response:
@@ -413,19 +408,6 @@ class FactChange(NamedTuple):
     kind: str
 
 
-def facts(state: State) -> list[Fact]:
-    """Everything that a state holds, part by part; what is empty is left out."""
-    return list(_facts(state))
-
-
-def by_part(found: list[Fact]) -> dict[str, list[Fact]]:
-    """The facts part by part, in their order."""
-    parts: dict[str, list[Fact]] = {}
-    for fact in found:
-        parts.setdefault(fact.part, []).append(fact)
-    return parts
-
-
 def differences(before: State, after: State) -> list[FactChange]:
     """What was added, removed and changed between two states, in the order of ``facts``."""
     old = {fact[:2]: fact.value for fact in facts(before)}
@@ -439,7 +421,8 @@ def differences(before: State, after: State) -> list[FactChange]:
     return found
 
 
-def _facts(state: State) -> Iterator[Fact]:
+def facts(state: State) -> Iterator[Fact]:
+    """Yield everything that a state holds, part by part; what is empty is left out."""
     for index, todo in enumerate(state.todos):
         yield Fact("Todos", str(index + 1), todo_in_words(todo))
     for name, raw in state.encoded.items():

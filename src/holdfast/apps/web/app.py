@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +26,7 @@ from holdfast.apps.watched import watch
 from holdfast.apps.web import _actions, _session
 from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._list import list_page, trash_page
-from holdfast.apps.web._page import PageStreams, Site, page, site_of, wants_part
+from holdfast.apps.web._page import Site, page, site_of, wants_part
 from holdfast.apps.web._stats import figures_page, store_page
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
@@ -53,7 +52,7 @@ def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
     app = Starlette(
         routes=_routes(),
         middleware=[Middleware(_Entrance, site=site)],
-        exception_handlers={HoldfastError: _failed, HTTPException: _missing, Exception: _broken},
+        exception_handlers=dict.fromkeys((HoldfastError, HTTPException, Exception), _failed),
         lifespan=_lifespan,
     )
     app.state.site = site
@@ -132,7 +131,7 @@ def _routes() -> list[Route | Mount]:
         Route("/invite", _actions.invite, methods=["POST"]),
         Route("/compare", _session.compare_page),
         Route("/merge", _actions.merge, methods=["POST"]),
-        Route("/new", _new_page, methods=["GET"]),
+        Route("/new", lambda request: page(request, "new.html"), methods=["GET"]),
         Route("/new", _actions.begin, methods=["POST"]),
         Route(session, _session.conversation_page),
         Route(f"{session}/earlier", _session.earlier_part),
@@ -146,9 +145,7 @@ def _routes() -> list[Route | Mount]:
         Route(f"{session}/branches", _session.branches_page),
         Route(f"{session}/health", _session.health_page),
         Route(f"{session}/export", _session.export_file),
-        Route(f"{session}/say", _actions.say, methods=["POST"]),
-        Route(f"{session}/stop", _actions.stop, methods=["POST"]),
-        Route(f"{session}/answer", _actions.answer, methods=["POST"]),
+        *(Route(f"{session}/{what}", _actions.talk, methods=["POST"]) for what in ("say", "stop", "answer")),
         Route(f"{session}/do/{{deed}}", _actions.act, methods=["POST"]),
         Mount("/static", _Static(packages=[("holdfast.apps.web", "static")])),
     ]
@@ -163,31 +160,18 @@ class _Static(StaticFiles):
         return response
 
 
-def _new_page(request: Request) -> Response:
-    return page(request, "new.html")
-
-
 async def _failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HoldfastError)
-    return await _told(request, error.status, error.message, error.remedy)
-
-
-async def _missing(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        return await _told(request, 404, "there is no such page", "Go to the list, and choose a session there.")
-    return await _told(request, error.status_code, error.detail, "Go back to the page before.")
-
-
-async def _broken(request: Request, _: Exception) -> Response:
-    return await _told(
-        request, 500, "something went wrong in Holdfast itself",
-        "Your sessions are as they were. Try again; the terminal tells what happened.",
-    )  # fmt: skip
-
-
-async def _told(request: Request, status: int, message: str, remedy: str) -> Response:
-    """A page for people; a sentence for the scripts of our pages, which show it."""
+    """Tell a failure as a page for people; as a sentence for the scripts of our pages, which show it."""
+    match error:
+        case HoldfastError():
+            status, message, remedy = error.status, error.message, error.remedy
+        case HTTPException(status_code=404):
+            status, message, remedy = 404, "there is no such page", "Go to the list, and choose a session there."
+        case HTTPException():
+            status, message, remedy = error.status_code, error.detail, "Go back to the page before."
+        case _:
+            status, message = 500, "something went wrong in Holdfast itself"
+            remedy = "Your sessions are as they were. Try again; the terminal tells what happened."
     # Without a guest there is no page to show: it would tell strangers about the store.
     is_script = "x-form-token" in request.headers or wants_part(request)
     if is_script or not hasattr(request.state, "guest"):
@@ -221,7 +205,8 @@ def serve_web(
         def tell(address: str) -> None:
             ready(f"{address}/in?token={site.door.link()}")
 
-        run(app, host=host, port=port, ready=tell, stopping=site.streams.end, grace_seconds=5)
+        # Streams would go on for ever otherwise.
+        run(app, host=host, port=port, ready=tell, stopping=site.streams.ending.set, grace_seconds=5)
 
 
 # Who came in and what was done: one line of JSON each, without a word of what was said.
@@ -229,34 +214,29 @@ def serve_web(
 
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here, as those of the service do."""
-_DOOR = "/in"
 
 
 def audited(request: Request, send: Send) -> Send:
     """A ``send`` that notes what changes something, and every try at the door."""
     path = request.url.path
-    if request.method in SAFE_METHODS and path != _DOOR:
+    if request.method in SAFE_METHODS and path != "/in":
         return send
+    parts = path.strip("/").split("/")
+    id = parts[1] if parts[0] == "s" and len(parts) > 1 else None
 
     async def send_noted(message: Message) -> None:
         if message["type"] == "http.response.start":
-            _note(request, path, message["status"])
+            line = {
+                "at": now_ms(),
+                "action": "enter" if path == "/in" else parts[-1][:40],
+                "session": id if is_id(id) else None,
+                "from": address_of(request.scope),
+                "status": message["status"],
+            }
+            LOGGER.info(msgspec.json.encode(line).decode())
         await send(message)
 
     return send_noted
-
-
-def _note(request: Request, path: str, status: int) -> None:
-    parts = path.strip("/").split("/")
-    id = parts[1] if parts[0] == "s" and len(parts) > 1 else None
-    line = {
-        "at": now_ms(),
-        "action": "enter" if path == _DOOR else parts[-1][:40],
-        "session": id if is_id(id) else None,
-        "from": address_of(request.scope),
-        "status": status,
-    }
-    LOGGER.info(msgspec.json.encode(line).decode())
 
 
 # Following a session: a page is told that something came, and asks for it.
@@ -286,7 +266,7 @@ async def live_stream(request: Request) -> Response:
 async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]:
     streams = site.streams
     streams.count += 1
-    told: tuple[Any, ...] = ()
+    told: dict[str, Any] = {}
     quiet, pause = 0.0, _PAUSE_MIN_S
     try:
         yield "retry: 1000\n\n"
@@ -298,44 +278,35 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
             now = _situation(site, id)
             if now != told:
                 told = now
-                yield _message("state", dict(now))
+                yield _message("state", now)
             if events:
                 quiet, pause = 0.0, _PAUSE_MIN_S
             elif quiet >= _HEARTBEAT_S:
                 quiet = 0.0
                 yield ": still here\n\n"
-            await _wait(streams, pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(streams.ending.wait(), pause)
             quiet, pause = quiet + pause, min(pause * 1.5, _PAUSE_MAX_S)
     finally:
         streams.count -= 1
         follower.close()
 
 
-async def _wait(streams: PageStreams, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(streams.ending.wait(), seconds)
-    except TimeoutError:
-        return
-
-
-def _situation(site: Site, id: str) -> tuple[Any, ...]:
+def _situation(site: Site, id: str) -> dict[str, Any]:
     """What the page shows beside the conversation: whether it answers, what waits, what failed."""
     questions = [
         {
             "id": one.id,
             "tool": neutralise(one.request.tool),
             "about": neutralise(one.request.description),
-            "arguments": neutralise(_arguments(one.request.args)),
+            "arguments": neutralise(
+                "\n".join(f"{name} = {value!r}" for name, value in one.request.args.items())[:_ARGUMENT_CHARS_MAX]
+            ),
         }
         for one in site.talks.questions(id)
     ]
     trouble = neutralise(site.talks.trouble(id))
-    running = site.talks.is_running(id)
-    return (("running", running), ("questions", questions), ("trouble", trouble))
-
-
-def _arguments(given: dict[str, Any]) -> str:
-    return "\n".join(f"{name} = {value!r}" for name, value in given.items())[:_ARGUMENT_CHARS_MAX]
+    return {"running": site.talks.is_running(id), "questions": questions, "trouble": trouble}
 
 
 def _message(name: str, data: dict[str, Any]) -> str:
