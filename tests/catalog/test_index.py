@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.catalog import EVERYTHING, Catalog, Filter, _look
+from holdfast.catalog import EVERYTHING, Catalog, Filter, _catalog, _look
 from holdfast.catalog._catalog import open_in_memory
 from holdfast.catalog._catch_up import catch_up
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._index import IndexUpdate, PlainIndex, Row, Trace
 from holdfast.catalog.sqlite.index import SqliteIndex
 from holdfast.catalog.sqlite.rows import Writing
+from holdfast.errors import StoreFull
 from holdfast.model import SessionMetadata
 from holdfast.storage import FileStore, MemoryStore
 
@@ -133,6 +134,31 @@ def test_a_long_log_is_read_in_steps(store_root, monkeypatch):
     assert len(looks) > 2
     assert catalog.page(EVERYTHING, 5)[0] == whole
     catalog.close()
+
+
+@pytest.mark.parametrize("verb", ["reindex", "redact", "erase"])
+def test_a_full_disk_is_said_as_such(store_root, monkeypatch, verb):
+    """Every verb that makes the index anew raises StoreFull, and works again once there is space."""
+    real = _catalog.connect
+
+    def full(*arguments, **options):
+        connection = real(*arguments, **options)
+        connection.execute("PRAGMA max_page_count=4")  # SQLite says then what it says on a full disk
+        return connection
+
+    with holdfast.open(store_root) as hf:
+        for id in "ab":
+            with hf.session(id) as session:
+                session.user("hello " + "words " * 200)
+        hf.list()
+        verbs = {"reindex": hf.reindex, "redact": lambda: hf.redact("a"), "erase": lambda: hf.erase("a")}
+        with monkeypatch.context() as patch:
+            patch.setattr(_catalog, "connect", full)
+            with pytest.raises(StoreFull):
+                verbs[verb]()
+        if verb != "erase":  # which was done, but for the index
+            verbs[verb]()
+        assert [hit.session_id for hit in hf.search("hello")] == (["b"] if verb == "erase" else ["b", "a"])
 
 
 def test_large_payloads_are_in_place(store_root):

@@ -19,7 +19,7 @@ from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
 from holdfast.storage import Store, forks
-from holdfast.storage.sqlite import connect, discard, file_mark, is_busy, sqlite_errors
+from holdfast.storage.sqlite import connect, discard, failures, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
@@ -192,9 +192,9 @@ class Catalog:
         self.answer(lambda _: None)
 
     def reindex(self, progress: Progress | None = None) -> Reindexed:
-        """Forget everything and read every log."""
+        """Forget everything and read every log. Raises StoreFull where there is no space for it."""
         started = time.monotonic()
-        with self._guard():
+        with self._guard(), failures("making the catalogue anew"):
             self._spare_until = self._lent_from = 0.0
             index, done = self._emptied(), None
             while done is None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         Connection,
         connect,
         discard,
+        failures,
         file_mark,
         is_busy,
         sqlite_errors,
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
     )
 
 __getattr__ = lazy(
-    __name__, {"connection": ("Connection connect discard file_mark is_busy sqlite_errors sqlite_version transaction")}
+    __name__,
+    {"connection": ("Connection connect discard failures file_mark is_busy sqlite_errors sqlite_version transaction")},
 )
 
-__all__ = ["Connection", "connect", "discard", "file_mark", "is_busy", "sqlite_errors", "sqlite_version", "transaction"]
+__all__ = [
+    "Connection",
+    "connect",
+    "discard",
+    "failures",
+    "file_mark",
+    "is_busy",
+    "sqlite_errors",
+    "sqlite_version",
+    "transaction",
+]
