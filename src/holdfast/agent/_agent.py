@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from functools import partial
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from typing import Any, Self
 
 from holdfast.agent._engine import resolve_model
 from holdfast.agent._kit import AgentHome
-from holdfast.agent._loop import make_bounds
+from holdfast.agent._loop import RunBounds
 from holdfast.agent._options import (
     Features,
     PersistentSession,
@@ -43,9 +43,9 @@ DEFAULT_NAME = "agent"
 class Agent:
     """A model, its tools and its context.
 
-    Without persistence each run starts afresh and nothing touches the disk. With
-    ``persistent_session`` the agent finds its current session again by its ``agent_id``, in this
-    process or a later one. A session given to ``run`` is used as it is, of whatever store.
+    Without persistence each run starts afresh and nothing touches the disk. With ``persistent_session`` the agent
+    finds its current session again by its ``agent_id``, in this process or a later one. A session given to ``run`` is
+    used as it is, of whatever store.
     """
 
     def __init__(
@@ -75,6 +75,10 @@ class Agent:
     ) -> None:
         features = settle_features(features)
         check_lists(tools=tools, delegates=delegates, plugins=plugins)
+        delegates = tuple(delegates)
+        for delegate in delegates:
+            if not isinstance(delegate, Agent):
+                raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
         check_texts(name=name, description=description, agent_type=agent_type)
         check_texts(instructions=instructions, session_id=session_id)
         check_function(permission=permission)
@@ -90,11 +94,16 @@ class Agent:
             instructions=instructions,
             tools=tuple(as_tools(tools)),
             features=features,
-            bounds=make_bounds(max_iterations, max_context_tokens, strategy, heartbeat_ms),
+            bounds=RunBounds(
+                max_iterations=max_iterations,
+                max_context_tokens=max_context_tokens,
+                strategy=strategy,
+                heartbeat_ms=heartbeat_ms,
+            ),
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
-            delegates=tuple(_spec_of(agent) for agent in delegates),
+            delegates=tuple(delegate.spec for delegate in delegates),
             deps=deps,
         )
         # All that can be wrong is found before a store is opened.
@@ -126,8 +135,14 @@ class Agent:
     def run_sync(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
-        """Answer a prompt from code without an event loop; see :meth:`run`."""
-        return run_to_end(lambda: self.run(prompt, session=session, variables=variables))
+        """Answer a prompt from code without an event loop; see :meth:`run`. Raises UsageError inside of one."""
+        if in_event_loop():
+            raise UsageError(
+                "this was called inside an event loop", remedy="Await the async form instead: await agent.run(…)."
+            )
+        work = self.run(prompt, session=session, variables=variables)
+        is_main = threading.current_thread() is threading.main_thread()
+        return _main_runner().run(work) if is_main else asyncio.run(work)
 
     def run_stream(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
@@ -155,10 +170,7 @@ class Agent:
         return RunStream(start)
 
     async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
-        """Go on with what a delegate had begun in an earlier process; what it answers.
-
-        ``run`` is the ``child_run`` of its ``delegation`` event.
-        """
+        """Go on with what a delegate began earlier, as ``run`` (``child_run`` of ``delegation``); what it answers."""
         return await (await self._turn(session)).resume_delegate(agent, run)
 
     # -- the agent's own session ---------------------------------------------------------------
@@ -302,11 +314,10 @@ class Agent:
         if session is None and self._persistence is not None:
             # Opening reads the whole log: never on the event loop.
             session = await asyncio.to_thread(self._own_session)
-        home = self._home
         return AgentTurn(
             self.spec,
             session,
-            hf=None if home is None else home.hf,
+            hf=None if self._home is None else self._home.hf,
             documents=self._documents(),
             emit=emit,
             plugins=lambda session: self._plugins.of(session, self._documents()),
@@ -392,42 +403,12 @@ class Agent:
         return None if self._home is None else self._home.documents
 
 
-def _spec_of(delegate: Agent) -> Spec:
-    if not isinstance(delegate, Agent):
-        raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
-    return delegate.spec
+@cache
+def _main_runner() -> asyncio.Runner:
+    """The one loop for all sync calls of the main thread: others come and go, and a loop belongs to one thread.
 
-
-# Coroutines run from sync code, with a loop of their own.
-
-
-T = TypeVar("T")
-# Of the main thread alone: a loop belongs to one thread, and others come and go.
-_main_runner: list[asyncio.Runner] = []
-
-
-def run_to_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine from sync code. Raises UsageError inside an event loop.
-
-    The main thread keeps one loop for all its calls, because the connections that a model keeps
-    open belong to the loop in which they were made.
+    One for all, because the connections that a model keeps open belong to the loop in which they were made.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise UsageError(
-            "this was called inside an event loop", remedy="Await the async form instead: await agent.run(…)."
-        )
-    if threading.current_thread() is not threading.main_thread():
-        return asyncio.run(work())
-    if not _main_runner:
-        _main_runner.append(asyncio.Runner(loop_factory=asyncio.new_event_loop))
-        atexit.register(_close_main_runner)
-    return _main_runner[0].run(work())
-
-
-def _close_main_runner() -> None:
-    while _main_runner:
-        _main_runner.pop().close()
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    atexit.register(runner.close)
+    return runner

@@ -47,19 +47,18 @@ class Converter:
             if index < len(self._known) and self._known[index][0] is message:
                 fresh.append(self._known[index])
             else:
-                before = messages[index - 1] if index else None
-                fresh.append((message, _convert(message, before)))
+                fresh.append((message, _convert(message, messages[index - 1] if index else {})))
         self._known = fresh
         return [converted for _, converted in fresh]
 
 
-def _convert(message: dict[str, Any], before: dict[str, Any] | None) -> pai.ModelMessage:
+def _convert(message: dict[str, Any], before: dict[str, Any]) -> pai.ModelMessage:
     blocks = blocks_of(message)
     if message["role"] == "assistant":
         parts = [part for block in blocks if (part := _response_part(block)) is not None]
         provider = next((p.provider_name for p in parts if getattr(p, "provider_name", None)), None)
         return pai.ModelResponse(parts=parts, provider_name=provider)
-    names = {b["id"]: b["name"] for b in blocks_of(before or {}) if b["type"] == "tool_use"}
+    names = {b["id"]: b["name"] for b in blocks_of(before) if b["type"] == "tool_use"}
     returned = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
     said = [_user_content(block) for block in blocks if block["type"] != "tool_result"]
     requests: list[pai.ModelRequestPart] = [*returned]
@@ -79,7 +78,10 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
     if block["type"] == "text":
         return pai.TextPart(content=block["text"])
     if block["type"] == "thinking":
-        return _thinking_part(block)
+        is_google = "thought_signature" in block
+        signature = block["thought_signature"] if is_google else block.get("signature")
+        provider = _GOOGLE if is_google else _ANTHROPIC if signature else None
+        return pai.ThinkingPart(content=block["thinking"], signature=signature, provider_name=provider)
     if block["type"] == _REDACTED:
         return pai.ThinkingPart(content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC)
     if block["type"] != "tool_use":
@@ -91,15 +93,6 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
         tool_call_id=block["id"],
         provider_name=_GOOGLE if signature else None,
         provider_details={"thought_signature": signature} if signature else None,
-    )
-
-
-def _thinking_part(block: dict[str, Any]) -> pai.ThinkingPart:
-    if "thought_signature" in block:
-        return pai.ThinkingPart(content=block["thinking"], signature=block["thought_signature"], provider_name=_GOOGLE)
-    signature = block.get("signature")
-    return pai.ThinkingPart(
-        content=block["thinking"], signature=signature, provider_name=_ANTHROPIC if signature else None
     )
 
 
@@ -119,19 +112,15 @@ def _user_content(block: dict[str, Any]) -> pai.UserContent:
     if block["type"] == "text":
         return str(block["text"])
     if source.get("type") == "base64":
-        return _binary(source)
+        try:
+            data = base64.b64decode(source["data"], validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            return "[a picture or document that could not be read]"
+        return pai.BinaryContent(data=data, media_type=str(source.get("media_type")))
     if source.get("type") == "url":
         kind = pai.ImageUrl if block["type"] == "image" else pai.DocumentUrl
         return kind(url=source["url"])
     return str(source.get("data", f"[{block['type']}]"))
-
-
-def _binary(source: dict[str, Any]) -> pai.UserContent:
-    try:
-        data = base64.b64decode(source["data"], validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        return "[a picture or document that could not be read]"
-    return pai.BinaryContent(data=data, media_type=str(source.get("media_type")))
 
 
 def read_reply(response: pai.ModelResponse) -> Reply:
@@ -144,7 +133,10 @@ def read_reply(response: pai.ModelResponse) -> Reply:
         elif isinstance(part, pai.ThinkingPart) and (part.content or part.signature):
             speech.append(_read_thinking(part))
         elif isinstance(part, pai.ToolCallPart):
-            calls.append(_read_call(part))
+            signature = (part.provider_details or {}).get("thought_signature")
+            args, fault = _read_args(part.args)
+            name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
+            calls.append(CallRequest(call_id, name, args, fault, signature))
     usage = _read_usage(response, speech, calls)
     return Reply(speech, calls, usage, response.model_name, response.finish_reason)
 
@@ -158,13 +150,6 @@ def _read_thinking(part: pai.ThinkingPart) -> Speech:
         return Speech("thinking", text, signature=part.signature, redacted=redacted)
     # Others tie their signatures to ids on their own servers: of no use to a later process.
     return Speech("thinking", text)
-
-
-def _read_call(part: pai.ToolCallPart) -> CallRequest:
-    signature = (part.provider_details or {}).get("thought_signature")
-    args, fault = _read_args(part.args)
-    name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
-    return CallRequest(call_id, name, args, fault, signature)
 
 
 def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
@@ -199,7 +184,6 @@ def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[C
 
 # The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
 
-
 Resolver = Callable[[str], Any]
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
 _users: dict[int, list[asyncio.AbstractEventLoop]] = {}
@@ -217,24 +201,15 @@ def _embedded(name: str) -> Any:
 _resolvers: dict[str, Resolver] = {"local": _embedded}
 # Names under which users know a provider, and what the engine calls it.
 _ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
+_KEPT = "the session is intact."
+_WINDOW = f"Set max_context_tokens and strategy='window' or 'summarise'; {_KEPT}"
+_NETWORK = "Check the network and the provider's address, then run the agent again."
 _REMEDIES: tuple[tuple[type[Exception], str, str], ...] = (
-    (
-        pai_errors.ModelAuthenticationError,
-        "key",
-        "Check the provider's API key in the environment; the session is intact.",
-    ),
-    (pai_errors.ModelNotFoundError, "unknown_model", "Check the name of the model; the session is intact."),
-    (
-        pai_errors.ModelContextWindowExceededError,
-        "window",
-        "Set max_context_tokens and strategy='window' or 'summarise'; the session is intact.",
-    ),
-    (pai_errors.ModelRateLimitError, "rate_limit", "Wait a little, then run the agent again; the session is intact."),
-    (
-        pai_errors.ModelConnectionError,
-        "connection",
-        "Check the network and the provider's address, then run the agent again.",
-    ),
+    (pai_errors.ModelAuthenticationError, "key", f"Check the provider's API key in the environment; {_KEPT}"),
+    (pai_errors.ModelNotFoundError, "unknown_model", f"Check the name of the model; {_KEPT}"),
+    (pai_errors.ModelContextWindowExceededError, "window", _WINDOW),
+    (pai_errors.ModelRateLimitError, "rate_limit", f"Wait a little, then run the agent again; {_KEPT}"),
+    (pai_errors.ModelConnectionError, "connection", _NETWORK),
 )
 
 
@@ -296,33 +271,24 @@ class Engine:
         self._settings = cast("ModelSettings | None", settings)
         self._converter = Converter()
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.model_name
-
     async def __aenter__(self) -> Self:
         """Hold the provider's connections for a run.
 
-        They belong to one event loop, so they are given back at its end: the next run may have
-        another loop, and nothing is left open when a program ends.
+        They belong to the event loop in which they were made, so they are given back at its end: the next run may
+        have another loop, and nothing is left open when a program ends.
         """
-        # Connections belong to the loop in which they were made: while another loop has the model,
-        # this one gets a model of its own.
+        # While another loop has the model, this one gets a model of its own.
         with _lending:
-            if self._remake is not None and self._is_elsewhere():
+            here = asyncio.get_running_loop()
+            if self._remake is not None and any(loop is not here for loop in _users.get(id(self.model), [])):
                 self.model = self._remake()
-            _users.setdefault(id(self.model), []).append(asyncio.get_running_loop())
+            _users.setdefault(id(self.model), []).append(here)
         try:
             await self.model.__aenter__()
         except BaseException:
             self._give_back()
             raise
         return self
-
-    def _is_elsewhere(self) -> bool:
-        here = asyncio.get_running_loop()
-        return any(loop is not here for loop in _users.get(id(self.model), []))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -341,13 +307,8 @@ class Engine:
 
     async def request(self, ask: Ask) -> Reply:
         """Ask the model and wait for the whole answer. Raises ModelFailed."""
-        with _typed_errors(self.name):
-            response = await model_request(
-                self.model,
-                self._messages(ask),
-                model_settings=self._settings,
-                model_request_parameters=self._parameters(ask),
-            )
+        with _typed_errors(self.model.model_name):
+            response = await model_request(self.model, **self._asked(ask))
         return read_reply(response)
 
     async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
@@ -355,18 +316,11 @@ class Engine:
 
         A model that cannot stream gives its answer in one piece. Raises ModelFailed.
         """
-        with _typed_errors(self.name):
-            stream = model_request_stream(
-                self.model,
-                self._messages(ask),
-                model_settings=self._settings,
-                model_request_parameters=self._parameters(ask),
-            )
+        with _typed_errors(self.model.model_name):
             try:
-                async with stream as response:
+                async with model_request_stream(self.model, **self._asked(ask)) as response:
                     async for event in response:
-                        piece = _piece(event)
-                        if piece is not None:
+                        if (piece := _piece(event)) is not None:
                             yield piece
             # How the engine says that a model cannot stream; nothing has been asked of it then.
             except NotImplementedError:
@@ -377,19 +331,18 @@ class Engine:
                 return
             reply.append(read_reply(response.get()))
 
-    def _parameters(self, ask: Ask) -> ModelRequestParameters:
+    def _asked(self, ask: Ask) -> dict[str, Any]:
+        """The arguments with which the engine is called."""
         tools = list(ask.tools)
         if not tools and self.model.system.startswith(_NEEDS_TOOLS):
             tools = _former_tools(ask.messages)
-        return ModelRequestParameters(function_tools=tools, allow_text_output=True)
-
-    def _messages(self, ask: Ask) -> list[pai.ModelMessage]:
         # The engine takes instructions from the last request, wherever else they stand.
         messages = self._converter.convert(ask.messages)
         last = messages[-1] if messages else None
         if ask.instructions and isinstance(last, pai.ModelRequest):
             messages[-1] = replace(last, instructions=ask.instructions)
-        return messages
+        parameters = ModelRequestParameters(function_tools=tools, allow_text_output=True)
+        return {"messages": messages, "model_settings": self._settings, "model_request_parameters": parameters}
 
 
 def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
@@ -401,22 +354,18 @@ def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
 
 
 def _piece(event: Any) -> tuple[str, str] | None:
-    if isinstance(event, pai.PartStartEvent):
-        part: Any = event.part
-        text = getattr(part, "content", None)
-    elif isinstance(event, pai.PartDeltaEvent):
-        part = event.delta
-        text = getattr(part, "content_delta", None)
-    else:
-        return None
-    kinds = {
-        pai.TextPart: "text",
-        pai.TextPartDelta: "text",
-        pai.ThinkingPart: "thinking",
-        pai.ThinkingPartDelta: "thinking",
-    }
-    kind = kinds.get(type(part))
-    return (kind, plain_text(text)) if kind and isinstance(text, str) and text else None
+    match event:
+        case pai.PartStartEvent(part=pai.TextPart(content=text)):
+            kind = "text"
+        case pai.PartStartEvent(part=pai.ThinkingPart(content=text)):
+            kind = "thinking"
+        case pai.PartDeltaEvent(delta=pai.TextPartDelta(content_delta=text)):
+            kind = "text"
+        case pai.PartDeltaEvent(delta=pai.ThinkingPartDelta(content_delta=text)):
+            kind = "thinking"
+        case _:
+            return None
+    return (kind, plain_text(text)) if isinstance(text, str) and text else None
 
 
 @contextlib.contextmanager
@@ -426,17 +375,10 @@ def _typed_errors(model: str) -> Iterator[None]:
     except HoldfastError:
         raise
     except Exception as error:
-        raise _failure(model, error) from error
-
-
-def _failure(model: str, error: Exception) -> ModelFailed:
-    for kind, reason, remedy in _REMEDIES:
-        if isinstance(error, kind):
-            return ModelFailed(f"{model}: {_brief(error)}", remedy=remedy, reason=reason, model=model)
-    reason = "refused" if isinstance(error, pai_errors.ModelAPIError) else "failed"
-    return ModelFailed(f"{model}: {_brief(error)}", reason=reason, model=model)
-
-
-def _brief(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 500 else text[:499] + "…"
+        text = " ".join(str(error).split()) or type(error).__name__
+        brief = text if len(text) <= 500 else text[:499] + "…"
+        known = (rest for kind, *rest in _REMEDIES if isinstance(error, kind))
+        reason, remedy = next(known, (None, None))
+        if reason is None:
+            reason = "refused" if isinstance(error, pai_errors.ModelAPIError) else "failed"
+        raise ModelFailed(f"{model}: {brief}", remedy=remedy, reason=reason, model=model) from error

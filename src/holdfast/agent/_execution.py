@@ -23,12 +23,19 @@ _RESULTS_MAX = 1000  # of one open session; beyond it the oldest go
 
 
 class _Results:
-    """What tools gave in one session: by name and arguments, the result and its time."""
+    """What tools gave in one session."""
 
     def __init__(self) -> None:
         self.names: frozenset[str] = frozenset()
         """The tools whose results were read from the log; later ones are put here."""
         self.known: dict[tuple[str, str], tuple[Any, int]] = {}
+        """By name and arguments, the result and its time; the newest stand last."""
+
+    def put(self, key: tuple[str, str], result: Any, time: int) -> None:
+        self.known.pop(key, None)
+        self.known[key] = result, time
+        if len(self.known) > _RESULTS_MAX:
+            del self.known[next(iter(self.known))]
 
 
 # Beside the session and not in the run: every run of an open session shares what was read.
@@ -48,26 +55,22 @@ class ResultCache:
 
     def find(self, tool: Tool, args: dict[str, Any]) -> tuple[Any] | None:
         """The result of an earlier call, alone in a tuple; None if there is none fresh enough."""
-        found = self._results().get((tool.name, args_digest(args)))
+        found = self._results().known.get((tool.name, args_digest(args)))
         if found is None or found[1] + tool.cache_ms <= self._clock():
             return None
         return (found[0],)
 
     def keep(self, tool: Tool, args: dict[str, Any], result: Any) -> None:
-        """Remember a result."""
-        _put(self._results(), (tool.name, args_digest(args)), (result, self._clock()))
+        self._results().put((tool.name, args_digest(args)), result, self._clock())
 
-    def _results(self) -> dict[tuple[str, str], tuple[Any, int]]:
-        results = _of_sessions.get(self._session)
-        if results is None:
-            results = _of_sessions[self._session] = _Results()
-        unread = self._names - results.names
-        if unread:
-            self._read(unread, results.known)
+    def _results(self) -> _Results:
+        results = _of_sessions.setdefault(self._session, _Results())
+        if unread := self._names - results.names:
+            self._read(unread, results)
             results.names |= unread
-        return results.known
+        return results
 
-    def _read(self, names: Collection[str], known: dict[tuple[str, str], tuple[Any, int]]) -> None:
+    def _read(self, names: Collection[str], results: _Results) -> None:
         calls: dict[str, tuple[str, str]] = {}
         for event in self._session.events():
             data = event.data
@@ -81,17 +84,7 @@ class ResultCache:
                 # A result with a mark in it is not what the tool gave.
                 whole = not is_reference(result) and not has_mark(bytes(event.raw))
                 if key is not None and whole and not data.get("cached"):
-                    _put(known, key, (result, event.timestamp))
-
-
-def _put(known: dict[tuple[str, str], tuple[Any, int]], key: tuple[str, str], value: tuple[Any, int]) -> None:
-    known.pop(key, None)  # the newest stand last
-    known[key] = value
-    if len(known) > _RESULTS_MAX:
-        del known[next(iter(known))]
-
-
-# Carrying out the calls of one answer: checked, permitted, recorded before and after.
+                    results.put(key, result, event.timestamp)
 
 
 class Halt(msgspec.Struct, frozen=True):
@@ -147,23 +140,20 @@ class Executor:
         plans = [await self._plan(call) for call in calls]
         runs = [self._open(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
         try:
-            return await self._carry_out(plans, runs)
+            # All intents first, with one sync for all: after a crash it is known what may have run.
+            await asyncio.gather(*(run.__aenter__() for run in runs if run is not None))
+            pairs = list(zip(plans, runs, strict=True))
+            for plan, run in pairs:
+                if run is None:
+                    self._answer(plan)
+            work = [self._perform(plan, run) for plan, run in pairs if run is not None]
+            return [halt for halt in await _all(work) if halt is not None]
         except BaseException as error:
             for run in runs:
                 # Begun and never run, because the run was stopped in between.
                 if run is not None and run.event is not None and run.result_event is None:
                     await run.__aexit__(type(error), error, error.__traceback__)
             raise
-
-    async def _carry_out(self, plans: list[_Plan], runs: list[ToolRun | None]) -> list[Halt]:
-        # All intents first, with one sync for all: after a crash it is known what may have run.
-        await asyncio.gather(*(run.__aenter__() for run in runs if run is not None))
-        for plan, run in zip(plans, runs, strict=True):
-            if run is None:
-                self._answer(plan)
-        pairs = zip(plans, runs, strict=True)
-        work = [self._perform(plan, run) for plan, run in pairs if run is not None]
-        return [halt for halt in await _all(work) if halt is not None]
 
     async def repeat(self, call: CallRequest, call_id: str) -> None:
         """Run again a call of an earlier process, whose outcome is unknown, and record its result.
@@ -185,7 +175,8 @@ class Executor:
     async def _plan(self, call: CallRequest) -> _Plan:
         tool = self._tools.get(call.name)
         if tool is None:
-            return _Plan(call, refusal=f"there is no tool {call.name!r}{self._known()}")
+            names = ", ".join(sorted(self._tools)[:20])
+            return _Plan(call, refusal=f"there is no tool {call.name!r}" + (f"; there are: {names}" if names else ""))
         if call.fault is not None:
             return _Plan(call, tool, refusal=call.fault)
         try:
@@ -202,10 +193,6 @@ class Executor:
                 plan.cached, plan.is_cached = found[0], True
         return plan
 
-    def _known(self) -> str:
-        names = ", ".join(sorted(self._tools)[:20])
-        return f"; there are: {names}" if names else ""
-
     def _open(self, plan: _Plan, extra: dict[str, Any]) -> ToolRun | None:
         """The block around a call that runs; any other is recorded here."""
         call = plan.request
@@ -214,7 +201,7 @@ class Executor:
             known["thought_signature"] = call.thought_signature
         params = plain_result(call.args)
         if plan.runs:
-            return self._talk.tool(call.name, params, **known)
+            return ToolRun(self._talk, call.name, params, **known)
         self._talk.tool_call(call.name, params, **known)
         return None
 
@@ -238,7 +225,10 @@ class Executor:
             return Halt(run.id, wish)
         except BaseException as error:
             await run.__aexit__(type(error), error, error.__traceback__)
-            if not isinstance(error, Exception) and not _is_its_own(error):
+            # Libraries cancel tasks of their own; that is a failure of the tool, not the end of the turn.
+            task = asyncio.current_task()
+            is_own = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
+            if not isinstance(error, Exception) and not is_own:
                 raise  # the run was cancelled: that is recorded, and the caller is told
             return None
         try:
@@ -262,13 +252,6 @@ class Executor:
             return await asyncio.wait_for(work, timeout_ms / 1000)
         except TimeoutError as error:
             raise TimeoutError(f"{tool.name} did not return within {timeout_ms} ms and was given up") from error
-
-
-def _is_its_own(error: BaseException) -> bool:
-    """Whether a tool was cancelled by something inside it, and not together with the run."""
-    task = asyncio.current_task()
-    # Libraries cancel tasks of their own; that is a failure of the tool, not the end of the turn.
-    return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
 
 
 async def _all(work: list[Any]) -> list[Any]:

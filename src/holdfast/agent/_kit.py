@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 import msgspec
 
@@ -50,11 +50,8 @@ class AgentHome:
         Raises AgentTypeMismatch if the stored agent is of another type, TooNew if a newer version
         wrote the document. A damaged document is set aside, and the newest session is taken.
         """
-        found = self._read()[0]
-        session_id = found.current_session
-        if session_id is None or not self.hf.exists(session_id):
-            return None
-        return session_id
+        session_id = self._read()[0].current_session
+        return session_id if session_id is not None and self.hf.exists(session_id) else None
 
     def point_to(self, session_id: str) -> None:
         """Make a session the agent's current one."""
@@ -68,19 +65,15 @@ class AgentHome:
         session = self.hf.session(
             session_id, repair="auto", agent_id=self.agent_id, agent_type=self.agent_type, **options
         )
-        self._check_session(session)
-        for notice in session.repairs:
-            text = f"session {session.id}: {notice.detail['what']}"
-            warnings.warn(text, RepairedWarning, stacklevel=4)
-        for what in self._told:
-            session.tell_repaired(what)
-        return session
-
-    def _check_session(self, session: Session) -> None:
         stored = session.live_state.agent_type
         if stored is not None and stored != self.agent_type:
             session.close(save=False)
             raise self._mismatch(stored, session.id)
+        for notice in session.repairs:
+            warnings.warn(f"session {session.id}: {notice.detail['what']}", RepairedWarning, stacklevel=4)
+        for what in self._told:
+            session.tell_repaired(what)
+        return session
 
     def _mismatch(self, stored: str, session_id: str | None) -> AgentTypeMismatch:
         return AgentTypeMismatch(
@@ -101,12 +94,8 @@ class AgentHome:
     def _newest(self) -> AgentDocument:
         """What takes the place of a damaged pointer: the agent's newest session."""
         newest = self.hf.list(limit=1, agent_id=self.agent_id)
-        return AgentDocument(
-            version=1,
-            agent_id=self.agent_id,
-            agent_type=self.agent_type,
-            current_session=newest[0].session_id if newest else None,
-        )
+        session_id = newest[0].session_id if newest else None
+        return AgentDocument(1, self.agent_id, self.agent_type, session_id)
 
     def _tell(self, what: str) -> None:
         text = f"agent {self.agent_id}: {what}, with its newest session"
@@ -116,7 +105,6 @@ class AgentHome:
 
 
 # Which model a conversation gets when nobody hands one over, and why.
-
 
 # A key in the environment, and the model that it opens.
 _KEYS = (
@@ -166,8 +154,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     def resolve(self) -> Model:
         """The model itself. Raises UsageError for an unknown one or a missing key."""
         if self.base_url is not None:
-            chosen = self.named()
-            return _compatible(chosen.name.rpartition(":")[2], self.base_url, self.api_key)
+            return _compatible(self.named().name.rpartition(":")[2], self.base_url, self.api_key)
         from holdfast.agent._engine import resolve_model
 
         return resolve_model(self.name)
@@ -180,22 +167,17 @@ def choose_model(
     environment = os.environ if environment is None else environment
     if given:
         return _asked_for(given, "as asked for", settings, environment)
-    configured = settings.get("model")
-    if configured:
-        reason = f"from {settings.origin('model')}"
-        return _asked_for(configured, reason, settings, environment)
-    if settings.get("base_url"):
-        reason = f"base_url from {settings.origin('base_url')}"
-        return _at(settings.get("base_url"), "", reason, environment)
+    if configured := settings.get("model"):
+        return _asked_for(configured, f"from {settings.origin('model')}", settings, environment)
+    if base_url := settings.get("base_url"):
+        return _at(base_url, "", f"base_url from {settings.origin('base_url')}", environment)
     return _from_environment(environment) or ModelChoice(name="local:smollm2", reason="no API key is set")
 
 
 def _asked_for(name: str, reason: str, settings: Configuration, environment: Mapping[str, str]) -> ModelChoice:
     prefix, colon, rest = name.partition(":")
     base_url = settings.get("base_url") or environment.get("OPENAI_BASE_URL")
-    if prefix == "local":
-        return ModelChoice(name=name, reason=reason)
-    if base_url and (not colon or prefix == _COMPATIBLE):
+    if base_url and prefix != "local" and (not colon or prefix == _COMPATIBLE):
         return _at(base_url, f"{_COMPATIBLE}:{rest or prefix}", reason, environment)
     if prefix == "ollama" and rest:
         return _at(_ollama_url(environment), f"ollama:{rest}", reason, environment)
@@ -236,6 +218,7 @@ def _ollama_url(environment: Mapping[str, str]) -> str:
 
 
 def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
+    """A model of a server that speaks as OpenAI's does. Raises UsageError if the engine is not installed."""
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
@@ -270,9 +253,6 @@ def _first_model(base_url: str, api_key: str | None) -> str:
         raise UsageError(
             f"the server at {base_url} does not tell which models it has", remedy="Name one with --model."
         ) from error
-
-
-# What agents are made of, before there is a session. Light: loads no engine.
 
 
 AGENT_TYPE = "agent"
@@ -412,12 +392,13 @@ class AgentMaker:
 
     def agent_for(self, session_id: str | None) -> str:
         """The agent that was asked for, else the session's; any name becomes an id that fits."""
-        return fit_id(self._asked_agent or self._agent_of(session_id))
+        owner = self._asked_agent
+        if not owner and self._is_there(session_id):
+            owner = self._library.state(session_id).agent_id
+        return fit_id(owner or self._kit.agent_id)
 
     def make(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
         """An agent on that session; without one on its current session, or on a new one."""
-        import warnings
-
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", RepairedWarning)
             if session_id is None and load:
@@ -428,35 +409,23 @@ class AgentMaker:
                 self._warn(str(warning.message))
         return agent
 
-    def _agent_of(self, session_id: str | None) -> str:
-        """The agent that a session belongs to, else the configured one."""
-        if session_id is not None and self._library.exists(session_id):
-            owner = self._library.state(session_id).agent_id
-            if owner:
-                return owner
-        return self._kit.agent_id
+    def _is_there(self, session_id: str | None) -> TypeGuard[str]:
+        return session_id is not None and self._library.exists(session_id)
 
     def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
         from holdfast.agent import Agent, PersistentSession, builtin_tools
 
+        # With instructions of its own it does not matter what the session has.
+        asks = self._kit.instructions is None and self._is_there(session_id)
+        instructed = asks and bool(self._library.state(session_id or "").instructions)
         return Agent(
             self.model,
             agent_id=agent_id,
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
             permission=self._permission,
-            **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=self._has_instructions(session_id)),
+            **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=instructed),
         )
-
-    def _has_instructions(self, session_id: str | None) -> bool:
-        if self._kit.instructions is not None or session_id is None:
-            return False  # then it does not matter
-        if not self._library.exists(session_id):
-            return False
-        return bool(self._library.state(session_id).instructions)
-
-
-# Before something is said: what has to be installed.
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
-from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._engine import Engine, blocks_of
 from holdfast.agent._execution import Executor, Halt
@@ -30,7 +29,7 @@ _ROOM_FOR_RESULTS = 4  # one result takes at most this part of the window
 
 def measure(messages: list[dict[str, Any]]) -> int:
     """About how many tokens a conversation has."""
-    return sum(_measure(message) for message in messages)
+    return sum(map(_measure, messages))
 
 
 def _measure(message: dict[str, Any]) -> int:
@@ -54,17 +53,14 @@ def _measure_block(block: dict[str, Any]) -> int:
 
 def shorten_results(messages: list[dict[str, Any]], tokens_max: int = RESULT_TOKENS_MAX) -> list[dict[str, Any]]:
     """The messages with overlong tool results cut, each with a note of how much is missing."""
-    return [_shorten_message(message, tokens_max) for message in messages]
-
-
-def _shorten_message(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
-    content = message["content"]
-    if isinstance(content, str):
-        return message
-    blocks = [_shorten_block(block, tokens_max) for block in content]
-    if all(new is old for new, old in zip(blocks, content, strict=True)):
-        return message
-    return {**message, "content": blocks}
+    shortened = []
+    for message in messages:
+        content = message["content"]
+        blocks = content if isinstance(content, str) else [_shorten_block(block, tokens_max) for block in content]
+        # The same object where nothing changed: the engine has turned that into its words already.
+        is_same = blocks is content or all(new is old for new, old in zip(blocks, content, strict=True))
+        shortened.append(message if is_same else {**message, "content": blocks})
+    return shortened
 
 
 def _shorten_block(block: dict[str, Any], tokens_max: int) -> dict[str, Any]:
@@ -88,24 +84,23 @@ def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[s
         return messages
     # The newest words are the question: they stay, whatever has to go.
     messages = [*messages[:-1], _newest_words(messages[-1], tokens_max)]
-    head = _opening(messages[0], tokens_max // 2)
+    head = messages[0]
+    if head["role"] != "user" or _answers(head) or _measure(head) > tokens_max // 2:
+        head = {"role": "user", "content": "(earlier messages are left out)"}
     sizes = [_measure(message) for message in messages]
     start = _newest_that_fit(messages, sizes, tokens_max - _measure(head))
     if start < len(messages):
-        return _after(head, messages[start:])
+        first, *rest = messages[start:]
+        if first["role"] == "assistant":
+            return [head, first, *rest]
+        # Two user turns in a row become one.
+        return [{"role": "user", "content": [*blocks_of(head), *blocks_of(first)]}, *rest]
     if sizes[-1] > tokens_max or _answers(messages[-1]):
         raise TooLarge(
             f"the last message has about {sizes[-1]} tokens, and the window takes {tokens_max}",
             remedy="Shorten the message, or raise max_context_tokens.",
         )
     return messages[-1:]
-
-
-def _after(head: dict[str, Any], rest: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The head before the rest; two user turns in a row become one."""
-    if rest[0]["role"] == "assistant":
-        return [head, *rest]
-    return [{"role": "user", "content": [*blocks_of(head), *blocks_of(rest[0])]}, *rest[1:]]
 
 
 def _newest_words(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
@@ -137,15 +132,7 @@ def _answers(message: dict[str, Any]) -> bool:
     return not isinstance(content, str) and any(b["type"] == "tool_result" for b in content)
 
 
-def _opening(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
-    """The first user turn if it is not too long, else a note that something is missing."""
-    if message["role"] == "user" and not _answers(message) and _measure(message) <= tokens_max:
-        return message
-    return {"role": "user", "content": "(earlier messages are left out)"}
-
-
 # A summary in place of what was said long ago, recorded as an event; the log stays whole.
-
 
 _KEPT_SHARE = 3  # a third of the window is kept word for word
 _CHUNK_SHARE = 2
@@ -161,8 +148,9 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -
     boundary = _boundary(events, tokens_max)
     if boundary is None:
         return False
-    older = recover(_before(events, boundary), provider="neutral", incomplete="mark").messages
-    summary = await _summarise(_transcript(older), engine, tokens_max, usage, talk.session)
+    before = [event for event in events if event.seq < boundary]
+    older = recover(before, provider="neutral", incomplete="mark").messages
+    summary = await _summarise("\n".join(map(_line, older)), engine, tokens_max, usage, talk.session)
     if not summary.strip():
         return False
     talk.append("compaction", {"summary": summary, "covers": [0, boundary - 1]})
@@ -172,7 +160,9 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -
 def _boundary(events: list[Event], tokens_max: int) -> int | None:
     """The seq of the user's message before which everything is summarised."""
     # What an earlier summary stands for is in it: it is not summarised a second time.
-    done = max((_covered(e) for e in events if e.type == "compaction"), default=-1)
+    covered = (event.data.get("covers") for event in events if event.type == "compaction")
+    lasts = [covers[-1] for covers in covered if isinstance(covers, list) and covers]
+    done = max((last for last in lasts if isinstance(last, int)), default=-1)
     starts = [e.seq for e in events if e.type == "user" and not is_child(e)][1:]
     candidates = [seq for seq in starts if seq > done + 1]
     room, kept = 4 * tokens_max // _KEPT_SHARE, len(events)
@@ -183,33 +173,16 @@ def _boundary(events: list[Event], tokens_max: int) -> int | None:
     return fitting[0] if fitting else next(reversed(candidates), None)
 
 
-def _covered(event: Event) -> int:
-    """The last event that a summary stands for; -1 for what is no summary."""
-    covers = event.data.get("covers")
-    last = covers[-1] if isinstance(covers, list) and covers else None
-    return last if isinstance(last, int) else -1
-
-
-def _before(events: list[Event], seq: int) -> list[Event]:
-    return [event for event in events if event.seq < seq]
-
-
-def _transcript(messages: list[dict[str, Any]]) -> str:
-    return "\n".join(_line(message) for message in messages)
-
-
 def _line(message: dict[str, Any]) -> str:
-    content = message["content"]
-    text = content if isinstance(content, str) else " ".join(_block(block) for block in content)
-    return f"{message['role']}: {text}"
-
-
-def _block(block: dict[str, Any]) -> str:
-    if block["type"] == "tool_use":
-        return f"[calls {block['name']} {msgspec.json.encode(block['input']).decode()}]"
-    if block["type"] == "tool_result":
-        return f"[result: {str(block['content'])[:2000]}]"
-    return str(block.get("text", ""))
+    said = []
+    for block in blocks_of(message):
+        if block["type"] == "tool_use":
+            said.append(f"[calls {block['name']} {msgspec.json.encode(block['input']).decode()}]")
+        elif block["type"] == "tool_result":
+            said.append(f"[result: {str(block['content'])[:2000]}]")
+        else:
+            said.append(str(block.get("text", "")))
+    return f"{message['role']}: {' '.join(said)}"
 
 
 async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Usage, session: Session) -> str:
@@ -229,36 +202,25 @@ async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Us
 
 # The loop: ask the model, record what it says, carry out what it asks for, until it is done.
 
-
 Emit = Callable[[str], None]
 
 
 class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run may go."""
+    """How far a run may go. Raises UsageError for bounds that make no sense."""
 
     max_iterations: int = 1000
     max_context_tokens: int | None = None
     strategy: Strategy = "none"
     heartbeat_ms: int = 30_000
 
-
-def make_bounds(
-    max_iterations: int, max_context_tokens: int | None, strategy: Strategy, heartbeat_ms: int
-) -> RunBounds:
-    """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
-    if strategy not in STRATEGIES:
-        raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
-    check_whole(1, max_iterations=max_iterations)
-    check_whole(1, or_none=True, max_context_tokens=max_context_tokens)
-    check_whole(0, heartbeat_ms=heartbeat_ms)
-    if strategy != "none" and max_context_tokens is None:
-        raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
-    return RunBounds(
-        max_iterations=max_iterations,
-        max_context_tokens=max_context_tokens,
-        strategy=strategy,
-        heartbeat_ms=heartbeat_ms,
-    )
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise UsageError(f"strategy {self.strategy!r} is none of {', '.join(STRATEGIES)}")
+        check_whole(1, max_iterations=self.max_iterations)
+        check_whole(1, or_none=True, max_context_tokens=self.max_context_tokens)
+        check_whole(0, heartbeat_ms=self.heartbeat_ms)
+        if self.strategy != "none" and self.max_context_tokens is None:
+            raise UsageError(f"the strategy {self.strategy!r} needs max_context_tokens")
 
 
 class LoopOutcome(msgspec.Struct):
@@ -298,10 +260,8 @@ class Loop:
         """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
         while self.iteration < self._bounds.max_iterations:
             self.iteration += 1
-            note = {"agent": self._talk.agent, "iteration": self.iteration}
-            self._talk.append("agent_iteration", note)
-            ask = await self._prepare()
-            reply = await self._ask(ask)
+            self._talk.append("agent_iteration", {"agent": self._talk.agent, "iteration": self.iteration})
+            reply = await self._ask(await self._prepare())
             if not reply.calls:
                 return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
@@ -317,24 +277,21 @@ class Loop:
 
     async def _ask(self, ask: Ask) -> Reply:
         covers: dict[str, int] = {}
-        if self._emit is None:
-            reply = await self._engine.request(ask)
-        else:
-            reply, covers = await self._stream(ask, self._emit)
-        self._usage.add(reply.usage)
-        self._talk.reply(reply, covers)
-        return reply
-
-    async def _stream(self, ask: Ask, emit: Emit) -> tuple[Reply, dict[str, int]]:
-        recorder = DeltaRecorder(self._talk, emit)
         replies: list[Reply] = []
-        try:
-            async with contextlib.aclosing(self._engine.stream(ask, replies)) as pieces:
-                async for kind, text in pieces:
-                    recorder.take(kind, text)
-        finally:
-            recorder.end()
-        return replies[0], recorder.covers
+        if self._emit is None:
+            replies.append(await self._engine.request(ask))
+        else:
+            recorder = DeltaRecorder(self._talk, self._emit)
+            try:
+                async with contextlib.aclosing(self._engine.stream(ask, replies)) as pieces:
+                    async for kind, text in pieces:
+                        recorder.take(kind, text)
+            finally:
+                recorder.end()
+            covers = recorder.covers
+        self._usage.add(replies[0].usage)
+        self._talk.reply(replies[0], covers)
+        return replies[0]
 
     async def _prepare(self) -> Ask:
         instructions = self._instructions()
@@ -342,22 +299,15 @@ class Loop:
         limit = self._bounds.max_context_tokens
         if limit is None or self._bounds.strategy == "none":
             return Ask(shorten_results(messages), instructions, self._definitions)
-        room = max(limit - self._overhead(instructions), 1)
+        # Tools take of every request about as many tokens as they have words.
+        told = [f"{one.name}{one.description or ''}{one.parameters_json_schema}" for one in self._definitions]
+        overhead = sum(estimate_tokens(text) + 16 for text in told) + estimate_tokens(instructions or "")
+        room = max(limit - overhead, 1)
         summarise = self._bounds.strategy == "summarise" and not self._talk.is_child
         if summarise and measure(messages) > room:  # noqa: SIM102 - the second part takes long
             if await compact(self._talk, self._engine, room, self._usage):
                 messages = self._talk.messages()
         return Ask(fit_messages(messages, room), instructions, self._definitions)
-
-    def _overhead(self, instructions: str | None) -> int:
-        tools = sum(_measure_tool(definition) for definition in self._definitions)
-        return tools + estimate_tokens(instructions or "")
-
-
-def _measure_tool(definition: ToolDefinition) -> int:
-    """About how many tokens a tool takes of every request."""
-    told = f"{definition.name}{definition.description or ''}{definition.parameters_json_schema}"
-    return estimate_tokens(told) + 16
 
 
 @contextlib.asynccontextmanager
@@ -367,8 +317,7 @@ async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[N
     async def beat() -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            note = {"agent": talk.agent, "iteration": loop.iteration, "heartbeat": True}
-            talk.append("agent_iteration", note)
+            talk.append("agent_iteration", {"agent": talk.agent, "iteration": loop.iteration, "heartbeat": True})
 
     task = asyncio.ensure_future(beat()) if interval_ms else None
     try:
@@ -399,7 +348,6 @@ def with_own_ids(calls: list[CallRequest], messages: list[dict[str, Any]]) -> li
 
 # Streamed words on disk as they come, without a line for every word.
 
-
 HOLD_S = 0.05
 HOLD_BYTES = 1024
 
@@ -407,9 +355,8 @@ HOLD_BYTES = 1024
 class DeltaRecorder:
     """Records streamed pieces, put together for at most 50 ms or 1 KiB, and then shows them.
 
-    ``emit`` gets the text of an answer only after it is on record: what a user has seen survives
-    the death of the process. ``covers`` holds, for each kind, the first event recorded, which the
-    final event names.
+    ``emit`` gets the text of an answer only after it is on record: what a user has seen survives the death of the
+    process. ``covers`` holds, for each kind, the first event recorded, which the final event names.
     """
 
     def __init__(self, talk: RunLog, emit: Callable[[str], None]) -> None:

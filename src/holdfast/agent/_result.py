@@ -58,20 +58,15 @@ class Usage(msgspec.Struct, kw_only=True):
 
     def add(self, other: Usage) -> None:
         """Count another request."""
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-        self.cache_read_tokens += other.cache_read_tokens
-        self.cache_write_tokens += other.cache_write_tokens
-        self.requests += other.requests
-        self.estimated = self.estimated or other.estimated
+        for name, figure in msgspec.structs.asdict(other).items():
+            own = getattr(self, name)
+            setattr(self, name, own or figure if name == "estimated" else own + figure)
 
     def figures(self) -> dict[str, Any]:
         """What is recorded of it, without what is zero or false."""
-        found: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        for name in ("cache_read_tokens", "cache_write_tokens", "estimated"):
-            if getattr(self, name):
-                found[name] = getattr(self, name)
-        return found
+        found = msgspec.structs.asdict(self)
+        del found["requests"]
+        return {name: value for name, value in found.items() if value or name in ("input_tokens", "output_tokens")}
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -101,9 +96,6 @@ class Ask(msgspec.Struct, frozen=True):
 # Waiting for someone: a token that is given out once, works once and expires.
 
 
-_TOKEN_BYTES = 24
-
-
 class Suspension(msgspec.Struct, frozen=True):
     """What a suspended run gives: the token to go on with, until ``expires_at`` (Unix ms)."""
 
@@ -125,27 +117,14 @@ class Waiting(msgspec.Struct):
 
 def suspend(talk: RunLog, call_id: str, wish: Suspend, now: int) -> Suspension:
     """Record that the run waits, and make the token."""
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    suspension = Suspension(token, wish.reason, wish.resume_as, now + wish.expires_in_ms)
-    talk.append(
-        "suspended",
-        {
-            "reason": wish.reason,
-            "token": _digest(token),
-            "expires_at": suspension.expires_at,
-            "resume_as": wish.resume_as,
-            "call": call_id,
-            "agent": talk.agent,
-        },
-    )
-    return suspension
+    token, expires_at = secrets.token_urlsafe(24), now + wish.expires_in_ms
+    data = {"reason": wish.reason, "token": _digest(token), "expires_at": expires_at, "resume_as": wish.resume_as}
+    talk.append("suspended", {**data, "call": call_id, "agent": talk.agent})
+    return Suspension(token, wish.reason, wish.resume_as, expires_at)
 
 
 def find_waiting(session: Session, token: str, now: int) -> Waiting:
-    """The suspension that a token belongs to.
-
-    Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired.
-    """
+    """The suspension that a token belongs to. Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired."""
     found = _read(session).get(_digest(token))
     if found is None:
         raise ResumeTokenInvalid(session_id=session.id)
@@ -169,33 +148,25 @@ def revoke(talk: RunLog) -> None:
 def _read(session: Session) -> dict[str, Waiting]:
     waiting: dict[str, Waiting] = {}
     for event in session.events():
+        data = event.data
         if event.type == "suspended":
-            one = _waiting(event.data)
-            waiting[one.digest] = one
+            expires_at, call, digest = data.get("expires_at"), data.get("call"), str(data.get("token"))
+            waiting[digest] = Waiting(
+                digest=digest,
+                expires_at=expires_at if isinstance(expires_at, int) else 0,
+                resume_as=str(data.get("resume_as", "user_message")),
+                call=call if isinstance(call, str) else None,
+            )
         elif event.type in ("resumed", "forked", "merged"):
-            digest = event.data.get("token")
             for one in waiting.values():
                 # Without a token the session went on by itself: no answer is awaited any more. A
                 # fork waits for nothing: the token is its parent's, and works once.
-                one.done = one.done or digest in (None, one.digest)
+                one.done = one.done or data.get("token") in (None, one.digest)
     return waiting
-
-
-def _waiting(data: dict[str, Any]) -> Waiting:
-    expires_at, call = data.get("expires_at"), data.get("call")
-    return Waiting(
-        digest=str(data.get("token")),
-        expires_at=expires_at if isinstance(expires_at, int) else 0,
-        resume_as=str(data.get("resume_as", "user_message")),
-        call=call if isinstance(call, str) else None,
-    )
 
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-# What a run gives back, whole or word by word.
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,8 +188,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class RunStream:
     """A run whose answer is read as it comes: ``async for text in stream``, then ``.result``.
 
-    As a context manager it stops the run when the block is left before the end; what was said until
-    then stays on record. The run begins with the first of the two.
+    As a context manager it stops the run when the block is left before the end; what was said until then stays on
+    record. The run begins with the first of the two.
     """
 
     def __init__(self, start: Callable[[Callable[[str], None]], Coroutine[Any, Any, RunResult]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from holdfast.agent._result import Reply
 from holdfast.model import Event
 from holdfast.replay import Conversation, estimate_tokens
-from holdfast.session import Session, ToolRun
+from holdfast.session import Session
 
 _TOP = "r-"
 _CHILD = "d-"
@@ -42,7 +43,6 @@ class RunLog:
 
     @property
     def is_child(self) -> bool:
-        """Whether another agent called this one."""
         return self._own is not None
 
     def append(
@@ -74,11 +74,9 @@ class RunLog:
                 self._own.feed(event)
 
     def barrier(self) -> None:
-        """Do not go on before what was recorded is safe."""
         self.session.barrier()
 
     async def abarrier(self) -> None:
-        """Wait until what was recorded is safe, without blocking the event loop."""
         await self.session.abarrier()
 
     def messages(self) -> list[dict[str, Any]]:
@@ -92,15 +90,9 @@ class RunLog:
         return self.append("user", {"role": "user", "content": content, **counted(content), **extra})
 
     def delta(self, content: str, **extra: Any) -> Event:
-        """A piece of an answer as it was streamed to the user."""
         return self.append("delta", {"content": content, **extra})
 
-    def tool(self, tool: str, params: Any, *, id: str, **extra: Any) -> ToolRun:
-        """Use a tool inside a block, as ``Session.tool`` does."""
-        return ToolRun(self, tool, params, id=id, **extra)
-
     def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event:
-        """The agent's intent to use a tool."""
         return self.append("tool_call", {"id": id, "tool": tool, "params": params, **extra})
 
     def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any) -> Event:
@@ -116,13 +108,12 @@ class RunLog:
         Its calls are not recorded here: each is recorded when it is about to be made.
         """
         drafts = [self._speech(part, covers) for part in reply.speech]
-        if not any(type == "assistant" for type, _ in drafts):
-            if not reply.calls:
-                said = {"role": "assistant", "content": "", "agent": self.agent}
-                drafts.append(("assistant", said | cost_of(reply)))
-        else:
-            last = max(i for i, (type, _) in enumerate(drafts) if type == "assistant")
-            drafts[last][1].update(cost_of(reply))
+        said = [data for type, data in drafts if type == "assistant"]
+        if not said and not reply.calls:
+            said = [{"role": "assistant", "content": "", "agent": self.agent}]
+            drafts.append(("assistant", said[0]))
+        if said:
+            said[-1].update(cost_of(reply))
         if drafts:
             self.extend(drafts)
 
@@ -133,12 +124,10 @@ class RunLog:
         if part.redacted:
             data["content"] = [{"type": "redacted_thinking", "data": part.signature}]
             return "thinking", data
-        if part.kind == "thinking":
-            for name in ("signature", "thought_signature"):
-                if getattr(part, name):
-                    data[name] = getattr(part, name)
-            return "thinking", data
-        return "assistant", {"role": "assistant", **data}
+        if part.kind != "thinking":
+            return "assistant", {"role": "assistant", **data}
+        signed = {"signature": part.signature, "thought_signature": part.thought_signature}
+        return "thinking", data | {name: value for name, value in signed.items() if value}
 
 
 def cost_of(reply: Reply) -> dict[str, Any]:
@@ -154,16 +143,13 @@ def cost_of(reply: Reply) -> dict[str, Any]:
 
 def counted(value: Any) -> dict[str, Any]:
     """The members that say how long something is, about."""
-    return {"token_count": _estimate(value), "token_count_estimated": True}
-
-
-def _estimate(value: Any) -> int:
+    count = 0
     if isinstance(value, str):
-        return estimate_tokens(value)
-    try:
-        return len(msgspec.json.encode(value)) // 4 + 1
-    except (TypeError, ValueError, RecursionError):
-        return 0
+        count = estimate_tokens(value)
+    else:
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            count = len(msgspec.json.encode(value)) // 4 + 1
+    return {"token_count": count, "token_count_estimated": True}
 
 
 # Run attempts: each turn of a session as it began, lived and ended, read from its log.
@@ -196,38 +182,22 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
     for event in events:
         run = event.run or ""
         if event.type == "turn_start":
-            one = _begin(event)
-            found.append(one)
-            open_ones[run] = one
+            agent, now = event.data.get("agent"), event.timestamp
+            agent = agent if isinstance(agent, str) else None
+            open_ones[run] = Attempt(run=run, agent=agent, started_at=now, heartbeat_at=now)
+            found.append(open_ones[run])
         elif event.type == "turn_end" and run in open_ones:
-            _end(open_ones.pop(run), event, str(event.data.get("reason", "completed")))
+            one = open_ones.pop(run)
+            one.reason = str(event.data.get("reason", "completed"))
+            one.ended_at = one.heartbeat_at if one.reason == "interrupted" else event.timestamp
         # It says nothing of runs: whatever was open in the process that died is over.
         elif event.type == "interrupted":
             for one in open_ones.values():
-                _end(one, event, "interrupted")
+                # Noted by the next process, long after the last sign of life.
+                one.reason, one.ended_at = "interrupted", one.heartbeat_at
             open_ones.clear()
         elif run in open_ones:
-            _live(open_ones[run], event)
+            one = open_ones[run]
+            one.heartbeat_at = max(one.heartbeat_at, event.timestamp)
+            one.iterations += event.type == "agent_iteration" and not event.data.get("heartbeat")
     return found
-
-
-def _begin(event: Event) -> Attempt:
-    agent = event.data.get("agent")
-    return Attempt(
-        run=event.run or "",
-        agent=agent if isinstance(agent, str) else None,
-        started_at=event.timestamp,
-        heartbeat_at=event.timestamp,
-    )
-
-
-def _live(attempt: Attempt, event: Event) -> None:
-    attempt.heartbeat_at = max(attempt.heartbeat_at, event.timestamp)
-    if event.type == "agent_iteration" and not event.data.get("heartbeat"):
-        attempt.iterations += 1
-
-
-def _end(attempt: Attempt, event: Event, reason: str) -> None:
-    attempt.reason = reason
-    # An interruption is noted by the next process, long after the last sign of life.
-    attempt.ended_at = attempt.heartbeat_at if reason == "interrupted" else event.timestamp

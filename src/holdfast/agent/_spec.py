@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -40,9 +40,8 @@ class PluginWarning(UserWarning):
 class Plugin(Protocol):
     """What a plugin must have. ``version`` is of its state, and is handed back with it.
 
-    With ``scope = "persistent"`` the state belongs to the agent and is the same in all of its
-    sessions; otherwise it belongs to the session. Optional hooks:
-    ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
+    With ``scope = "persistent"`` the state belongs to the agent and is the same in all of its sessions; otherwise it
+    belongs to the session. Optional hooks: ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
     ``on_tool(context, name, args)``.
     """
 
@@ -69,12 +68,12 @@ def find_plugins(given: Iterable[Any]) -> list[Plugin]:
 
 
 def _installed(name: str) -> Any:
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == name:
-            made = point.load()
-            return made() if isinstance(made, type) else made
-    known = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
-    raise UsageError(f"no plugin {name!r} is installed", remedy=f"Installed ones: {', '.join(known) or 'none'}.")
+    known = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"no plugin {name!r} is installed", remedy=f"Installed ones: {names}.")
+    made = known[name].load()
+    return made() if isinstance(made, type) else made
 
 
 def _place(plugin: Plugin) -> str:
@@ -92,56 +91,55 @@ class PluginHost:
     def restore(self) -> None:
         """Give each plugin what it asked to be kept. What belongs to no plugin here stays."""
         for plugin in self._plugins:
-            self._guard(plugin, partial(self._restore_one, plugin))
-
-    def _restore_one(self, plugin: Plugin) -> None:
-        kept = self._kept(plugin)
-        if kept is not None:
-            plugin.restore_state(*kept)
+            with _guarded(plugin):
+                kept = self._kept(plugin)
+                if kept is not None:
+                    plugin.restore_state(*kept)
 
     def _kept(self, plugin: Plugin) -> tuple[Any, int | str | None] | None:
         """The state that is stored for a plugin, and its version."""
-        if self._documents is not None and self._is_lasting(plugin):
+        if documents := self._lasting(plugin):
             tell = self._session.tell_repaired
-            lasting = read_or_begin(self._documents, _place(plugin), PluginDocument, tell)[0]
+            lasting = read_or_begin(documents, _place(plugin), PluginDocument, tell)[0]
             return None if lasting.version is None else (lasting.state, lasting.version)
         kept = self._session.live_state.plugins.get(plugin.name)
         return None if kept is None else (kept.state, kept.version)
 
-    def _is_lasting(self, plugin: Plugin) -> bool:
-        return getattr(plugin, "scope", "session") == "persistent" and self._documents is not None
+    def _lasting(self, plugin: Plugin) -> Documents | None:
+        """Where the state of a plugin outlives the session; None if it does not."""
+        return self._documents if getattr(plugin, "scope", "session") == "persistent" else None
 
     def save(self) -> None:
         """Record the state of each plugin that has changed."""
         for plugin in self._plugins:
-            self._guard(plugin, partial(self._save_one, plugin))
-
-    def _save_one(self, plugin: Plugin) -> None:
-        # What a plugin gives may change under our hands: it is copied, as JSON, at once.
-        state = plain_result(plugin.get_state())
-        kept = self._kept(plugin)
-        if kept == (state, plugin.version) or (kept is None and state is None):
-            return
-        data = {"name": plugin.name, "state": state, "version": plugin.version}
-        if self._is_lasting(plugin) and self._documents is not None:
-            kept_data = self._session.redacted(data)
-            self._documents.put(_place(plugin), encode_data(kept_data, Limits()))
-        else:
-            self._session.append("plugin_state", data)
+            with _guarded(plugin):
+                # What a plugin gives may change under our hands: it is copied, as JSON, at once.
+                state = plain_result(plugin.get_state())
+                kept = self._kept(plugin)
+                if kept == (state, plugin.version) or (kept is None and state is None):
+                    continue
+                data = {"name": plugin.name, "state": state, "version": plugin.version}
+                if documents := self._lasting(plugin):
+                    documents.put(_place(plugin), encode_data(self._session.redacted(data), Limits()))
+                else:
+                    self._session.append("plugin_state", data)
 
     def tell(self, hook: str, *args: Any) -> None:
         """Call a hook of every plugin that has it."""
         for plugin in self._plugins:
             method = getattr(plugin, hook, None)
             if callable(method):
-                self._guard(plugin, partial(method, *args))
+                with _guarded(plugin):
+                    method(*args)
 
-    def _guard(self, plugin: Plugin, act: Callable[[], Any]) -> None:
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001 - a plugin never disturbs the agent
-            text = f"plugin {plugin.name} failed: {type(error).__name__}: {error}"
-            warnings.warn(text, PluginWarning, stacklevel=3)
+
+@contextlib.contextmanager
+def _guarded(plugin: Plugin) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a plugin never disturbs the agent
+        text = f"plugin {plugin.name} failed: {type(error).__name__}: {error}"
+        warnings.warn(text, PluginWarning, stacklevel=4)
 
 
 class SessionPlugins:
@@ -168,9 +166,6 @@ class SessionPlugins:
 
     def _make(self) -> list[Plugin]:
         return find_plugins(item() if isinstance(item, type) else item for item in self._given)
-
-
-# What an agent is made of, apart from where it lives; and what a run has at hand.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,42 +208,34 @@ class Activity:
     spec: Spec
     place: RunPlace
     talk: RunLog
+    delegate_tool: Callable[[Spec, Activity], Tool]
+    """Makes the tool by which this activity calls another agent."""
     depth: int = 0
     usage: Usage = field(default_factory=Usage)
     emit: Callable[[str], None] | None = None
     plugins: list[Plugin] = field(default_factory=list)
-    extra_tools: tuple[Tool, ...] = ()
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.host = PluginHost(self.plugins, self.place.home, self.place.documents)
-        self.tools = enabled_tools((*self.spec.tools, *self.extra_tools), self.place.home.live_state.tools)
-        self.gate = self._make_gate()
-        self.executor = self._make_executor()
-
-    def _make_gate(self) -> Gate:
-        documents, home = self.place.documents, self.place.home
-        standing = None
-        if documents is not None:
-            standing = StandingApprovals(documents, home.tell_repaired)
-        return Gate(
+        spec, home, documents = self.spec, self.place.home, self.place.documents
+        self.host = PluginHost(self.plugins, home, documents)
+        others = [self.delegate_tool(child, self) for child in spec.delegates]
+        self.tools = enabled_tools((*spec.tools, *others), home.live_state.tools)
+        gate = Gate(
             home,
-            agent=self.spec.name,
-            prompt=self.spec.permission,
-            standing=standing,
-            enabled=self.spec.features.permissions,
+            agent=spec.name,
+            prompt=spec.permission,
+            standing=None if documents is None else StandingApprovals(documents, home.tell_repaired),
+            enabled=spec.features.permissions,
         )
-
-    def _make_executor(self) -> Executor:
         cached = [tool.name for tool in self.tools.values() if tool.cache_ms]
-        use_cache = bool(cached) and self.spec.features.memory
-        return Executor(
+        self.executor = Executor(
             self.talk,
             self.tools,
-            self.gate,
+            gate,
             context=self.context,
-            cache=ResultCache(self.place.home, cached) if use_cache else None,
-            timeout_ms=self.spec.tool_timeout_ms,
+            cache=ResultCache(home, cached) if cached and spec.features.memory else None,
+            timeout_ms=spec.tool_timeout_ms,
             watch=lambda name, args: self.host.tell("on_tool", self.context(""), name, args),
         )
 
@@ -288,21 +275,22 @@ class Activity:
         wants_custom = spec.features.persistent_instructions and self.depth == 0
         custom = read_custom(self.place.documents) if wants_custom else None
         shows = spec.features.memory and spec.features.in_context_memory
-        return lambda: render_instructions(base, custom, home, show_memory=shows)
+
+        def render() -> str | None:
+            parts = (base, custom, render_memory(home) if shows else None)
+            return "\n\n".join(part for part in parts if part) or None
+
+        return render
 
     def elapsed_ms(self) -> int:
-        """How long the run has taken so far."""
         return int((time.monotonic() - self.started) * 1000)
 
 
 def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
     """The tools that are switched on, by name, those of higher priority first."""
 
-    def namespace(tool: Tool) -> Any:
-        return state.namespaces.get(tool.name, tool.namespace)
-
     def is_on(tool: Tool) -> bool:
-        group = namespace(tool)
+        group = state.namespaces.get(tool.name, tool.namespace)
         default = state.enabled.get(group, True) if isinstance(group, str) else True
         return bool(state.enabled.get(tool.name, default))
 
@@ -314,7 +302,6 @@ def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
 
 
 # What the model is told before the conversation.
-
 
 CUSTOM = "custom_instructions.md"
 _MEMORY_BYTES_MAX = 8 * 1024
@@ -336,41 +323,26 @@ def write_custom(documents: Documents, text: str | None) -> None:
         documents.put(CUSTOM, text.strip().encode() + b"\n")
 
 
-def render_instructions(
-    base: str | None, custom: str | None, session: Session | None, *, show_memory: bool
-) -> str | None:
-    """The parts that there are, one after the other."""
-    memory = render_memory(session) if show_memory and session is not None else None
-    return "\n\n".join(part for part in (base, custom, memory) if part) or None
-
-
 def render_memory(session: Session) -> str | None:
     """What is remembered, the most important first; what has no room is only named."""
-    entries = sorted(session.memory.entries().values(), key=_rank)
+
+    def rank(entry: MemoryEntry) -> tuple[bool, int, str]:
+        return not entry.pinned, _ORDER.get(entry.priority, 2), entry.key
+
+    entries = sorted(session.memory.entries().values(), key=rank)
     if not entries:
         return None
     lines = ["What you remember:"]
     room = _MEMORY_BYTES_MAX
     for entry in entries:
-        line = _line(entry, _shown(entry.value))
+        about = f" ({entry.description})" if entry.description else ""
+        value = entry.value if isinstance(entry.value, str) else msgspec.json.encode(entry.value).decode()
+        line = f"- {entry.key}{about}: {value}"
         if len(line.encode()) > room:
-            line = _line(entry, "(use recall to read it)")
+            line = f"- {entry.key}{about}: (use recall to read it)"
         room -= len(line.encode())
         if room < 0:
             lines.append("- (more: use recall)")
             break
         lines.append(line)
     return "\n".join(lines)
-
-
-def _rank(entry: MemoryEntry) -> tuple[int, int, str]:
-    return (0 if entry.pinned else 1, _ORDER.get(entry.priority, 2), entry.key)
-
-
-def _line(entry: MemoryEntry, value: str) -> str:
-    about = f" ({entry.description})" if entry.description else ""
-    return f"- {entry.key}{about}: {value}"
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agent._execution import Executor
-from holdfast.agent._result import CallRequest, RunResult, Suspension, Waiting, find_waiting, revoke, suspend
+from holdfast.agent._result import CallRequest, RunResult, Suspension, find_waiting, revoke, suspend
 from holdfast.agent._run_log import RunLog, counted, is_child, new_run
 from holdfast.agent._spec import Activity, Plugin, RunPlace, Spec
 from holdfast.agent._tools import Tool
@@ -25,11 +24,6 @@ DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def delegate_tools(spec: Spec, parent: Callable[[], Activity]) -> tuple[Tool, ...]:
-    """A tool for each agent that this one may call."""
-    return tuple(_delegate_tool(child, parent) for child in spec.delegates)
-
-
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, would be called alike."""
     names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
@@ -41,9 +35,9 @@ def check_delegates(spec: Spec) -> None:
         )
 
 
-def _delegate_tool(child: Spec, parent: Callable[[], Activity]) -> Tool:
+def _delegate_tool(child: Spec, parent: Activity) -> Tool:
     async def ask(task: str) -> str:
-        return await delegate(parent(), child, task)
+        return await delegate(parent, child, task)
 
     about = child.description or f"Give a task to the agent {child.name}."
     schema = {
@@ -68,15 +62,14 @@ async def delegate(parent: Activity, child: Spec, task: str) -> str:
         raise AgentError(f"agents called each other {DEPTH_MAX} deep")
     # A run of its own in the log of the parent: what a crash leaves of either is found together.
     run = new_run(child=True)
-    note = {"parent": parent.spec.name, "child": child.name, "task": task, "child_run": run}
-    parent.talk.append("delegation", note)
+    who = {"parent": parent.spec.name, "child": child.name}
+    parent.talk.append("delegation", {**who, "task": task, "child_run": run})
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     activity = _activity(parent, child, talk)
-    talk.append("agent_start", _start(parent, child, task))
+    talk.append("agent_start", _start(parent, child) | {"task": task})
     talk.user(task, agent=child.name, parent=parent.spec.name)
     output = await _finish(activity)
-    done = {"parent": parent.spec.name, "child": child.name, "child_run": run, "result": output}
-    parent.talk.append("delegation_complete", done)
+    parent.talk.append("delegation_complete", {**who, "child_run": run, "result": output})
     return output
 
 
@@ -88,29 +81,25 @@ async def resume_child(parent: Activity, child: Spec, run: str) -> str:
     if not talk.messages():
         raise UsageError(f"there is no run {run} of {child.name} in this session")
     activity = _activity(parent, child, talk)
-    talk.append("agent_start", {**_start(parent, child, None), "resumed": True})
+    talk.append("agent_start", _start(parent, child) | {"resumed": True})
     return await _finish(activity)
 
 
-def _start(parent: Activity, child: Spec, task: str | None) -> dict[str, object]:
-    start: dict[str, object] = {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
-    return start if task is None else {**start, "task": task}
+def _start(parent: Activity, child: Spec) -> dict[str, Any]:
+    return {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
 
 
 def _activity(parent: Activity, child: Spec, talk: RunLog) -> Activity:
-    made: list[Activity] = []
     # The person who may be asked sits with the first agent.
     child = replace(child, permission=child.permission or parent.spec.permission)
-    activity = Activity(
+    return Activity(
         spec=child,
         place=parent.place,
         talk=talk,
+        delegate_tool=_delegate_tool,
         depth=parent.depth + 1,
         usage=parent.usage,
-        extra_tools=delegate_tools(child, lambda: made[0]),
     )
-    made.append(activity)
-    return activity
 
 
 async def _finish(activity: Activity) -> str:
@@ -127,7 +116,6 @@ async def _finish(activity: Activity) -> str:
 
 
 # One turn: from a user's input to the agent's final answer, recorded from end to end.
-
 
 Prompt = str | list[dict[str, Any]] | None
 GO_ON = "(go on where you were interrupted)"
@@ -157,7 +145,10 @@ class AgentTurn:
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
         """Answer a prompt, or go on without one."""
-        _check_prompt(prompt)
+        if not isinstance(prompt, str | list | None):
+            raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
+        if prompt is not None and (not prompt or (isinstance(prompt, str) and not prompt.strip())):
+            raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
         async with self._activity(superseding=True) as activity:
             if variables:
                 activity.place.home.variables.update(variables)
@@ -171,11 +162,16 @@ class AgentTurn:
         """Go on with what a suspended run waited for."""
         if self._session is None:
             raise UsageError("only a run on a session can be resumed")
-        waiting = find_waiting(self._session, token, now_ms())
+        find_waiting(self._session, token, now_ms())
         async with self._activity(superseding=False) as activity:
             # Once more, now that nobody else has the turn: a token works once.
             waiting = find_waiting(self._session, token, now_ms())
-            self._take_up(activity.talk, waiting, value)
+            said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
+            if waiting.resume_as == "tool_result" and waiting.call is not None:
+                said = ("tool_result", {"toolCallId": waiting.call, "result": value})
+            said[1].update(counted(value))
+            # The token is spent and the answer is recorded, both or neither.
+            activity.talk.extend([("resumed", {"reason": "answered", "token": waiting.digest}), said])
             return await self._run(activity, None)
 
     async def resume_delegate(self, agent: str, run: str) -> str:
@@ -201,14 +197,6 @@ class AgentTurn:
             )
         talk.user(GO_ON, synthetic=True)
 
-    def _take_up(self, talk: RunLog, waiting: Waiting, value: Any) -> None:
-        """Spend the token and record the answer, both or neither."""
-        said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
-        if waiting.resume_as == "tool_result" and waiting.call is not None:
-            said = ("tool_result", {"toolCallId": waiting.call, "result": value})
-        said[1].update(counted(value))
-        talk.extend([("resumed", {"reason": "answered", "token": waiting.digest}), said])
-
     async def _run(self, activity: Activity, prompt: Prompt) -> RunResult:
         _remember_settings(activity)
         activity.host.tell("on_turn_start", activity.context(""), prompt)
@@ -216,8 +204,7 @@ class AgentTurn:
         suspension = self._suspend(activity, outcome.halts)
         activity.host.tell("on_turn_end", activity.context(""), outcome.output)
         activity.host.save()
-        done = {"agent": self._spec.name, "duration": activity.elapsed_ms()}
-        activity.talk.append("agent_complete", done)
+        activity.talk.append("agent_complete", {"agent": self._spec.name, "duration": activity.elapsed_ms()})
         self._reason = "completed" if suspension is None else "suspended"
         return RunResult(
             output=outcome.output,
@@ -258,10 +245,21 @@ class AgentTurn:
             supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self._spec.name})
             try:
-                activity = self._begin(place, talk)
+                talk.append("agent_start", {"agent": self._spec.name, "depth": 0})
+                activity = Activity(
+                    spec=self._spec,
+                    place=place,
+                    talk=talk,
+                    delegate_tool=_delegate_tool,
+                    emit=self._emit,
+                    plugins=self._plugins(place.home),
+                )
                 if supersedes:
                     revoke(talk)
-                await repeat_leftovers(leftovers, activity.tools, activity.executor)
+                for call in leftovers:
+                    # Those that do no harm again. The others stay without a result, and the model is told.
+                    if call.name in activity.tools and activity.tools[call.name].repeatable:
+                        await activity.executor.repeat(call, call.id)
                 yield activity
             except BaseException as error:
                 self._note_failure(talk, error)
@@ -269,31 +267,14 @@ class AgentTurn:
                 raise
             await self._end(talk, begun.seq, failing=False)
 
-    def _begin(self, place: RunPlace, talk: RunLog) -> Activity:
-        talk.append("agent_start", {"agent": self._spec.name, "depth": 0})
-        made: list[Activity] = []
-        activity = Activity(
-            spec=self._spec,
-            place=place,
-            talk=talk,
-            emit=self._emit,
-            plugins=self._plugins(place.home),
-            extra_tools=delegate_tools(self._spec, lambda: made[0]),
-        )
-        made.append(activity)
-        return activity
-
     def _place(self, stack: contextlib.AsyncExitStack) -> RunPlace:
-        home = self._session
-        if home is None or not self._spec.features.history:
+        home = talks = self._session
+        if talks is None or not self._spec.features.history:
             fleeting = Holdfast(MemoryStore(), timers=False)
             stack.callback(fleeting.close)
             talks = fleeting.session()
-            home = talks if home is None else home
-        else:
-            talks = home
-        if self._session is None:
-            return RunPlace(home=home, talks=talks)
+        if home is None:
+            return RunPlace(home=talks, talks=talks)
         return RunPlace(home=home, talks=talks, hf=self._hf, documents=self._documents)
 
     def _note_failure(self, talk: RunLog, error: BaseException) -> None:
@@ -314,15 +295,6 @@ class AgentTurn:
                 raise
 
 
-def _check_prompt(prompt: Prompt) -> None:
-    if prompt is None:
-        return
-    if not isinstance(prompt, str | list):
-        raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
-    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
-        raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
-
-
 def _remember_settings(activity: Activity) -> None:
     """Record instructions and configuration where they differ from what is stored."""
     spec, home = activity.spec, activity.place.home
@@ -341,14 +313,11 @@ def _remember_settings(activity: Activity) -> None:
         home.append("config", changed)
 
 
-# What an earlier process left undone: calls whose outcome nobody knows.
-
-
 def find_leftovers(session: Session) -> list[CallRequest]:
-    """The top-level calls that a process which is gone had begun and not finished.
+    """The top-level calls that a process which is gone had begun and not finished: nobody knows their outcome.
 
-    To be asked before anything is appended: the first append notes the interruption, and from then
-    on the calls count as interrupted.
+    To be asked before anything is appended: the first append notes the interruption, and from then on they count as
+    interrupted.
     """
     state = session.live_state
     if not state.pending_calls or not state.open_turns:
@@ -364,11 +333,3 @@ def find_leftovers(session: Session) -> list[CallRequest]:
         if not is_child(event) and isinstance(params, dict) and whole:
             found.append(CallRequest(str(event.data["id"]), call.tool, params))
     return found
-
-
-async def repeat_leftovers(leftovers: list[CallRequest], tools: dict[str, Tool], executor: Executor) -> None:
-    """Run again those that do no harm. The others stay without a result, and the model is told."""
-    for call in leftovers:
-        tool = tools.get(call.name)
-        if tool is not None and tool.repeatable:
-            await executor.repeat(call, call.id)

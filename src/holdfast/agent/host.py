@@ -114,10 +114,7 @@ class HostedTurn:
         self._over = asyncio.Event()
 
     def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
-        """Let the work begin; ``over`` is called right before the end is told.
-
-        Whoever is told asks at once whether it still goes on.
-        """
+        """Let the work begin; ``over`` is called right before its end is told, since whoever hears may begin anew."""
 
         def end(task: asyncio.Future[Any]) -> None:
             over()
@@ -137,14 +134,15 @@ class HostedTurn:
         if self.ended is not None:
             queue.put_nowait(None)
         self._queues.append(queue)
-        return self._heard(queue)
 
-    async def _heard(self, queue: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
-        try:
-            while (message := await queue.get()) is not None:
-                yield message
-        finally:
-            self._queues.remove(queue)
+        async def heard() -> AsyncIterator[Message]:
+            try:
+                while (message := await queue.get()) is not None:
+                    yield message
+            finally:
+                self._queues.remove(queue)
+
+        return heard()
 
     async def ask(self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None) -> Decision:
         """Ask whether a tool may run; no when ``wait_s`` is over. ``id`` is else its call's."""
@@ -162,9 +160,7 @@ class HostedTurn:
         finally:
             if self.questions.get(question.id) is question:
                 del self.questions[question.id]
-        if not allow:
-            return Decision(allow=False, reason="the user did not approve it")
-        return Decision(allow=True, scope=scope)
+        return Decision(True, scope=scope) if allow else Decision(False, reason="the user did not approve it")
 
     def answer(self, id: str, *, approved: bool, scope: Scope = "once") -> bool:
         """Let a tool run, or not; whether it was waiting for that."""
@@ -226,36 +222,29 @@ class HostedTurn:
                 await session.aflush()
         except asyncio.CancelledError:
             if self.is_put_off and session is not None:
-                await uncancelled(_record_put_off(session))
+                # To be gone on with: said on record, now that the turn's end is; else the next writer says it.
+                with contextlib.suppress(HoldfastError):
+                    session.append("interrupted", {"reason": _PUT_OFF})
+                    await uncancelled(session.aflush())
             raise
         return pieces.result
 
     def _end(self, task: asyncio.Future[Any]) -> None:
         """The task is over, or was stopped before it began."""
         if task.cancelled():
-            name, value = ("interrupted" if self.is_put_off else "cancelled"), None
+            self.ended = "interrupted" if self.is_put_off else "cancelled"
         elif (error := task.exception()) is not None:
-            name, value = "failed", error
-            self.error = error
+            self.ended, self.error = "failed", error
         else:
-            name, value = "done", task.result()
-            self.result = value
-        self.ended = name
+            self.ended, self.result = "done", task.result()
         # Cancelled and not denied: nobody has said no.
         for question in self.questions.values():
             question.answer.cancel()
         self.questions.clear()
-        self.tell(name, value)
+        self.tell(self.ended, self.result if self.error is None else self.error)
         for queue in self._queues:
             queue.put_nowait(None)
         self._over.set()
-
-
-async def _record_put_off(session: Session) -> None:
-    """Say on record that the turn is to be gone on with, now that its end is."""
-    with contextlib.suppress(HoldfastError):  # else the next writer says it
-        session.append("interrupted", {"reason": _PUT_OFF})
-        await session.aflush()
 
 
 # -- all of them -----------------------------------------------------------------------------
@@ -375,8 +364,7 @@ class Host(Generic[K, T]):
 
     def give_back_idle(self) -> list[K]:
         """Give back what was idle for too long; the keys. What is in use stays."""
-        found = self._idle()
-        return [key for key, kept in found if self._give_back(key, kept)]
+        return [key for key, kept in self._idle() if self._give_back(key, kept)]
 
     def close(self) -> None:
         """Give everything back, whoever uses it. Harmless the second time."""
@@ -425,26 +413,24 @@ class Host(Generic[K, T]):
     async def cancel(self, key: K) -> bool:
         """Stop the turn of a session, and wait until that is on record; whether there was one."""
         turn = self._turns.get(key)
-        if turn is None:
-            return False
-        await turn.stop()
-        return True
+        if turn is not None:
+            await turn.stop()
+        return turn is not None
 
     async def put_off(self) -> None:
         """Stop all turns, each to be gone on with elsewhere; none begins any more."""
-        self.takes_turns = False
         for turn in self.turns:
             turn.is_put_off = True
         await self._stop_turns()
 
     async def aclose(self) -> None:
         """Cancel what goes on, and give everything back; nobody is told what cannot be saved."""
-        self.takes_turns = False
         # Turns first: they write to what is closed then.
         await self._stop_turns()
         await uncancelled(self._run(self.close_quietly))
 
     async def _stop_turns(self) -> None:
+        self.takes_turns = False
         await asyncio.gather(*(turn.stop() for turn in self.turns))
 
     # -- inside ------------------------------------------------------------------------------
@@ -478,27 +464,24 @@ class Host(Generic[K, T]):
         while True:
             try:
                 found = self._attempt(kept, make)
+                if not isinstance(found, Future):
+                    return found
+                found.result()
             except Locked:
                 if patience is None or not patience.pause():
                     raise
-                continue
-            if not isinstance(found, Future):
-                return found
-            found.result()
 
     async def _atake(self, kept: _Kept[T], make: Callable[[], T], patience: Patience | None) -> T:
         while True:
             try:
-                found: T | Future[None]
-                found = await uncancelled(self._run(self._attempt, kept, make))
+                found: T | Future[None] = await uncancelled(self._run(self._attempt, kept, make))
+                if not isinstance(found, Future):
+                    return found
+                await asyncio.wrap_future(found)
             except Locked:
                 # On a thread of its own: those that do the work are few.
                 if patience is None or not await in_thread(patience.pause, name="holdfast-wait"):
                     raise
-                continue
-            if not isinstance(found, Future):
-                return found
-            await asyncio.wrap_future(found)
 
     def _attempt(self, kept: _Kept[T], make: Callable[[], T]) -> T | Future[None]:
         """Open it, unless it is open; or what to wait for, while somebody else is at it."""
@@ -537,26 +520,25 @@ class Host(Generic[K, T]):
             moved.set_result(None)
         return True
 
+    def _resting(self) -> list[tuple[K, _Kept[T]]]:
+        """Under the lock: what nobody uses."""
+        return [(key, kept) for key, kept in self._kept.items() if not kept.users and kept.thing is not None]
+
     def _idle(self) -> list[tuple[K, _Kept[T]]]:
         with self._lock:
             if self._idle_ms is None:
                 return []
             since = self._clock() - self._idle_ms
-            return [
-                (key, kept)
-                for key, kept in self._kept.items()
-                if not kept.users and kept.thing is not None and kept.used_at <= since
-            ]
+            return [(key, kept) for key, kept in self._resting() if kept.used_at <= since]
 
     def _watch(self) -> None:
         """Under the lock: see to it that somebody looks after what is idle."""
         if not self._idle_ms or self._is_watched or self._closed:
             return
-        rests = [kept.used_at for kept in self._kept.values() if not kept.users and kept.thing is not None]
-        if rests:
+        if resting := self._resting():
             self._is_watched = True
             # One timer for all, set for what has rested longest.
-            left = min(rests) + self._idle_ms - self._clock()
+            left = min(kept.used_at for _, kept in resting) + self._idle_ms - self._clock()
             self._timers.soon(self._look, max(int(left), 1))
 
     def _look(self) -> None:

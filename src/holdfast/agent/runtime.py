@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Self
 
 from holdfast.agent._options import check_library, check_whole
@@ -27,11 +28,10 @@ Read = Callable[[], str | Awaitable[str]]
 class Runtime(Host[str, Session]):
     """Sessions by id, and the way of a user's words to the agent.
 
-    ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A
-    session that nobody used for ``idle_ms`` is put away: closed, with nothing lost; the next use of
-    its id opens it again. One that another process has is waited for, for ``wait_ms`` at the most.
-    What happens is told through ``Holdfast.subscribe``; there is no second
-    bus. Methods that are not async may be called from any thread.
+    ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A session that nobody used
+    for ``idle_ms`` is put away: closed, with nothing lost; the next use of its id opens it again. One that another
+    process has is waited for, for ``wait_ms`` at the most. What happens is told through ``Holdfast.subscribe``; there
+    is no second bus. Methods that are not async may be called from any thread.
     """
 
     def __init__(
@@ -80,9 +80,8 @@ class Runtime(Host[str, Session]):
     async def process_user_input(self, text: str, source: str = "user", session: Session | str = CLI_SESSION) -> str:
         """Give the agent what a user said; its answer.
 
-        The words are on record, with ``source``, before anything is done about them. A session that
-        was put away meanwhile is opened again. Raises what the agent and the store raise; the
-        session stays usable.
+        The words are on record, with ``source``, before anything is done about them. A session that was put away
+        meanwhile is opened again. Raises what the agent and the store raise; the session stays usable.
         """
         id = session if isinstance(session, str) else session.id
         async with self.ause(id, self._opener(id), self._patience(id)) as opened:
@@ -101,12 +100,13 @@ class Runtime(Host[str, Session]):
         ``read`` gives a line and raises EOFError at the end; by default they come from standard
         input. A failure is written and the loop goes on.
         """
-        write = write or _write_line
+        write = write or partial(print, flush=True)
         session = self.session(session_id)
         answered = 0
         while True:
             try:
-                text = (await _next_line(read)).strip()
+                line = await asyncio.to_thread(_read_line) if read is None else read()
+                text = (await line if inspect.isawaitable(line) else line).strip()
             except EOFError:
                 return answered
             if text in EXIT_WORDS:
@@ -178,17 +178,15 @@ def _answering(agent: Any) -> Callable[[str, str, Session], Awaitable[str]]:
 
     async def ask_agent(text: str, source: str, session: Session) -> str:
         session.append("input", {"source": source})
-        result = await agent.run(text, session=session)
-        return str(result.output)
+        return str((await agent.run(text, session=session)).output)
 
     async def ask_function(text: str, source: str, session: Session) -> str:
         session.user(text, source=source)
         answer = agent(text, source, session)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        session.assistant(str(answer))
+        said = str(await answer if inspect.isawaitable(answer) else answer)
+        session.assistant(said)
         await session.abarrier()
-        return str(answer)
+        return said
 
     if hasattr(agent, "run"):
         return ask_agent
@@ -197,20 +195,8 @@ def _answering(agent: Any) -> Callable[[str, str, Session], Awaitable[str]]:
     raise UsageError(f"{agent!r} is neither an agent nor a function that answers")
 
 
-async def _next_line(read: Read | None) -> str:
-    if read is None:
-        return await asyncio.to_thread(_read_line)
-    line = read()
-    return await line if inspect.isawaitable(line) else line
-
-
 def _read_line() -> str:
     line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line
-
-
-def _write_line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
