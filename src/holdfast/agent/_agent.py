@@ -79,8 +79,8 @@ class Agent:
         for delegate in delegates:
             if not isinstance(delegate, Agent):
                 raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
-        check_texts(name=name, description=description, agent_type=agent_type)
-        check_texts(instructions=instructions, session_id=session_id)
+        check_texts(name=name, description=description, agent_type=agent_type, session_id=session_id)
+        check_texts(instructions=instructions)
         check_function(permission=permission)
         check_map(model_settings=model_settings)
         check_whole(1, or_none=True, tool_timeout_ms=tool_timeout_ms)
@@ -112,8 +112,7 @@ class Agent:
         self._session_id = session_id
         self._session: Session | None = None
         self._opening = threading.Lock()
-        self._owns_hf = False
-        self._closed = False
+        self._owns_hf = self._closed = False
         self._persistence = settle_persistence(
             persistent_session, flag=features.persistent_session, named=session_id is not None
         )
