@@ -431,6 +431,32 @@ def test_a_request_that_does_not_come_is_not_waited_for():
     assert b" and ended" in heard
 
 
+SMUGGLED = (
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"0\r\n\r\nGET /second HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+)
+
+
+def test_a_body_of_two_lengths_ends_the_connection():
+    """Content-Length and Transfer-Encoding together: 400, and what follows on that connection is not answered."""
+    guarding = SERVER.replace(
+        "run(\n    app,", "from holdfast.apps.gate.callers import guarded\nrun(\n    guarded(app),"
+    )
+    process = subprocess.Popen([sys.executable, "-c", guarding, "20"], stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdout.readline()
+        host, _, port = process.stdout.readline().strip().rpartition("/")[2].partition(":")
+        with socket.create_connection((host, int(port)), PATIENCE_S) as one:
+            one.sendall(SMUGGLED)
+            heard = b"".join(iter(lambda: one.recv(4096), b""))
+    finally:
+        process.kill()
+        process.communicate()
+    assert heard.startswith(b"HTTP/1.1 400 ")
+    assert heard.count(b"HTTP/1.1") == 1
+    assert b"ambiguous_length" in heard
+
+
 def test_a_port_that_is_taken_is_a_sentence():
     """Unavailable, with what to do; the same for a port that is none."""
     with listen("127.0.0.1", 0) as taken:

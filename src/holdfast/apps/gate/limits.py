@@ -51,7 +51,7 @@ class BodyLimit:
         given = self._bytes_max
         bytes_max = given if isinstance(given, int) else given(scope)
         counted = _Counted(scope, receive, send, bytes_max, self._limits)
-        if counted.claims_too_much():
+        if counted.is_ambiguous() or counted.claims_too_much():
             await counted.refuse()
             return
         try:
@@ -97,6 +97,17 @@ class _Counted:
             f"the body has more than {bytes_max:,} bytes", "Send it in smaller parts.",
         )  # fmt: skip
         self.is_over = False
+
+    def is_ambiguous(self) -> bool:
+        """Whether two headers disagree about where the body ends: a proxy before us might see another request there."""
+        both = (b"content-length", b"transfer-encoding")
+        if any(header(self._scope, name) is None for name in both):
+            return False
+        self._why = (
+            400, "ambiguous_length",
+            "the request has both Content-Length and Transfer-Encoding", "Send one of the two.",
+        )  # fmt: skip
+        return True
 
     def claims_too_much(self) -> bool:
         claimed = header(self._scope, b"content-length")
