@@ -132,51 +132,42 @@ def _rebuild(kind: type[HoldfastError], message: str, remedy: str, fields: dict[
 class UsageError(HoldfastError, ValueError):
     """The call is wrong as written."""
 
-    code = "usage"
-    status = 400
-    exit = 2
+    code, status, exit = "usage", 400, 2
     remedy = "Change the call as the message says."
 
 
 class StoreError(HoldfastError, OSError):
     """The store could not do what was asked."""
 
-    code = "store"
-    status = 503
+    code, status = "store", 503
     remedy = "Check the store with `holdfast doctor`."
 
 
 class Fenced(StoreError):
     """Another writer has taken this session over; this one can no longer write."""
 
-    code = "fenced"
-    status = 409
-    exit = 4
+    code, status, exit = "fenced", 409, 4
     remedy = "Open the session again; whether the last unacknowledged append arrived is unknown."
 
 
 class Locked(StoreError, BlockingIOError):
     """Another process has this session open for writing."""
 
-    code = "locked"
-    status = 409
-    exit = 4
+    code, status, exit = "locked", 409, 4
     remedy = "Wait for it with wait_ms=…, close it there, or open it here with read_only=True."
 
 
 class Conflict(StoreError):
     """The document was changed by someone else since it was read."""
 
-    code = "conflict"
-    status = 409
+    code, status = "conflict", 409
     remedy = "Read it again, merge, and put it with the new etag."
 
 
 class StoreFull(StoreError):
     """The store has no space left; nothing that was recorded is lost."""
 
-    code = "store_full"
-    status = 507
+    code, status = "store_full", 507
     remedy = "Free some space, then append again: the session goes on where it was."
 
 
@@ -197,67 +188,56 @@ class Unavailable(StoreError, ConnectionError):
 class DataError(HoldfastError):
     """The data is not as it should be."""
 
-    code = "data"
-    status = 409
+    code, status = "data", 409
     remedy = "Check the data with `holdfast verify`."
 
 
 class NotFound(DataError, KeyError):
     """There is no such session."""
 
-    code = "not_found"
-    status = 404
-    exit = 3
+    code, status, exit = "not_found", 404, 3
     remedy = "List what there is with `holdfast list`."
 
 
 class Damaged(DataError, ValueError):
     """Recorded bytes are not what was written."""
 
-    code = "damaged"
-    exit = 4
+    code, exit = "damaged", 4
     remedy = "See what is whole with `holdfast verify`, then run `holdfast repair`."
 
 
 class TooNew(DataError, ValueError):
     """The session was written by a newer major version of Holdfast; it was left untouched."""
 
-    code = "too_new"
-    exit = 4
+    code, exit = "too_new", 4
     remedy = "Install a newer Holdfast to open it."
 
 
 class TooLarge(DataError, ValueError):
     """The data is over a limit; nothing was written."""
 
-    code = "too_large"
-    status = 413
+    code, status = "too_large", 413
     remedy = "Make it smaller, or raise the limit in the configuration."
 
 
 class InvalidId(DataError, ValueError):
     """The id is not allowed."""
 
-    code = "invalid_id"
-    status = 400
-    exit = 2
+    code, status, exit = "invalid_id", 400, 2
     remedy = "Use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or digit."
 
 
 class InvalidData(DataError, ValueError):
     """The value cannot be recorded faithfully; nothing was written."""
 
-    code = "invalid_data"
-    status = 422
+    code, status = "invalid_data", 422
     remedy = "Convert the value to plain JSON data first."
 
 
 class SecurityError(HoldfastError):
     """A security rule stopped this."""
 
-    code = "security"
-    status = 403
-    exit = 4
+    code, status, exit = "security", 403, 4
     remedy = "See the message for the rule."
 
 
@@ -292,8 +272,7 @@ class Forbidden(SecurityError, PermissionError):
 class StepError(HoldfastError, RuntimeError):
     """A durable step has no result to give."""
 
-    code = "step"
-    status = 409
+    code, status = "step", 409
     remedy = "Look at the session: it says how far the step came."
 
 
@@ -321,8 +300,7 @@ class ResultNotStored(StepError):
 class AgentError(HoldfastError, RuntimeError):
     """The agent or its model failed."""
 
-    code = "agent"
-    status = 502
+    code, status = "agent", 502
     remedy = "The session is intact; run the agent again to go on."
 
 
@@ -336,8 +314,7 @@ class AgentNoLoadSupport(AgentError):
 class AgentTypeMismatch(AgentError):
     """What is stored belongs to an agent of another type; it was left untouched."""
 
-    code = "agent_type_mismatch"
-    status = 409
+    code, status = "agent_type_mismatch", 409
     remedy = "Use the agent type that is stored, or another agent id."
 
 
@@ -358,8 +335,7 @@ class TooManyIterations(AgentError):
 class ResumeTokenError(AgentError):
     """The suspended session was not resumed."""
 
-    code = "resume_token"
-    status = 409
+    code, status = "resume_token", 409
     remedy = "Use the token that the suspension gave, once, before it expires."
 
 
@@ -373,8 +349,7 @@ class ResumeTokenInvalid(ResumeTokenError):
 class ResumeTokenExpired(ResumeTokenError):
     """The token has expired."""
 
-    code = "resume_token_expired"
-    status = 410
+    code, status = "resume_token_expired", 410
     remedy = "Go on with a new message: the session is intact."
 
 

@@ -18,7 +18,7 @@ import click
 import pytest
 
 from holdfast.apps.cli import cli
-from holdfast.apps.cli._pager import After, Paged, pager_commands
+from holdfast.apps.cli._pager import Held, Paged, pager_commands
 
 # Says that it is a pager, and what it was given.
 PAGER = f"""{sys.executable} -c 'import sys; print("PAGED", len(sys.stdin.read()))'"""
@@ -171,7 +171,7 @@ def test_what_is_written_after_the_end():
 def test_what_is_said_after_the_end():
     """Words on standard error wait for the end of the pager, and later ones do not."""
     stream = io.StringIO()
-    after = After(stream)
+    after = Held(stream)
     after.write("a hint\n")
     after.flush()
     assert stream.getvalue() == ""

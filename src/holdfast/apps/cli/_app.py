@@ -20,7 +20,7 @@ from holdfast.model import VERSION
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from holdfast.apps.cli._pager import After, Paged
+    from holdfast.apps.cli._pager import Held
     from holdfast.library import Holdfast
 
 
@@ -137,7 +137,7 @@ class App:
         self.out = standard_output(told.colour)
         self.err = standard_error(told.colour)
         self._library: Holdfast | None = None
-        self._paging: list[Paged | After] = []
+        self._paging: list[Held] = []
 
     @property
     def library(self) -> Holdfast:
@@ -182,7 +182,7 @@ class App:
         """From now on a pager shows what a terminal has no room for."""
         if not (self._may_page and self.out.is_terminal) or self._paging:
             return
-        from holdfast.apps.cli._pager import After, Paged, pager_commands
+        from holdfast.apps.cli._pager import Held, Paged, pager_commands
 
         commands = pager_commands()
         if not commands:
@@ -192,7 +192,7 @@ class App:
         except (OSError, ValueError):
             return  # its size is not known
         # Words on standard error would be drawn into the middle of what the pager shows.
-        after = After(self.err.beside)
+        after = Held(self.err.beside)
         self.out.pass_through(paged)
         self.err.pass_through(after)
         self._paging = [paged, after]

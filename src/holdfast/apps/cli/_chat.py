@@ -24,7 +24,6 @@ from holdfast.session import Session, now_ms
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
 
-
 _SHOWN_EVENTS = 40
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 
@@ -199,7 +198,6 @@ class PromptReader:
 
 
 # The commands of a chat: what begins with a slash.
-
 
 _LISTED = 20
 _LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))

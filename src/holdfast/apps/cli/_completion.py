@@ -79,7 +79,6 @@ def _item(value: str, title: str = "") -> CompletionItem[str]:
 # As click does it, with one difference: what is offered may be a tag, which is text of strangers,
 # so bash gets it quoted, and no script lets a shell expand an answer.
 
-
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_HOLDFAST_COMPLETE"
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")

@@ -38,8 +38,8 @@ def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str
     return found
 
 
-class _Held:
-    """A stream in the place of another one, that holds back what is written to it."""
+class Held:
+    """A stream in the place of another one, that holds back what is written to it until it is over."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -75,7 +75,7 @@ class _Held:
         self._held.clear()
 
 
-class Paged(_Held):
+class Paged(Held):
     """A stream that holds back what is written until it is more than a screen has room for.
 
     Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has seen enough: the
@@ -100,7 +100,9 @@ class Paged(_Held):
             return len(text)
         written = super().write(text)
         if not self._is_over:
-            self._rows += sum(map(self._rows_of, text.split("\n")[:-1]))
+            # A line takes as many rows of the screen as it has columns, counted by its characters.
+            lengths = [len(_COLOURS.sub("", line)) for line in text.split("\n")[:-1]]
+            self._rows += sum(max(1, -(-length // self._columns)) for length in lengths)
             if self._rows >= self._lines:
                 self._start()
         return written
@@ -114,15 +116,17 @@ class Paged(_Held):
             self._is_over = True
             _wait(process)
 
-    def _rows_of(self, line: str) -> int:
-        """How many rows of the screen a line takes, counted with characters for columns."""
-        return max(1, -(-len(_COLOURS.sub("", line)) // self._columns))
-
     def _start(self) -> None:
         self._stream.flush()
+        import subprocess
+
+        # The user's own LESS wins; without it less would show colours as `ESC[1m`.
+        env = {"LESS": "-R", "LESSCHARSET": "utf-8", **os.environ}
         for command in self._commands:
             try:
-                self._process = _started(command)
+                self._process = subprocess.Popen(  # noqa: S603 - the user's own pager
+                    command, stdin=subprocess.PIPE, env=env, encoding="utf-8", errors="replace"
+                )
             except OSError:
                 continue  # it is not there; the next may be
             self._feed("".join(self._held))
@@ -139,16 +143,6 @@ class Paged(_Held):
             raise click.exceptions.Exit(0) from None
 
 
-def _started(command: list[str]) -> subprocess.Popen[str]:
-    import subprocess
-
-    # The user's own LESS wins; without it less would show colours as `ESC[1m`.
-    settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
-    return subprocess.Popen(  # noqa: S603 - the user's own pager
-        command, stdin=subprocess.PIPE, env={**settings, **os.environ}, encoding="utf-8", errors="replace"
-    )
-
-
 def _wait(process: subprocess.Popen[str]) -> None:
     """Let the reader read on. Ctrl-C is for the pager, which has its own use for it."""
     assert process.stdin is not None
@@ -162,7 +156,3 @@ def _wait(process: subprocess.Popen[str]) -> None:
         except KeyboardInterrupt:
             continue
         return
-
-
-class After(_Held):
-    """Standard error while there may be a pager: what is said appears when the pager is gone."""

@@ -65,18 +65,15 @@ class Meter:
         """What is to be said, the most important first."""
         share = min(done / total, 1.0) if total > 0 else 0.0
         count = f"{size(done)} of {size(total)}" if self._in_bytes else f"{done:,}/{total:,}"
-        pace = self._pace(done, now)
-        bar = _bar(share, plain=not self._screen.is_unicode)
-        parts = [self._what, f"{share:4.0%}", bar, count]
-        if pace > 0:
-            left = _clock((total - done) / pace)
-            rate = f"{size(round(pace))}/s" if self._in_bytes else f"{_rate(pace)}/s"
-            parts += [f"{left} left", rate]
-        return parts
-
-    def _pace(self, done: int, now: float) -> float:
         began, before = self._marks[0]
-        return (done - before) / (now - began) if now > began else 0.0
+        pace = (done - before) / (now - began) if now > began else 0.0
+        full = round(share * _BAR_CHARS)
+        there, rest = ("━", "┄") if self._screen.is_unicode else ("#", ".")
+        parts = [self._what, f"{share:4.0%}", there * full + rest * (_BAR_CHARS - full), count]
+        if pace > 0:
+            rate = size(round(pace)) if self._in_bytes else f"{pace:,.0f}" if pace >= 10 else f"{pace:.1f}"
+            parts += [f"{_clock((total - done) / pace)} left", f"{rate}/s"]
+        return parts
 
     def _write(self, text: str) -> None:
         # Past the pager: what comes and goes is not part of the output that it shows.
@@ -94,16 +91,6 @@ def _fitting(parts: list[str], room: int) -> str:
         if len(line) <= room:
             return line
     return what[: max(room, 0)]
-
-
-def _bar(share: float, *, plain: bool) -> str:
-    full = round(share * _BAR_CHARS)
-    done, rest = ("#", ".") if plain else ("━", "┄")
-    return done * full + rest * (_BAR_CHARS - full)
-
-
-def _rate(pace: float) -> str:
-    return f"{pace:,.0f}" if pace >= 10 else f"{pace:.1f}"
 
 
 def _clock(seconds: float) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from holdfast.catalog import Listed, Newest
     from holdfast.model import SessionMetadata
 
-
 COLUMNS = (
     Column("ID"),
     Column("UPDATED", spared=True),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, TextIO
 
     from holdfast.apps.cli._flow import Flow
-    from holdfast.apps.cli._pager import After, Paged
+    from holdfast.apps.cli._pager import Held
     from holdfast.apps.cli._progress import Meter
     from holdfast.apps.render.page import Ink
 
@@ -140,7 +140,7 @@ class Screen(Canvas):
             Screen._meters.remove(meter)
             meter.clear()
 
-    def pass_through(self, stream: Paged | After | TextIO) -> None:
+    def pass_through(self, stream: Held | TextIO) -> None:
         """Write to that one from now on, which passes it on to the stream of this screen."""
         self._stream = stream  # type: ignore[assignment]  # as much of a stream as is used here
         self._chosen = None

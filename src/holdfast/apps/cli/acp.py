@@ -25,7 +25,6 @@ from holdfast.model import is_id
 if TYPE_CHECKING:
     from holdfast.apps.acp.client import AcpSession, Answer, Permission, PermissionQuestion, PromptTurn
 
-
 PARTS = {
     "proxy": "Stand between an editor and its agent, and keep every session.",
     "agent": "Serve Holdfast's own agent to an editor.",

@@ -12,12 +12,12 @@ from holdfast.apps.cli._options import AtLeast, complete_id, json_option, sessio
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
+from holdfast.library.answers.sessions import SessionForked, SessionMerged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.replay import Clash, MergeReport
-
+    from holdfast.replay import Clash
 
 _id_option = click.option("--id", "new_id", metavar="NEW", help="The id of the new session.")
 _title_option = click.option("--title", metavar="TEXT", help="The title of the new session.")
@@ -31,11 +31,9 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
     found = app.library.state(made).parent
     seq = None if found is None else found.seq
     if app.as_json:
-        from holdfast.library.answers.sessions import SessionForked
-
         app.out.json(SessionForked(session_id=made, parent=parent, at=seq))
-        return
-    app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))
+    else:
+        app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))
 
 
 @verb("fork")
@@ -99,8 +97,8 @@ def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
     found = app.library.compare(choose(app.library, a), choose(app.library, b))
     if app.as_json:
         app.out.json(found)
-        return
-    print_comparison(app.out, found, full=full)
+    else:
+        print_comparison(app.out, found, full=full)
 
 
 _ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
@@ -143,9 +141,7 @@ class _Turns(click.ParamType[list[int] | str]):
 @_id_option
 @_title_option
 @json_option
-def merge_verb(
-    app: App, /, *, a: str, b: str, turns: list[int] | str, policy: str, new_id: str | None, title: str | None
-) -> None:
+def merge_verb(app: App, /, *, a: str, b: str, policy: str, **wishes: Any) -> None:
     """Make a new session from A, with the turns of B since they parted.
 
     Memory, variables and todos are merged; what both changed is listed. A and B stay as they are.
@@ -156,27 +152,13 @@ def merge_verb(
       holdfast merge trip-planner 01jx --turns summary
     """
     ours, theirs = choose(app.library, a), choose(app.library, b)
-    made = app.library.merge(
-        ours,
-        theirs,
-        turns=turns,
-        policy=policy,
-        ask=_asker(app) if policy == "ask" else None,
-        new_id=new_id,
-        title=title,
-    )
+    made = app.library.merge(ours, theirs, policy=policy, ask=_asker(app) if policy == "ask" else None, **wishes)
     report = app.library.merge_report(made)
     assert report is not None
     if app.as_json:
-        from holdfast.library.answers.sessions import SessionMerged
-
         app.out.json(SessionMerged(session_id=made, report=report))
         return
     app.out.line("merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name"))
-    _tell(app, report)
-
-
-def _tell(app: App, report: MergeReport) -> None:
     many = counted(report.merged_turns, "turn")
     app.out.line(f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}")
     for name in report.taken:
@@ -194,16 +176,12 @@ def _asker(app: App) -> Callable[[Clash], str] | None:
         app.err.line(Span(f"Both changed the {clash.kind} ", "warning"), Span(clash.name, "name"))
         sides = {"before": clash.base, "ours": clash.ours, "theirs": clash.theirs}
         for name, value in sides.items():
-            app.err.line(f"  {name:<8}", _shown(clash, value), hang=10)
+            nothing = "(nothing)" if clash.base is None else "(removed)"
+            shown = nothing if value is None else kept_value(clash.kind, value)[:_VALUE_CHARS]
+            app.err.line(f"  {name:<8}", shown, hang=10)
         answer = click.prompt(
             "[o]urs, [t]heirs or [b]oth", type=click.Choice(list(_ANSWERS)), show_choices=False, err=True
         )
         return _ANSWERS[answer]
 
     return ask
-
-
-def _shown(clash: Clash, value: object) -> str:
-    if value is None:
-        return "(nothing)" if clash.base is None else "(removed)"
-    return kept_value(clash.kind, value)[:_VALUE_CHARS]

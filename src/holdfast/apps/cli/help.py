@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -75,7 +75,11 @@ def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
       holdfast man list > holdfast-list.1
     """
     if install:
-        _install(app)
+        folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "man" / "man1"
+        made = dict(pages())
+        for name, page in made.items():
+            place_file(folder / name, [page.encode()], overwrite=True, make_folders=True)
+        app.out.line(f"wrote {counted(len(made), 'page')} into ", Span(str(folder), "name"))
         return
     page = _page(find_command(words))
     if not (app.out.is_terminal and _shown(page)):
@@ -91,19 +95,13 @@ def _shown(page: str) -> bool:
     return done.returncode == 0
 
 
-def pages() -> Iterator[tuple[str, str]]:
-    """Every page with the name of its file, made now."""
-    for context in _contexts(find_command(())):
-        yield f"{page_name(context)}.1", _page(context)
-
-
-def _contexts(context: click.Context) -> Iterator[click.Context]:
-    yield context
-    group = context.command
-    if isinstance(group, click.Group):
-        for name in group.list_commands(context):
-            words = [*context.command_path.split()[1:], name]
-            yield from _contexts(find_command(tuple(words)))
+def pages(*words: str) -> Iterator[tuple[str, str]]:
+    """Yield the page of a command and those of its parts, each with the name of its file, made now."""
+    context = find_command(words)
+    yield f"{page_name(context)}.1", _page(context)
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            yield from pages(*words, name)
 
 
 def _page(context: click.Context) -> str:
@@ -117,17 +115,7 @@ def _page(context: click.Context) -> str:
     return manual(context, VERSION, sections)
 
 
-def _install(app: App) -> None:
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
-    folder = Path(data) / "man" / "man1"
-    made = dict(pages())
-    for name, page in made.items():
-        place_file(folder / name, [page.encode()], overwrite=True, make_folders=True)
-    app.out.line(f"wrote {counted(len(made), 'page')} into ", Span(str(folder), "name"))
-
-
 # Manual pages made of what the commands say about themselves. Pure: commands to troff.
-
 
 _ENVIRONMENT = {
     "HOLDFAST_STORE": "The store, where no --store is given.",
@@ -157,21 +145,24 @@ def manual(context: click.Context, version: str, sections: dict[str, dict[str, s
     """The page of a command; ``sections`` are the commands in it by heading, with what they do."""
     command = context.command
     name = page_name(context)
+    first, *rest = map(_text, _paragraphs(command.help))
     short = command.short_help or _paragraphs(command.help)[0]
+    given = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     lines = [
         f'.TH "{_text(name.upper())}" 1 "" "holdfast {_text(version)}" "Holdfast manual"',
         ".nh",
         ".SH NAME",
-        f"{_text(name)} \\- {_text(_lowered(short))}",
+        f"{_text(name)} \\- {_text((short[:1].lower() + short[1:]).rstrip('.'))}",
         ".SH SYNOPSIS",
         f".B {_text(context.command_path)}",
         _text(" ".join(command.collect_usage_pieces(context))),
         ".SH DESCRIPTION",
-        *_described(command.help),
+        first,
+        *(line for paragraph in rest for line in (".PP", paragraph)),
     ]
     for title, commands in (sections or {}).items():
         lines += [f".SH {_text(title.upper())}", *_definitions(commands)]
-    lines += [".SH OPTIONS", *_definitions(_options(context))]
+    lines += [".SH OPTIONS", *_definitions(dict(filter(None, (one.get_help_record(context) for one in given))))]
     lines += _examples(command.epilog)
     if context.parent is None:
         lines += [".SH ENVIRONMENT", *_definitions(_ENVIRONMENT)]
@@ -180,24 +171,9 @@ def manual(context: click.Context, version: str, sections: dict[str, dict[str, s
     return "\n".join(lines) + "\n"
 
 
-def _options(context: click.Context) -> dict[str, str]:
-    given = context.command.get_params(context)
-    records = (one.get_help_record(context) for one in given if isinstance(one, click.Option))
-    return dict(record for record in records if record is not None)
-
-
-def _described(text: str | None) -> Iterator[str]:
-    for number, paragraph in enumerate(_paragraphs(text)):
-        if number:
-            yield ".PP"
-        yield _text(paragraph)
-
-
 def _definitions(pairs: dict[str, str]) -> Iterator[str]:
     for name, meaning in pairs.items():
-        yield ".TP"
-        yield f".B {_text(name)}"
-        yield _text(meaning or "")
+        yield from (".TP", f".B {_text(name)}", _text(meaning or ""))
 
 
 def _examples(epilog: str | None) -> Iterator[str]:
@@ -213,23 +189,15 @@ def _examples(epilog: str | None) -> Iterator[str]:
 
 
 def _see_also(context: click.Context, sections: dict[str, dict[str, str]] | None) -> str:
-    names: Iterable[str]
-    if sections:
-        verbs = [verb for commands in sections.values() for verb in commands]
-        names = [f"{page_name(context)}-{verb}" for verb in verbs]
-    else:
-        parent = context.parent
-        names = [] if parent is None else [page_name(parent)]
-    return ", ".join(f"\\fB{_text(name)}\\fR(1)" for name in names) or "\\fBman\\fR(1)"
+    names = [f"{page_name(context)}-{verb}" for commands in (sections or {}).values() for verb in commands]
+    if not names:
+        names = [page_name(context.parent) if context.parent else "man"]
+    return ", ".join(f"\\fB{_text(name)}\\fR(1)" for name in names)
 
 
 def _paragraphs(text: str | None) -> list[str]:
     clean = inspect.cleandoc(text or "").replace("\b", "")
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", clean) if part.strip()] or [""]
-
-
-def _lowered(sentence: str) -> str:
-    return (sentence[:1].lower() + sentence[1:]).rstrip(".")
 
 
 def _text(text: str) -> str:

@@ -11,32 +11,27 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._failure import EXIT_DAMAGED, tell
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE, tell
 from holdfast.apps.cli._options import complete_file, json_option, verb
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
-from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
+from holdfast.errors import InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
 
 if TYPE_CHECKING:
-    from holdfast.library import SignedFile
-
+    from holdfast.library import ImportedSession, SignedFile
 
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 _STYLES = {"imported": "good", "updated": "good", "unchanged": "faint", "failed": "bad"}
 _REASONS_SHOWN = 10
 
 
-def _complete_tool(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def _complete_tool(_ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from holdfast.formats import READERS
 
-    names = sorted(name.replace("_", "-") for name in READERS)
+    others = ["auto", "bundle"] if parameter.name == "format" else []
+    names = [*others, *sorted(name.replace("_", "-") for name in READERS)]
     return [name for name in names if name.startswith(incomplete)]
-
-
-def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -> list[str]:
-    others = [name for name in ("auto", "bundle") if name.startswith(incomplete)]
-    return [*others, *_complete_tool(ctx, it, incomplete)]
 
 
 @verb("import")
@@ -47,7 +42,7 @@ def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -
     default="auto",
     show_default=True,
     metavar="FORMAT",
-    shell_complete=_complete_format,
+    shell_complete=_complete_tool,
     help="Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
 )
 @click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
@@ -92,7 +87,14 @@ def import_verb(
       holdfast import --scan --tool claude-code --watch
     """
     _check(paths, format, tool, scan=scan)
-    signed = _read_signed(paths, verify_key, alone=not (scan or watch))
+    signed: dict[str, SignedFile] = {}
+    if verify_key is not None:
+        from holdfast.library import read_signed
+
+        if scan or watch:
+            raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
+        # All of them are verified before the first one is brought in.
+        signed = {path: read_signed(path, verify_key) for path in paths}
     importing = _Importing(app, signed, dry_run=dry_run)
 
     def places() -> list[Place]:
@@ -105,33 +107,15 @@ def import_verb(
     report = importing.take(places())
     # One file that is not what it should be is a failure of the command, not a line in a report.
     if not report.sessions and len(paths) == 1 and report.errors:
-        return _refuse(app, report.errors[0])
+        error = report.errors[0]
+        if not isinstance(error, (InvalidData, TooLarge)):
+            raise error  # no fault of the file
+        tell(app.err, Span("error: ", "bad"), str(error), error.remedy)
+        return EXIT_DAMAGED
     importing.tell(report)
-    return 1 if any(_counts(error, scan=scan) for error in report.errors) else 0
-
-
-def _read_signed(paths: tuple[str, ...], key: str | None, *, alone: bool) -> dict[str, SignedFile]:
-    """The files by their paths, verified, all of them before the first one is brought in."""
-    if key is None:
-        return {}
-    from holdfast.library import read_signed
-
-    if not alone:
-        raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
-    return {path: read_signed(path, key) for path in paths}
-
-
-def _counts(error: HoldfastError, *, scan: bool) -> bool:
-    """Whether an error is one of the command: nobody named the files that a scan finds empty."""
-    return not (scan and isinstance(error, (InvalidData, UsageError)))
-
-
-def _refuse(app: App, error: HoldfastError) -> int:
-    """Tell why a file was refused; the exit code. Raises what is no fault of the file."""
-    if not isinstance(error, (InvalidData, TooLarge)):
-        raise error
-    tell(app.err, Span("error: ", "bad"), str(error), error.remedy)
-    return EXIT_DAMAGED
+    # Nobody named the files that a scan finds empty.
+    counts = [error for error in report.errors if not (scan and isinstance(error, (InvalidData, UsageError)))]
+    return EXIT_FAILED if counts else EXIT_FINE
 
 
 def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool) -> None:
@@ -190,25 +174,19 @@ class _Importing:
             found = ImportedSessions(sessions=report.sessions, skipped=report.skipped)
             self._app.out.json(found)
             return
-        self._tell_sessions(report)
-        self._tell_reasons(report)
-        counts = [
-            f"{len(report.of(outcome))} {outcome}"
-            for outcome in ("imported", "updated", "unchanged", "failed")
-            if report.of(outcome)
-        ]
-        told = ", ".join(counts) or "No sessions were found"
-        self._app.err.line(told + (" (nothing was recorded)" if self._dry_run else ""))
-
-    def _tell_sessions(self, report: ImportReport) -> None:
         few = len(report.sessions) <= _REASONS_SHOWN
         for row in report.sessions:
             if few or row.outcome != "unchanged":
-                self._app.out.line(
-                    Span(f"{row.outcome:9} ", _STYLES[row.outcome]),
-                    Span(row.session_id, "name"),
-                    f"  {row.title}" if row.title else "",
-                )
+                self._tell_row(row, row.title)
+        self._tell_reasons(report)
+        outcomes = [row.outcome for row in report.sessions]
+        counts = [f"{outcomes.count(outcome)} {outcome}" for outcome in _STYLES if outcome in outcomes]
+        told = ", ".join(counts) or "No sessions were found"
+        self._app.err.line(told + (" (nothing was recorded)" if self._dry_run else ""))
+
+    def _tell_row(self, row: ImportedSession, about: str | None) -> None:
+        outcome = Span(f"{row.outcome:9} ", _STYLES[row.outcome])
+        self._app.out.line(outcome, Span(row.session_id, "name"), f"  {about}" if about else "")
 
     def _tell_reasons(self, report: ImportReport) -> None:
         remedies = {str(error): error.remedy for error in report.errors}
@@ -248,11 +226,7 @@ class _Importing:
             if self._app.as_json:
                 self._app.out.json_line(row)
             else:
-                self._app.out.line(
-                    Span(f"{row.outcome:9} ", _STYLES[row.outcome]),
-                    Span(row.session_id, "name"),
-                    f"  {counted(row.events, 'event')}",
-                )
+                self._tell_row(row, counted(row.events, "event"))
         self._app.out.flush()
         if not self._app.as_json:
             for one in report.skipped[:_REASONS_SHOWN]:

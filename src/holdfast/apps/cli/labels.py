@@ -11,6 +11,7 @@ from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_tag, json_option, refuse, session_argument, verb, wait_option
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import ModelFailed
+from holdfast.library.answers.sessions import SessionTags, SessionTitle, SessionTopics, TagSuggestion
 
 
 @verb("title")
@@ -32,8 +33,6 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
     session_id = choose(app.library, id)
     title = app.library.title(session_id, text)
     if app.as_json:
-        from holdfast.library.answers.sessions import SessionTitle
-
         app.out.json(SessionTitle(session_id=session_id, title=title))
     elif text is None:
         app.out.line(title or "")
@@ -91,8 +90,6 @@ def _show(app: App, session_id: str, tags: list[str]) -> None:
     # One that a person gave too is told once.
     automatic = [tag for tag in app.library.info(session_id).auto_tags if tag not in tags]
     if app.as_json:
-        from holdfast.library.answers.sessions import SessionTags
-
         app.out.json(SessionTags(session_id=session_id, tags=tags, auto_tags=automatic))
         return
     for tag in tags:
@@ -106,8 +103,6 @@ def _show(app: App, session_id: str, tags: list[str]) -> None:
 def _explain(app: App, session_id: str) -> None:
     found = app.library.topics(session_id)
     if app.as_json:
-        from holdfast.library.answers.sessions import SessionTopics
-
         app.out.json(SessionTopics(session_id=session_id, topics=found))
     elif found:
         rows: list[list[Piece]] = [[Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found]
@@ -124,8 +119,6 @@ def _suggest(app: App, session_id: str, model: str | None, *, apply: bool) -> No
         if found.tags:
             app.library.tag(session_id, *found.tags)
     if app.as_json:
-        from holdfast.library.answers.sessions import TagSuggestion
-
         app.out.json(TagSuggestion(session_id=session_id, applied=apply, **found._asdict()))
         return
     app.out.line(Span("title  ", "faint"), found.title or "(none)")
@@ -154,23 +147,16 @@ def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool
     if off + release + (hold is not None) > 1:
         refuse("choose one of --off, --hold and --release")
     session_id = choose(app.library, id)
+    policies = app.library.policies
     if hold is not None:
-        app.library.policies.hold(session_id, hold)
-        done = "held"
-    elif release:
-        app.library.policies.release(session_id)
-        done = "released"
-    elif off:
-        app.library.policies.unpin(session_id)
-        done = "unpinned"
+        policies.hold(session_id, hold)
     else:
-        app.library.policies.pin(session_id)
-        done = "pinned"
+        (policies.release if release else policies.unpin if off else policies.pin)(session_id)
+    done = "held" if hold is not None else "released" if release else "unpinned" if off else "pinned"
     app.out.line(f"{done} ", Span(session_id, "name"))
 
 
 # A title and tags that a model writes: one request with the beginning of the conversation.
-
 
 _TRANSCRIPT_CHARS = 6_000
 _MESSAGE_CHARS = 1_000
@@ -204,8 +190,7 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
 
     async def request() -> str:
         async with Engine(choice.resolve()) as engine:
-            reply = await engine.request(Ask([{"role": "user", "content": prompt}]))
-        return reply.text
+            return (await engine.request(Ask([{"role": "user", "content": prompt}]))).text
 
     settings = configuration({} if app.place is None else {"store": app.place})
     choice = choose_model(model, settings).named()

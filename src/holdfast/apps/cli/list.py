@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from holdfast.apps.render.page import Piece
     from holdfast.catalog import Page
 
-
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
-_WITH_TRASH = ("trash", "limit", "everything", "json", "store")
+_WITH_TRASH = {"trash", "limit", "everything", "json", "store"}
 
 
 @verb("list")
@@ -100,7 +99,6 @@ def list_verb(
     """
     shown = None if everything or not limit else limit
     if trash:
-        _check_alone()
         list_trash(app, shown)
         return
     narrowed["text"] = " ".join(words) or None
@@ -122,16 +120,6 @@ def list_verb(
     filtered = any(value not in (None, ()) for value in narrowed.values())
     filtered = filtered or (sort != _ORDERS[0] and bool(rows))
     _tell_rest(app, rows, narrowed["tags"], filtered=filtered)
-
-
-def _check_alone() -> None:
-    """Refuse what the trash cannot be asked for, rather than pass over it."""
-    ctx = click.get_current_context()
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in _WITH_TRASH:
-            refuse("--trash goes with --limit, --all, --json and --store only")
 
 
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
@@ -171,6 +159,11 @@ _COLUMNS = (
 
 def list_trash(app: App, limit: int | None) -> None:
     """Show the sessions in the trash, the last deleted first, and say how one comes back."""
+    # What the trash cannot be asked for is refused rather than passed over.
+    ctx = click.get_current_context()
+    names = {parameter.name or "" for parameter in ctx.command.params} - _WITH_TRASH
+    if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names):
+        refuse("--trash goes with --limit, --all, --json and --store only")
     found = app.library.trash.list()
     shown = found[:limit]
     if app.as_json:
@@ -182,15 +175,10 @@ def list_trash(app: App, limit: int | None) -> None:
         app.err.line(f"The trash of {app.where} is empty.")
         return
     now = now_ms()
-    rows: list[list[Piece]] = [
-        [
-            Span(one.session_id, "name"),
-            Span(ago(one.deleted_at, now) if one.deleted_at else "", "faint"),
-            one.title or "",
-            size(one.size_bytes),
-        ]
-        for one in shown
-    ]
+    rows: list[list[Piece]] = []
+    for one in shown:
+        when = Span(ago(one.deleted_at or 0, now), "faint")
+        rows.append([Span(one.session_id, "name"), when, one.title or "", size(one.size_bytes)])
     app.out.table(_COLUMNS, rows)
     if app.out.is_terminal:
         if len(shown) < len(found):
@@ -200,7 +188,6 @@ def list_trash(app: App, limit: int | None) -> None:
 
 
 # A list of sessions that goes on: what is added, changed or removed, by whichever process.
-
 
 _INTERVAL_S = 0.5
 _STYLES = {"added": "good", "changed": "", "removed": "bad"}
@@ -244,11 +231,8 @@ def _changes(app: App, known: dict[str, SessionMetadata], rows: Sequence[Session
         if id not in now and not app.library.exists(id):
             yield "removed", row
     for row in reversed(rows):
-        before = known.get(row.session_id)
-        if before is None:
-            yield "added", row
-        elif before != row:
-            yield "changed", row
+        if known.get(row.session_id) != row:
+            yield "changed" if row.session_id in known else "added", row
 
 
 def _tell(app: App, change: Change) -> None:

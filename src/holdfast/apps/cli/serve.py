@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.apps.http.tokens import Token
     from holdfast.storage import Store
 
-
 PARTS = {
     "token": "Make, list and revoke the tokens of the service.",
     "space": "List the spaces of the service, and remove one.",

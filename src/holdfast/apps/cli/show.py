@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,29 +49,21 @@ def print_recovery(app: App, found: Recovery) -> None:
         app.out.json(filled(RecoveredMessages, found, tokens=found.count))
         return
     app.out.json(found.messages)
-    _print_report(app, found)
+    # One line for a log; on a terminal a line for each issue.
+    if app.err.is_terminal and found.issues:
+        app.err.line(found.log_line.partition(": [")[0], ":")
+        for issue in found.issues:
+            where = Span(f"  {issue.where}", "name")
+            app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
+    else:
+        app.err.line(found.log_line)
     if found.system:
         app.err.line("The system prompt is kept apart; --json prints it as `system`.")
-    if found.left_out is not None:
-        app.err.line(_left_out(found.left_out))
-
-
-def _print_report(app: App, found: Recovery) -> None:
-    """One line for a log; on a terminal a line for each issue."""
-    if not app.err.is_terminal or not found.issues:
-        app.err.line(found.log_line)
-        return
-    app.err.line(found.log_line.partition(": [")[0], ":")
-    for issue in found.issues:
-        where = Span(f"  {issue.where}", "name")
-        app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
-
-
-def _left_out(part: Any) -> str:
-    return (
-        f"The window has no room for {counted(part.messages, 'message')} of about"
-        f" {counted(part.tokens, 'token')}, events {part.first_seq} to {part.last_seq}."
-    )
+    if (part := found.left_out) is not None:
+        app.err.line(
+            f"The window has no room for {counted(part.messages, 'message')} of about"
+            f" {counted(part.tokens, 'token')}, events {part.first_seq} to {part.last_seq}."
+        )
 
 
 _COLUMNS = (
@@ -82,9 +75,7 @@ _COLUMNS = (
 )
 _DATA_CHARS = 200
 _CONVERSATION = frozenset(
-    """
-    user assistant system thinking tool_call tool_result delta retracted compaction interrupted
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+    "user assistant system thinking tool_call tool_result delta retracted compaction interrupted".split()  # noqa: SIM905 - easier to read and to change
 )
 
 
@@ -137,7 +128,10 @@ def show_verb(
     session_id = choose(app.library, id)
     if at is not None and not (events or state or messages or app.as_json):
         return _show_around(app, session_id, at, full=full, last=last)
-    row = _look(app, session_id, at)
+    _check_reached(app, session_id, at)
+    row = app.library.info(session_id)
+    if at is not None:
+        row = _row_at(app, row, at)
     if messages:
         print_recovery(app, app.library.recover(session_id, at=at, **given))
     elif state:
@@ -145,15 +139,15 @@ def show_verb(
 
         app.out.json(SessionState.of(session_id, app.library.state(session_id, at=at)))
     elif events:
-        found = last_of(_events(app, session_id, at), last)
-        _print_events(app, found, full=full)
+        _print_events(app, last_of(_events(app, session_id, at), last), full=full)
     elif app.as_json:
         app.out.json(_answer(app, row, at))
     else:
         print_header(app, row)
-        whole = _whole_events(app, session_id, full=full)
-        lost = lost_from(app.library, session_id)
-        print_conversation(app, whole, full=full, last=last, lost_from=lost)
+        shown = _events(app, session_id, None)
+        # In full also what is kept apart from the log.
+        shown = _resolved(app, session_id, shown) if full else shown
+        print_conversation(app, shown, full=full, last=last, lost_from=lost_from(app.library, session_id))
     return _judge(app, row)
 
 
@@ -162,25 +156,17 @@ def _show_around(app: App, session_id: str, at: int, *, full: bool, last: int | 
     _check_reached(app, session_id, at)
     row = app.library.info(session_id)
     print_header(app, row, f"around event {at}")
+    # Whole, since the event that is meant is shown in full.
+    whole = _resolved(app, session_id, _events(app, session_id, at if last is not None else None))
     if last is not None:
-        upto = _events(app, session_id, at)
-        print_conversation(app, _resolved(app, session_id, upto), full=full, last=last)
+        print_conversation(app, whole, full=full, last=last)
     else:
-        # Whole, since the event that is meant is shown in full.
-        whole = _whole_events(app, session_id, full=True)
-        lost = lost_from(app.library, session_id)
-        print_around(app, whole, at, full=full, lost_from=lost)
+        print_around(app, whole, at, full=full, lost_from=lost_from(app.library, session_id))
     return _judge(app, row)
 
 
-def _look(app: App, session_id: str, at: int | None) -> SessionMetadata:
-    """The session's row. Refuses what cannot be read, and a point that is not in the log."""
-    _check_reached(app, session_id, at)
-    row = app.library.info(session_id)
-    return row if at is None else _row_at(app, row, at)
-
-
 def _check_reached(app: App, session_id: str, at: int | None) -> None:
+    """Refuse what cannot be read, and a point that is not in the log."""
     newest = app.library.state(session_id).seq
     if at is not None and at > newest:
         raise NotFound(
@@ -220,12 +206,6 @@ def _events(app: App, session_id: str, at: int | None) -> Iterator[Event]:
     return app.library.events(session_id, stop=None if at is None else at + 1)
 
 
-def _whole_events(app: App, session_id: str, *, full: bool) -> Iterator[Event]:
-    """The events; in full also what is kept apart from the log."""
-    events = _events(app, session_id, None)
-    return _resolved(app, session_id, events) if full else events
-
-
 def _resolved(app: App, session_id: str, events: Iterator[Event]) -> Iterator[Event]:
     return resolve_blobs(events, app.library.store.documents(f"sessions/{session_id}"))
 
@@ -235,26 +215,20 @@ def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
 
     told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
     # Streamed pieces are told only where no whole message came to take their place.
-    cut = _cut_off(told)
-    location = app.library.location(row.session_id)
+    cut = {
+        (entry.run, seq)
+        for entry in read_transcript(told, first=told[0].seq if told else 0)
+        if entry.last is not None
+        for seq in range(entry.seq, entry.last + 1)
+    }
     return SessionDocument(
-        session=filled(LocatedSession, row, location=location),
+        session=filled(LocatedSession, row, location=app.library.location(row.session_id)),
         conversation=[
             EventRecord.of(event, as_written=True)
             for event in told
             if event.type != "delta" or (event.run, event.seq) in cut
         ],
     )
-
-
-def _cut_off(events: list[Event]) -> set[tuple[str | None, int]]:
-    """The pieces of streamed text that no message contains, by run and number."""
-    return {
-        (entry.run, seq)
-        for entry in read_transcript(events, first=events[0].seq if events else 0)
-        if entry.last is not None
-        for seq in range(entry.seq, entry.last + 1)
-    }
 
 
 def _print_events(app: App, events: Iterable[Event], *, full: bool) -> None:
@@ -268,8 +242,7 @@ def _print_events(app: App, events: Iterable[Event], *, full: bool) -> None:
         # A table would cut what does not fit into its last column.
         for event in events:
             *columns, data = _cells(event, full=True)
-            heads = [piece for piece in columns if piece]
-            spaced = [piece for head in heads for piece in (head, "  ")]
+            spaced = [piece for head in columns if head for piece in (head, "  ")]
             app.out.line(*spaced, data, hang=4)
         return
     app.out.table(_COLUMNS, [_cells(event, full=full) for event in events])
@@ -286,9 +259,6 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
         event.run or "",
         data,
     ]
-
-
-_LOG_NAME = "events.jsonl"
 
 
 @verb("recover")
@@ -309,11 +279,15 @@ def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> Non
     """
     options = {name: value for name, value in given.items() if value is not None}
     path = _path(app, what)
-    if path is None:
-        found = _recover_session(app, choose(app.library, what), at, options)
-    else:
-        found = _recover_file(app, path, at, options)
-    print_recovery(app, found)
+    if path is not None:
+        print_recovery(app, _recover_file(app, path, at, options))
+        return
+    session_id = choose(app.library, what)
+    app.library.state(session_id)  # a newer format is refused, not guessed at
+    report = app.library.verify(session_id)
+    if report.gaps:
+        _warn_lost(app, session_id, report.lost_events)
+    print_recovery(app, app.library.recover(session_id, at=at, **options))
 
 
 def _path(app: App, what: str) -> str | None:
@@ -321,35 +295,21 @@ def _path(app: App, what: str) -> str | None:
     # A name with a slash is never an id, whatever the store holds.
     if "/" in what or os.sep in what or what in (".", ".."):
         return find_log(what)
-    if what == "-" or (is_id(what) and _has(app, what)):
-        return None
-    try:
+    # A store that cannot be opened must not keep a file from being read.
+    with suppress(HoldfastError):
+        if what == "-" or (is_id(what) and app.library.exists(what)):
+            return None
+    with suppress(HoldfastError):
         return find_log(what)
-    except HoldfastError:
-        return None
-
-
-def _has(app: App, session_id: str) -> bool:
-    """Whether the store has it; one that cannot be opened must not keep a file from being read."""
-    try:
-        return app.library.exists(session_id)
-    except HoldfastError:
-        return False
-
-
-def _recover_session(app: App, session_id: str, at: int | None, options: Any) -> Recovery:
-    app.library.state(session_id)  # a newer format is refused, not guessed at
-    report = app.library.verify(session_id)
-    if report.gaps:
-        _warn_lost(app, session_id, report.lost_events)
-    return app.library.recover(session_id, at=at, **options)
+    return None
 
 
 def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery:
     from holdfast.replay import check_format, recover
 
     reader = LineReader()
-    events = list(_read(reader, read_file(path)))
+    events = [event for chunk in read_file(path) for event in reader.feed(chunk)]
+    events += reader.finish()
     if not events:
         raise NotFound(f"there is no event in {path}", remedy="Is it a log of events at all?")
     # A file was opened by no session, which would have refused a newer format.
@@ -362,24 +322,14 @@ def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery
     if reader.gaps:
         lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)
         _warn_lost(app, path, lost)
-    whole: Iterable[Event] = resolve_blobs(events, documents_beside(path))
-    return recover(whole, at=at, session_id=_name(path), **options)
-
-
-def _read(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[Event]:
-    for chunk in chunks:
-        yield from reader.feed(chunk)
-    yield from reader.finish()
+    folder, name = os.path.split(path)
+    if name == "events.jsonl":
+        name = os.path.basename(folder) or name  # logs of sessions have a folder each
+    return recover(resolve_blobs(events, documents_beside(path)), at=at, session_id=name, **options)
 
 
 def _warn_lost(app: App, what: str, lost: int) -> None:
     app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is not in the list")
-
-
-def _name(path: str) -> str:
-    """What to call a log in the report: its folder, as logs of sessions have one each."""
-    folder, name = os.path.split(path)
-    return os.path.basename(folder) or name if name == _LOG_NAME else name
 
 
 _SNAPSHOT_COLUMNS = (Column("SEQ", right=True), Column("TAKEN"), Column("AGO"), Column("STATE"))
@@ -408,16 +358,8 @@ def snapshots_verb(app: App, id: str) -> None:
     if not found:
         app.err.line(f"{session_id} has no snapshots; it is read from its first event.")
         return
-    now = now_ms()
-    app.out.table(
-        _SNAPSHOT_COLUMNS,
-        [
-            [
-                str(one.seq),
-                day_time(one.taken_at),
-                Span(ago(one.taken_at, now), "faint"),
-                Span("whole", "good") if one.whole else Span("not whole", "bad"),
-            ]
-            for one in found
-        ],
-    )
+    now, rows = now_ms(), list[list[Piece]]()
+    for one in found:
+        state = Span("whole", "good") if one.whole else Span("not whole", "bad")
+        rows.append([str(one.seq), day_time(one.taken_at), Span(ago(one.taken_at, now), "faint"), state])
+    app.out.table(_SNAPSHOT_COLUMNS, rows)

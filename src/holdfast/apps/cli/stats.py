@@ -16,14 +16,13 @@ from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import filter_options, json_option, named_option, refuse, verb
 from holdfast.apps.render.failures import strangers_hint
-from holdfast.catalog import Period, SessionFigures, Share, Stats, ToolFigures, TopicCount
+from holdfast.catalog import Period, SessionFigures, Share, ToolFigures, TopicCount
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import By
 from holdfast.library.answers.store import MetricList, MetricRow, MetricValue
 
 if TYPE_CHECKING:
     from holdfast.observe import Figures
-
 
 _PIPE_COLUMNS = 80
 _TABLES = "periods models agents tags tools topics longest most_expensive days hours weekdays turns"
@@ -78,14 +77,22 @@ def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: st
     found = app.library.stats(tz=tz, by=by, **narrowed)
     if app.as_json:
         app.out.json(found)
+    elif table == "days":
+        _print(app, ["day", "messages"], list(found.days.items()))
+    elif table in ("hours", "weekdays"):
+        _print(app, [table[:-1], "messages"], list(enumerate(getattr(found, table))))
     elif table is not None:
-        print_csv(app, found, table)
+        _print_rows(app, _SHAPES[table], getattr(found, table))
     elif found.sessions:
         from holdfast.apps.render.stats import print_stats
 
         print_stats(app.out, found, _width(app))
+    elif any(narrowed.values()):
+        tell_none(app, narrowed["tags"])
+    elif (hint := strangers_hint(app.library))[0]:
+        app.warn(*hint)
     else:
-        _tell_none(app, narrowed["tags"], filtered=any(narrowed.values()))
+        app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
 
 
 def _one(app: App, id: str, table: str | None) -> None:
@@ -95,7 +102,7 @@ def _one(app: App, id: str, table: str | None) -> None:
     elif table is not None:
         from holdfast.catalog import TurnFigures
 
-        print_rows(app, TurnFigures, timeline.turns)
+        _print_rows(app, TurnFigures, timeline.turns)
     else:
         from holdfast.apps.render.stats import print_timeline
 
@@ -107,27 +114,13 @@ def _width(app: App) -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
-    if not app.out.is_terminal:
-        return _PIPE_COLUMNS
     try:
-        return os.get_terminal_size(1).columns
+        return os.get_terminal_size(1).columns if app.out.is_terminal else _PIPE_COLUMNS
     except OSError:
         return _PIPE_COLUMNS
 
 
-def _tell_none(app: App, tags: tuple[str, ...], *, filtered: bool) -> None:
-    if filtered:
-        tell_none(app, tags)
-        return
-    told, remedy = strangers_hint(app.library)
-    if told:
-        app.warn(told, remedy)
-        return
-    app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
-
-
 # Statistics as CSV: one table at a time.
-
 
 _SHAPES: dict[str, type[msgspec.Struct]] = {
     "periods": Period,
@@ -139,28 +132,15 @@ _SHAPES: dict[str, type[msgspec.Struct]] = {
     "longest": SessionFigures,
     "most_expensive": SessionFigures,
 }
-TABLES = (*_SHAPES, "days", "hours", "weekdays")
 # A spreadsheet takes a text that begins like this for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def print_csv(app: App, stats: Stats, table: str) -> None:
-    """One table of the statistics, with a heading."""
-    if table == "days":
-        _print(app, ["day", "messages"], list(stats.days.items()))
-    elif table in ("hours", "weekdays"):
-        _print(app, [table[:-1], "messages"], list(enumerate(getattr(stats, table))))
-    else:
-        print_rows(app, _SHAPES[table], getattr(stats, table))
-
-
-def print_rows(app: App, shape: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> None:
-    """Rows of one shape, a column for each member, the name first."""
-    members = sorted(shape.__struct_fields__, key=lambda name: name not in _FIRST)
+def _print_rows(app: App, shape: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> None:
+    """Print rows of one shape, a column for each member, the name first."""
+    first = {"start", "name", "tag", "session_id", "title", "seq"}
+    members = sorted(shape.__struct_fields__, key=lambda name: name not in first)
     _print(app, members, [[getattr(row, name) for name in members] for row in rows])
-
-
-_FIRST = frozenset({"start", "name", "tag", "session_id", "title", "seq"})
 
 
 def _print(app: App, heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -205,7 +185,14 @@ def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
         return EXIT_FINE
     figures = _look(app)
     if app.as_json:
-        app.out.json(_answer(figures))
+        rows = []
+        for metric, found in figures.states():
+            values = [
+                MetricValue(labels=dict(zip(metric.labels, labels, strict=True)), value=value)
+                for labels, value in found.items()
+            ]
+            rows.append(MetricRow(name=metric.name, help=metric.help, unit=metric.unit, values=values))
+        app.out.json(MetricList(metrics=rows))
     elif textfile is not None:
         from holdfast.storage import place_file
 
@@ -231,20 +218,3 @@ def _look(app: App) -> Figures:
         figures = Figures()
         figures.set("holdfast_up", 0)
         return figures
-
-
-def _answer(figures: Figures) -> MetricList:
-    return MetricList(
-        metrics=[
-            MetricRow(
-                name=metric.name,
-                help=metric.help,
-                unit=metric.unit,
-                values=[
-                    MetricValue(labels=dict(zip(metric.labels, labels, strict=True)), value=value)
-                    for labels, value in found.items()
-                ],
-            )
-            for metric, found in figures.states()
-        ]
-    )

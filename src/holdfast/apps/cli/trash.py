@@ -26,7 +26,7 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Policy
+    from holdfast.catalog import Policy, RetentionDecision
     from holdfast.library import Pruned
 
 
@@ -151,11 +151,9 @@ def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
       holdfast archive trip-planner --restore
     """
     chosen = list(dict.fromkeys(choose(app.library, id) for id in ids))
+    act = app.library.unarchive if restore else app.library.archive
     for session_id in progress(app.err, chosen, "restoring" if restore else "archiving"):
-        if restore:
-            app.library.unarchive(session_id)
-        else:
-            app.library.archive(session_id)
+        act(session_id)
         log = size(app.library.info(session_id).size_bytes)
         done = "restored " if restore else "archived "
         app.out.line(done, Span(session_id, "name"), Span(f"  a log of {log}", "faint"))
@@ -176,7 +174,7 @@ _SHOWN_MAX = 200
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what would go, and why.")
 @click.option("--older-than", metavar="AGE", help="Not used for so long: 90d, 12h, 6w, 1y.")
 @click.option("--keep", type=AtLeast(0), metavar="N", help="All but the newest N.")
-@click.option("--size", "size_max", metavar="SIZE", help="What the newest SIZE leave: 500MB, 2GB.")
+@click.option("--size", metavar="SIZE", help="What the newest SIZE leave: 500MB, 2GB.")
 @named_option("--tag", of="tag", help="Only sessions with this tag.")
 @named_option("--agent", of="agent", help="Only sessions of this agent.")
 @click.option("--delete", is_flag=True, help="Put them into the trash instead of the archive.")
@@ -198,11 +196,13 @@ def prune_verb(app: App, /, *, dry_run: bool, yes: bool, **rule: object) -> int:
     """
     policies = _policies(rule)
     # Planned first, so that the question can say how much would go.
-    planned = app.library.prune(dry_run=True, policies=policies)
-    if not dry_run and _is_much(planned) and not _may_prune(app, planned, yes=yes):
-        app.err.line("Nothing was done.")
-        return EXIT_FAILED
-    done = planned if dry_run else _carry_out(app, policies)
+    done = app.library.prune(dry_run=True, policies=policies)
+    if not dry_run:
+        if not yes and app.can_ask and not _may_prune(done):
+            app.err.line("Nothing was done.")
+            return EXIT_FAILED
+        with app.err.meter("pruning") as progress:
+            done = app.library.prune(policies=policies, progress=progress)
     if app.as_json:
         app.out.json(done)
     else:
@@ -214,41 +214,26 @@ def _policies(rule: dict[str, object]) -> list[Policy] | None:
     """The rule of the command line; None if there is none, so that the configuration counts."""
     from holdfast.catalog import read_policies
 
-    table = {
-        "tag": rule["tag"],
-        "agent": rule["agent"],
-        "older_than": rule["older_than"],
-        "keep": rule["keep"],
-        "size": rule["size_max"],
-    }
-    given = {name: value for name, value in table.items() if value is not None}
+    action = "delete" if rule.pop("delete") else "archive"
+    given = {name: value for name, value in rule.items() if value is not None}
     # A tag or an agent alone would let everything of it go.
     if not given.keys() & {"older_than", "keep", "size"}:
-        if given or rule["delete"]:
+        if given or action == "delete":
             refuse("say which of them: --older-than, --keep or --size")
         return None
-    return read_policies([{**given, "action": "delete" if rule["delete"] else "archive"}])
+    return read_policies([{**given, "action": action}])
 
 
-def _is_much(planned: Pruned) -> bool:
-    """Whether something goes that is not simply compressed."""
-    return bool(planned.emptied) or any(one.action == "delete" for one in planned.decisions)
-
-
-def _may_prune(app: App, planned: Pruned, *, yes: bool) -> bool:
-    if yes or not app.can_ask:
-        return True
+def _may_prune(planned: Pruned) -> bool:
+    """Ask, if something goes that is not simply compressed."""
     deleted = sum(one.action == "delete" for one in planned.decisions)
+    if not deleted and not planned.emptied:
+        return True
     return click.confirm(
         f"Put {counted(deleted, 'session')} into the trash and remove"
         f" {counted(len(planned.emptied), 'session')} from it for good?",
         err=True,
     )
-
-
-def _carry_out(app: App, policies: list[Policy] | None) -> Pruned:
-    with app.err.meter("pruning") as progress:
-        return app.library.prune(policies=policies, progress=progress)
 
 
 def _tell(app: App, done: Pruned) -> None:
@@ -265,10 +250,7 @@ def _tell(app: App, done: Pruned) -> None:
     app.out.line(_summary(done))
 
 
-def _cells(one: object, now: int) -> list[Piece]:
-    from holdfast.catalog import RetentionDecision
-
-    assert isinstance(one, RetentionDecision)
+def _cells(one: RetentionDecision, now: int) -> list[Piece]:
     return [
         Span(one.action, "warning" if one.action == "delete" else ""),
         Span(one.session_id, "name"),
@@ -280,15 +262,14 @@ def _cells(one: object, now: int) -> list[Piece]:
 
 
 def _summary(done: Pruned) -> str:
-    archived = [one for one in done.decisions if one.action == "archive"]
-    deleted = [one for one in done.decisions if one.action == "delete"]
-    parts = [
-        f"{counted(len(archived), 'session')} archived" if archived else "",
-        f"{counted(len(deleted), 'session')} put into the trash" if deleted else "",
-        f"{counted(len(done.emptied), 'session')} removed from the trash" if done.emptied else "",
-        f"{counted(done.snapshots, 'old snapshot')} removed" if done.snapshots else "",
+    actions = [one.action for one in done.decisions]
+    counts = [
+        (actions.count("archive"), "session", "archived"),
+        (actions.count("delete"), "session", "put into the trash"),
+        (len(done.emptied), "session", "removed from the trash"),
+        (done.snapshots, "old snapshot", "removed"),
     ]
-    said = ", ".join(filter(None, parts))
+    said = ", ".join(f"{counted(many, word)} {what}" for many, word, what in counts if many)
     if not said:
         return "Nothing to prune."
     return f"Would be: {said}." if done.dry_run else f"{said[0].upper()}{said[1:]}."

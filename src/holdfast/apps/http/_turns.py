@@ -25,7 +25,6 @@ from holdfast.session import Session
 if TYPE_CHECKING:
     from holdfast.agent import Agent, RunResult, RunStream
 
-
 _LOGGER = logging.getLogger("holdfast.http")
 _APPROVAL_S = 300.0
 _TURNS_MAX = 64

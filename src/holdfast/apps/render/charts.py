@@ -123,7 +123,6 @@ def _picture(height: int, title: str, parts: Sequence[str]) -> str:
 
 # A part of a page, whose style sheet has the colours.
 
-
 _TIME_WIDTH, _TIME_LEFT, _TIME_HEIGHT = 560, 50, 150
 _BAR_MAX = 26.0
 _GRID_LINES = 4

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from holdfast.replay import Change, Comparison, Side, TurnPair, TurnView
 
-
 __all__ = ["kept_value", "print_comparison"]
 
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
@@ -138,7 +137,6 @@ def _did_style(did: str) -> str:
 
 
 # Two texts next to each other, each broken into lines of half the width.
-
 
 _GAP = "  "
 _HALF_MIN = 12

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-
 __all__ = ["Canvas", "Colour", "Column", "Ink", "Piece", "Plain", "Span", "cells"]
 
 _INDENT_SPACES = 2
@@ -100,7 +99,6 @@ def _clean(piece: Piece) -> Span:
 #
 # What comes here was neutralised above. Rich breaks paragraphs and long lines on a terminal, and
 # is loaded only for them, since it takes longer to load than most commands to run.
-
 
 _GAP = 2  # spaces between columns
 _FLEXIBLE_MIN = 18

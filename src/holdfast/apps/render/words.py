@@ -89,7 +89,6 @@ def _local(time_ms: int) -> datetime:
 
 # Times as people write them: a date, a date with a time, or how long ago.
 
-
 _AGO = r"(\d{1,6}) ?(min|m|h|d|w)\Z"
 _DATE = r"\d{4}-\d\d-\d\d\Z"
 _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.apps.web._page import Site
     from holdfast.library import Holdfast
 
-
 Form = Mapping[str, str]
 _FIELDS_MAX = 40
 
@@ -217,7 +216,6 @@ _NEED_REST = ("archive", "unarchive", "delete", "repair")
 # Talking on sessions: answers run beside the pages, and go on when a page is left.
 #
 # What is said is recorded piece by piece, so pages see it as they see any session that is written.
-
 
 _REST_MS = 60_000  # so long after an answer the session is given back, for others to write
 

@@ -22,7 +22,6 @@ from holdfast.replay import State, as_text
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-
 _EVENTS = 150
 _JSON_CHARS_MAX = 12_000
 _RAW_BYTES_MAX = 4 * _JSON_CHARS_MAX
@@ -296,7 +295,6 @@ def _file(content: bytes, name: str) -> Response:
 
 # Sessions that come from one another, as a graph to draw.
 
-
 _MEMBERS_MAX = 200
 _ROW = 64
 _COLUMN = 24
@@ -365,7 +363,6 @@ def _path(parent: tuple[int, int], child: tuple[int, int]) -> str:
 
 
 # A session's state as lines that people can read, and what differs between two moments. Pure.
-
 
 _SIMPLE = (
     ("Session", "title", "title"),

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from holdfast.agent import Kit
     from holdfast.session import Follower
 
-
 __all__ = ["POLICY", "make_app"]
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
@@ -211,7 +210,6 @@ def serve_web(
 
 # Who came in and what was done: one line of JSON each, without a word of what was said.
 
-
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here, as those of the service do."""
 
@@ -240,7 +238,6 @@ def audited(request: Request, send: Send) -> Send:
 
 
 # Following a session: a page is told that something came, and asks for it.
-
 
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
