@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.catalog import Calendar, Prices
-from holdfast.catalog._stats import Wanted, _Counting, count_index
+from holdfast.catalog._stats import Counter, Wanted, count_index
 from holdfast.catalog.sqlite import rows
 
 BEGIN = 1_760_000_000_000
@@ -66,9 +66,10 @@ def both(hf, tz="Europe/Zurich"):
 
             def ask(index, wanted=wanted, auto_tags=auto_tags):
                 calendar = Calendar(tz)
-                counting = _Counting(index, wanted, prices, calendar, auto_tags=auto_tags)
-                whole = counting.whole()
-                return count_index(index, wanted, prices, calendar, auto_tags=auto_tags), whole
+                counter = Counter(wanted, prices, calendar)
+                for meta, tally in index.tallies():
+                    counter.add(meta if auto_tags else msgspec.structs.replace(meta, auto_tags=()), tally)
+                return count_index(index, wanted, prices, calendar, auto_tags=auto_tags), counter.stats()
 
             kept, counted = catalog.answer(ask)
             assert told(kept) == told(counted)

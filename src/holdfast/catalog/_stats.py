@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, get_args
@@ -310,53 +310,39 @@ def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar
 
     Raises IndexDamaged if something in it is not as written.
     """
-    counting = _Counting(index, wanted, prices, calendar, auto_tags)
+
+    def add(counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> Counter:
+        for meta, tally in rows:
+            counter.add(meta if auto_tags else msgspec.structs.replace(meta, auto_tags=()), tally)
+        return counter
+
+    def make(block: int) -> bytes:
+        return _encode(add(Counter(Wanted(), prices, calendar, get_args(By)), index.tallies(block)).sums())
+
     try:
-        return counting.whole() if wanted.is_narrowed else counting.in_blocks()
+        if not wanted.is_narrowed:
+            variant = f"{_SUMS_SHAPE} {calendar.print} {prices.mark} {auto_tags:d}"
+            with index.figures(variant, make) as blocks:
+                if blocks is not None:
+                    return _in_blocks(index, blocks, Counter(wanted, prices, calendar), add)
+        return add(Counter(wanted, prices, calendar), index.tallies()).stats()
     except ValueError as error:
         raise IndexDamaged(f"the figures of a session: {error}") from error
 
 
-class _Counting(msgspec.Struct, frozen=True):
-    """One question for statistics."""
-
-    index: Index
-    wanted: Wanted
-    prices: Prices
-    calendar: Calendar
-    auto_tags: bool
-
-    def whole(self) -> Stats:
-        counter = Counter(self.wanted, self.prices, self.calendar)
-        self._add(counter, self.index.tallies())
-        return counter.stats()
-
-    def in_blocks(self) -> Stats:
-        """By the sums that are kept; only blocks of which a part is wanted are looked at."""
-        variant = f"{_SUMS_SHAPE} {self.calendar.print} {self.prices.mark} {self.auto_tags:d}"
-        counter = Counter(self.wanted, self.prices, self.calendar)
-        with self.index.figures(variant, self._sum) as blocks:
-            if blocks is None:
-                return self.whole()
-            count = 0
-            for block, data in blocks:
-                sums = _decode_sums(data)
-                count += sums.count
-                if not counter.merge(sums):
-                    self._add(counter, self.index.tallies(block))
-            if count != self.index.count():
-                raise IndexDamaged("the sums of sessions")
-        return counter.stats()
-
-    def _sum(self, block: int) -> bytes:
-        counter = Counter(Wanted(), self.prices, self.calendar, get_args(By))
-        self._add(counter, self.index.tallies(block))
-        return _encode(counter.sums())
-
-    def _add(self, counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> None:
-        for meta, tally in rows:
-            row = meta if self.auto_tags else msgspec.structs.replace(meta, auto_tags=())
-            counter.add(row, tally)
+def _in_blocks(
+    index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter, add: Callable[..., Counter]
+) -> Stats:
+    """By the sums that are kept; only blocks of which a part is wanted are looked at."""
+    count = 0
+    for block, data in blocks:
+        sums = _decode_sums(data)
+        count += sums.count
+        if not counter.merge(sums):
+            add(counter, index.tallies(block))
+    if count != index.count():
+        raise IndexDamaged("the sums of sessions")
+    return counter.stats()
 
 
 # The course of one session: turn after turn, how long each took, what it used, and the pauses.

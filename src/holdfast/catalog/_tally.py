@@ -365,14 +365,11 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     _take(tally, event, words, said, begun=True, amends=call.amends is True)
 
 
+_CallSaid = tuple[str, str, bytes, int | None]  # the id, the tool, its parameters, and how many tokens that is
+
+
 def _take(
-    tally: Tally,
-    event: Event,
-    words: Words,
-    said: tuple[str, str, bytes, int | None],
-    *,
-    begun: bool = False,
-    amends: bool = False,
+    tally: Tally, event: Event, words: Words, said: _CallSaid, *, begun: bool = False, amends: bool = False
 ) -> None:
     """Count a call, unless it is one that is known already, and what is new in it."""
     id, tool, params, size = said

@@ -126,9 +126,9 @@ class Hour(msgspec.Struct, array_like=True):
         self.asked += other.asked
         self.turns += other.turns
         self.estimated += other.estimated
-        add_all(self.spent, other.spent, Spent, room_for)
-        add_all(self.paid, other.paid, Spent, room_for)
-        add_all(self.tools, other.tools, ToolHours, room_for)
+        add_all(self.spent, other.spent, Spent, bounded=True)
+        add_all(self.paid, other.paid, Spent, bounded=True)
+        add_all(self.tools, other.tools, ToolHours, bounded=True)
 
     def cells(self) -> int:
         return 1 + len(self.spent) + len(self.paid) + len(self.tools)
@@ -139,15 +139,10 @@ def hour_of(hour: int) -> int:
     return min(max(hour, 0), _HOUR_LAST)
 
 
-def add_all(
-    mine: dict[str, Any],
-    others: Mapping[str, Any],
-    new: Callable[[], Any],
-    room: Callable[[dict[str, Any], str], str] | None = None,
-) -> None:
-    """Count others' figures in, each under its name or where there is room for it."""
+def add_all(mine: dict[str, Any], others: Mapping[str, Any], new: Callable[[], Any], *, bounded: bool = False) -> None:
+    """Count others' figures in, each under its name or, if they are bounded, where there is room for it."""
     for name, other in others.items():
-        key = name if room is None else room(mine, name)
+        key = room_for(mine, name) if bounded else name
         one = mine.get(key)
         if one is None:
             one = mine[key] = new()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from holdfast.session import Draft, new_session_id, read_range
 
 if TYPE_CHECKING:
     from holdfast.model import Event
-    from holdfast.replay import Clash, Comparison, MergeReport, SessionEvents, TurnView
+    from holdfast.replay import Comparison, MergeReport, SessionEvents
     from holdfast.session import EventEnd
 
 _GENERATIONS_MAX = 10_000
@@ -44,7 +43,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fork(core: Core, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None) -> str:
-    return _make(core, id, new_id, _find(core, id, at), title=title)
+    return _make(core, id, new_id, _find(core, id, at), title)
 
 
 def restore(core: Core, id: str, at: int, *, new_id: str | None = None) -> str:
@@ -88,17 +87,7 @@ def compare(core: Core, a: str, b: str) -> Comparison:
     return compare(_told(core, a), _told(core, b), cost=cost)
 
 
-def merge(
-    core: Core,
-    a: str,
-    b: str,
-    turns: str | Sequence[int],
-    policy: str,
-    summary: Callable[[list[TurnView]], str] | None,
-    ask: Callable[[Clash], str] | None,
-    new_id: str | None,
-    title: str | None,
-) -> str:
+def merge(core: Core, a: str, b: str, *wishes: Any, new_id: str | None, title: str | None) -> str:
     from holdfast.replay import MergeBlobs, MergeWishes, plan_merge
     from holdfast.session import blob_loader
 
@@ -107,14 +96,14 @@ def merge(
     plan = plan_merge(
         _told(core, a, place.position.seq),
         _told(core, b),
-        MergeWishes(turns, policy, summary, ask),
+        MergeWishes(*wishes),
         first_seq=place.position.seq + 1,
         run=run,
         blobs=MergeBlobs(*(blob_loader(core.store.documents(session_key(one))) for one in (a, b))),
     )
     more = [Draft(one.type, one.data, one.run, one.key, one.timestamp or None) for one in plan.events]
     more.append(Draft("merged", msgspec.to_builtins(plan.report), run))
-    return _make(core, a, new_id, place, title=title, reason="merge", run=run, more=more)
+    return _make(core, a, new_id, place, title, *more, reason="merge", run=run)
 
 
 def merge_report(core: Core, id: str) -> MergeReport | None:
@@ -141,15 +130,7 @@ def _find(core: Core, id: str, at: int | None) -> EventEnd:
 
 
 def _make(
-    core: Core,
-    id: str,
-    new_id: str | None,
-    place: EventEnd,
-    *,
-    title: str | None = None,
-    reason: str | None = "fork",
-    run: str | None = None,
-    more: Sequence[Draft] = (),
+    core: Core, id: str, new_id: str | None, place: EventEnd, title: str | None = None, *more: Draft, **how: str | None
 ) -> str:
     from holdfast.session import check_new_id, check_title
 
@@ -157,7 +138,7 @@ def _make(
     # An id of our own making is free; looking for one like it takes longer the more there are.
     made = new_session_id() if new_id is None else check_new_id(core.store, new_id)
     titled = [] if title is None else [Draft("title", {"title": title})]
-    core.branches.make(id, made, place, reason=reason, run=run, more=[*more, *titled])
+    core.branches.make(id, made, place, more=[*more, *titled], **{"reason": "fork", **how})
     core.hub.publish(made, Notice("forked", made, {"parent": id, "at": place.position.seq - 1}))
     return made
 

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
-from holdfast.library._core import LEASE_MS, Core
+from holdfast.library._core import LEASE_MS, Core, Progress
 from holdfast.model import named_blobs, running_checksum
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
@@ -19,8 +19,6 @@ _PIECE_BYTES = 1 << 20
 # Beside an agent's documents: what of them came by a copy, so that the next one may replace it.
 _BROUGHT = "copied.json"
 _KEYS = "seal.json"
-
-Progress = Callable[[int, int], None]
 
 
 class Copied(msgspec.Struct, kw_only=True):
@@ -37,11 +35,7 @@ class Copied(msgspec.Struct, kw_only=True):
 
 
 def copy_to(
-    core: Core,
-    other: str | os.PathLike[str] | Store | Core,
-    ids: Collection[str] | None = None,
-    *,
-    progress: Progress | None = None,
+    core: Core, other: str | os.PathLike[str] | Store | Core, ids: Collection[str] | None, progress: Progress | None
 ) -> Copied:
     core.check_open()
     target, mine = _opened(other)

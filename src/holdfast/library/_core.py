@@ -8,6 +8,7 @@ import operator
 import os
 import threading
 import time
+from collections.abc import Callable
 from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from holdfast.session import Branches, Observers
 
 
+Progress = Callable[[int, int], None]
+"""Called with how much is done, of how much."""
 _LIMIT_MAX = 2**40  # more than there is; a database does not count much further
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.library import _finder, _views
-from holdfast.library._core import Core, check_function, check_path
+from holdfast.library._core import Core, Progress, check_function, check_path
 from holdfast.library._keychain import write_signed
 from holdfast.library._views import of_known_format, reached
 from holdfast.model import Event
@@ -55,7 +55,7 @@ def export(
     at: int | None,
     overwrite: bool,
     sign: str | bytes | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Any:
     check_function("progress", progress)
     if to is not None and not hasattr(to, "write"):
@@ -99,7 +99,7 @@ def install(
     return Installed(chosen.name, plan.session_id, path, plan.command)
 
 
-def recorded(core: Core, id: str, at: int | None, progress: Callable[[int, int], None] | None = None) -> Recorded:
+def recorded(core: Core, id: str, at: int | None, progress: Progress | None = None) -> Recorded:
     """The session for a writer: as it is now, whatever is added meanwhile."""
     from holdfast.formats import Recorded
     from holdfast.library._copy import log_lines, own_documents
@@ -132,10 +132,7 @@ def recorded(core: Core, id: str, at: int | None, progress: Callable[[int, int],
 
 
 def _told(
-    items: Iterator[T],
-    total: int,
-    progress: Callable[[int, int], None] | None,
-    weight: Callable[[T], int] = lambda _: 1,
+    items: Iterator[T], total: int, progress: Progress | None, weight: Callable[[T], int] = lambda _: 1
 ) -> Iterator[T]:
     """The items, while someone is told how far they have come."""
     done = told = 0

@@ -16,20 +16,7 @@ from holdfast.library._core import Core, check_function, check_text, limit_of, o
 from holdfast.model import STATUSES, SessionMetadata, check_id
 
 if TYPE_CHECKING:
-    from holdfast.catalog import (
-        Asked,
-        Feeder,
-        Filter,
-        Hit,
-        Order,
-        Page,
-        Progress,
-        Reindexed,
-        Row,
-        Stats,
-        Timeline,
-        Topic,
-    )
+    from holdfast import catalog
     from holdfast.storage import Store
 
 
@@ -39,7 +26,7 @@ _PAGE = 1000
 
 def list_sessions(
     core: Core, limit: int | None = 50, *wanted: Any, sort: str = "updated", after: str | None = None, **narrowed: Any
-) -> Page:
+) -> catalog.Page:
     """Return a page of the sessions that fit what :func:`filter_of` takes, newest first."""
     from holdfast.catalog import read_order
 
@@ -85,7 +72,7 @@ def filter_of(
     cwd: str | None = None,
     archived: bool | None = None,
     text: str | None = None,
-) -> Filter:
+) -> catalog.Filter:
     """What a list is asked for. Raises UsageError for what no session can be."""
     from holdfast.catalog import EVERYTHING, Filter, words_in
 
@@ -124,7 +111,7 @@ def _ms(when: dt.datetime | None) -> int | None:
 
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
-) -> list[Hit]:
+) -> list[catalog.Hit]:
     from holdfast.catalog import ROLES, Asked, Filter
 
     if not isinstance(query, str):
@@ -159,7 +146,7 @@ def search(
 By = Literal["day", "week", "month"]
 
 
-def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessions: Any) -> Stats:
+def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessions: Any) -> catalog.Stats:
     from holdfast.catalog import Calendar, Wanted, count_index
 
     if by not in get_args(By):
@@ -168,11 +155,11 @@ def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessio
     wanted = Wanted(
         since=found.since, until=found.until, tags=found.tags, agent_id=found.agent_id, model=found.model, by=by
     )
-    calendar, prices, catalog = Calendar(tz), core.prices, core.catalog
-    return catalog.answer(lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags))
+    calendar, prices, auto_tags = Calendar(tz), core.prices, core.catalog.auto_tags
+    return core.catalog.answer(lambda index: count_index(index, wanted, prices, calendar, auto_tags=auto_tags))
 
 
-def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
+def reindex(core: Core, progress: catalog.Progress | None = None) -> catalog.Reindexed:
     check_function("progress", progress)
     done = core.catalog.reindex(progress)
     with suppress(UsageError):  # a mistake in a table of prices: told when figures are asked for
@@ -180,13 +167,13 @@ def reindex(core: Core, progress: Progress | None = None) -> Reindexed:
     return done
 
 
-def timeline(core: Core, id: str) -> Timeline:
+def timeline(core: Core, id: str) -> catalog.Timeline:
     from holdfast.catalog import timeline_of
 
     return timeline_of(id, _views.events(core, id), core.prices)
 
 
-def topics(core: Core, id: str, n: int = 3) -> list[Topic]:
+def topics(core: Core, id: str, n: int = 3) -> list[catalog.Topic]:
     from holdfast.catalog import Tally
     from holdfast.catalog import topics as topics_of
 
@@ -205,30 +192,29 @@ _KEPT_MAX = 10_000
 class SealedBooks:
     """What the sealed sessions of a store say to whoever has their keys."""
 
-    def __init__(self, store: Store, feeder: Feeder) -> None:
+    def __init__(self, store: Store, feeder: catalog.Feeder) -> None:
         self._store = store
         self._feeder = feeder
-        self._read: dict[str, tuple[str, Row]] = {}
+        self._read: dict[str, tuple[str, catalog.Row]] = {}
         """The etag of each log, and what it said then."""
         self._lock = threading.Lock()
 
-    def page(self, wanted: Filter, limit: int | None, after: str | None, order: Order) -> Page:
+    def page(self, wanted: catalog.Filter, limit: int | None, after: str | None, order: catalog.Order) -> catalog.Page:
         """A page of the catalogue with the sealed sessions in their places."""
         from holdfast.catalog import arranged, make_page, read_cursor
 
-        catalog = self._feeder.catalog
-        opened = self._opened()
-        page = catalog.page(wanted, limit, after, order)
+        books, opened = self._feeder.catalog, self._opened()
+        page = books.page(wanted, limit, after, order)
         if not opened:
             return page
         rows = [row for row in page if row.session_id not in opened]
         while limit is not None and len(rows) < limit and page.has_more:
             # To the catalogue a sealed session is a name: those are shown elsewhere.
-            page = catalog.page(wanted, limit, page.next, order)
+            page = books.page(wanted, limit, page.next, order)
             rows += [row for row in page if row.session_id not in opened]
         place = None if after is None else read_cursor(after, order)
         mine = arranged(filter(wanted.admits, opened.values()), order, place)
-        rows += mine if catalog.auto_tags else [msgspec.structs.replace(row, auto_tags=()) for row in mine]
+        rows += mine if books.auto_tags else [msgspec.structs.replace(row, auto_tags=()) for row in mine]
         found = make_page(arranged(rows, order), limit, order)
         found.has_more = found.has_more or page.has_more
         return found
@@ -237,7 +223,7 @@ class SealedBooks:
         """One session; as the catalogue has it if it does not open."""
         return self._row(id) or sealed
 
-    def search(self, hits: list[Hit], asked: Asked) -> list[Hit]:
+    def search(self, hits: list[catalog.Hit], asked: catalog.Asked) -> list[catalog.Hit]:
         """What the index found, and what is in the sealed sessions."""
         from holdfast.catalog import scan_logs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from holdfast.formats import (
     session_id_of,
 )
 from holdfast.library import _finder, _sessions, _views
-from holdfast.library._core import Core
+from holdfast.library._core import Core, Progress
 from holdfast.library._import_session import ImportOrigin, bring
 from holdfast.library._imports import ImportedSession, ImportReport, Skipped
 from holdfast.library._keychain import SignedFile
@@ -47,13 +47,7 @@ class ImportRun:
     """Takes sources one by one; ``report`` says what came of them."""
 
     def __init__(
-        self,
-        core: Core,
-        format: str,
-        *,
-        dry_run: bool,
-        passphrase: str | None,
-        progress: Callable[[int, int], None] | None = None,
+        self, core: Core, format: str, *, dry_run: bool, passphrase: str | None, progress: Progress | None = None
     ) -> None:
         if format not in ("auto", BUNDLE):
             reader_of(format)

@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
 from holdfast.library import _finder, _views
-from holdfast.library._core import Core, check_text
+from holdfast.library._core import Core, Progress, check_text
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -57,7 +57,7 @@ def import_all(
     dry_run: bool = False,
     passphrase: str | None = None,
     bounds: Bounds | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ImportReport:
     from holdfast.library._import_run import ImportRun
 

@@ -23,7 +23,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.library import _finder
-from holdfast.library._core import Core, check_text, session_key
+from holdfast.library._core import Core, Progress, check_text, session_key
 from holdfast.library._trash import forget_title
 from holdfast.model import Notice, check_id
 
@@ -37,7 +37,6 @@ _TRIES_MAX = 5
 _ROTATION, _CURRENT = "shared/rotation", "current.txt"
 _ROTATION_MS_MAX = 86_400_000
 
-Progress = Callable[[int, int], None]
 Step = Callable[["SealingStore", str], bool]
 
 _MAKE_KEY = (

@@ -117,16 +117,13 @@ def make_redactor(core: Core, values: dict[str, str], *, mode: str, seconds_per_
 def _redaction_key(core: Core) -> bytes:
     """The key of the fingerprints of this store; made when the first is needed."""
     documents = core.store.documents(_KEY_PLACE)
-    found = documents.get(_KEY_NAME)
+    found, made = documents.get(_KEY_NAME), os.urandom(_KEY_BYTES)
     if found is None:
-        made = os.urandom(_KEY_BYTES)
         try:
             documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
         except Conflict:
             found = documents.get(_KEY_NAME)
-        if found is None:
-            return made
-    return found[0]
+    return made if found is None else found[0]
 
 
 def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
@@ -234,20 +231,13 @@ def _texts(find: Sequence[str]) -> dict[str, str]:
 
 def _note(plan: RedactedLog) -> Event:
     """The event that says that the log was written anew."""
-    data: dict[str, Any] = {
-        "generation": _generation(plan.events) + 1,
-        "found": dict(sorted(plan.found.items())),
-        "seqs": sorted(plan.seqs),
-    }
+    kinds = ("session_start", "repaired", "redacted")
+    numbers = [event.data.get("generation", 0) for event in plan.events if event.type in kinds]
+    generation = max((number for number in numbers if isinstance(number, int)), default=0) + 1
+    data = {"generation": generation, "found": dict(sorted(plan.found.items())), "seqs": sorted(plan.seqs)}
     if plan.unscanned:
         data["unscanned"] = plan.unscanned
     return Event("redacted", plan.events[-1].seq + 1, now_ms(), encode_data(data, Limits()))
-
-
-def _generation(events: Iterable[Event]) -> int:
-    kinds = ("session_start", "repaired", "redacted")
-    numbers = [event.data.get("generation", 0) for event in events if event.type in kinds]
-    return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
 def _delete_all(documents: Documents, names: Iterable[str], unreached: builtins.list[str], key: str) -> None:
@@ -285,6 +275,16 @@ class RedactedLog(msgspec.Struct):
     @property
     def changed(self) -> bool:
         return bool(self.seqs)
+
+    def replaced(self, event: Event, data: dict[str, Any], found: list[Finding]) -> Event:
+        """The event with other data, and note of what was found in it."""
+        raw = encode_data(data, _LIMITS)
+        if len(raw) > _LIMITS.blob_bytes_min:
+            raw, blobs = encode_with_blobs(data, _LIMITS)
+            self.blobs.update(blobs)
+        self.seqs.add(event.seq)
+        self.found.update(one.rule for one in found)
+        return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
 
     def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:
         """The log, each line with the checksum that its place gives it; sealed if it was."""
@@ -325,18 +325,10 @@ def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: R
         kept = redactor.data(event.type, full.data)
         done.unscanned += kept.unscanned
         done.spared += kept.spared
-        _put(done, event, None if kept.data is full.data else kept.data, kept.found)
+        done.events.append(event if kept.data is full.data else done.replaced(event, kept.data, kept.found))
     for parts in streams.values():
         _redact_stream(done, parts, redactor)
     return done
-
-
-def _put(done: RedactedLog, event: Event, data: dict[str, Any] | None, found: list[Finding]) -> None:
-    if data is not None:
-        event = _with_data(done, event, data)
-        done.seqs.add(event.seq)
-        done.found.update(one.rule for one in found)
-    done.events.append(event)
 
 
 def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:
@@ -351,14 +343,6 @@ def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:
         return event
     done.seqs.add(event.seq)
     return msgspec.structs.replace(event, **changed)
-
-
-def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:
-    raw = encode_data(data, _LIMITS)
-    if len(raw) > _LIMITS.blob_bytes_min:
-        raw, blobs = encode_with_blobs(data, _LIMITS)
-        done.blobs.update(blobs)
-    return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
 
 
 def _redact_stream(done: RedactedLog, parts: list[list[_Piece]], redactor: Redactor) -> None:
@@ -381,10 +365,7 @@ def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) 
         data = piece
         if found or said != text:
             data = {**others.data, "content": said}
-            event = _with_data(done, done.events[place], data)
-            done.events[place] = event
-            done.seqs.add(event.seq)
-            done.found.update(one.rule for one in found)
+            done.events[place] = done.replaced(done.events[place], data, found)
         told.append((place, data))
         at += len(text)
     return told

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, Locked, SecurityError, TooLarge, UsageError
 from holdfast.library import _finder, _trash, _views
-from holdfast.library._core import Core, session_key
+from holdfast.library._core import Core, Progress, session_key
 from holdfast.library._sessions import set_metadata
 from holdfast.library._trash import Trashed
 from holdfast.library._views import of_known_format
@@ -26,9 +26,6 @@ _DAY_MS = 86_400_000
 _TRASH_DAYS = 30
 _SNAPSHOT_DAYS = 90
 _PAGE = 1000
-
-Progress = Callable[[int, int], None]
-"""Called with how many steps are done, of how many."""
 
 
 class Policies:

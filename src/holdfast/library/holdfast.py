@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         _trash,
         _views,
     )
+    from holdfast.library._core import Progress
     from holdfast.library._keychain import GivenKey
     from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
@@ -407,7 +408,7 @@ class Holdfast:
         ``merge_report`` tells what was done. Raises what ``fork`` raises, and UsageError for unknown turns and, with
         the policy "ask" and no ``ask`` function, for the conflicts.
         """
-        return _branches.merge(self._core, a, b, turns, policy, summary, ask, new_id, title)
+        return _branches.merge(self._core, a, b, turns, policy, summary, ask, new_id=new_id, title=title)
 
     def merge_report(self, id: str) -> replay.MergeReport | None:
         """Return what the last merge in a session did, with its conflicts; None without a merge."""
@@ -427,7 +428,7 @@ class Holdfast:
         incomplete: replay.Incomplete = "mark",
         overwrite: bool = False,
         sign: str | bytes | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Any:
         """Return a session in another form: a str, or bytes for a bundle.
 
@@ -484,7 +485,7 @@ class Holdfast:
         dry_run: bool = False,
         passphrase: str | None = None,
         bounds: Bounds | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> _imports.ImportReport:
         """Bring in several sources, and report errors in place of raising them.
 
@@ -498,7 +499,7 @@ class Holdfast:
         other: str | os.PathLike[str] | Store | Holdfast,
         ids: Collection[str] | None = None,
         *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> _copy.Copied:
         """Copy sessions with all they have, and agents with their lasting documents.
 
@@ -508,7 +509,7 @@ class Holdfast:
         alone, and so are documents of an agent. ``progress(done, total)`` counts bytes.
         """
         target = other._core if isinstance(other, Holdfast) else other  # noqa: SLF001 - one of ours
-        return _copy.copy_to(self._core, target, ids, progress=progress)
+        return _copy.copy_to(self._core, target, ids, progress)
 
     def verify(self, id: str, *, head: str | None = None) -> Report:
         """Look at every byte of a session and report what is whole. Changes nothing.
@@ -553,7 +554,7 @@ class Holdfast:
         *,
         dry_run: bool = False,
         policies: Sequence[catalog.Policy] | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Pruned:
         """Do what the policies say, empty the trash of what is too old, and drop old snapshots.
 

@@ -111,17 +111,13 @@ def _sum_of(text: str) -> int:
     """Add up the words of a text as ``_sum_some`` does those of the table."""
     places: dict[str, int] = {}
     for at, word in enumerate(words_of(fold(text))):
-        places[word] = places.get(word, 0) + _weight(at)
+        # Squared, so that two places that moved against each other do not add up.
+        places[word] = places.get(word, 0) + at * at + 1
     return sum(_hash(word.encode()[:_WORD_BYTES_MAX]) * at for word, at in places.items()) & _MASK
 
 
 def _hash(word: bytes) -> int:
     return hash(word) & 0xFFFFFFFF
-
-
-def _weight(at: int) -> int:
-    """What a place counts: squared, so that two that moved against each other do not add up."""
-    return at * at + 1
 
 
 def _sum_words(connection: Connection, sums: array[int]) -> Iterator[None]:
@@ -146,7 +142,7 @@ def _sum_some(connection: Connection, sums: array[int], after: bytes) -> bytes |
         for row, at in connection.execute(_PLACES, (term,)):
             done += 1
             if 0 <= row < len(sums):
-                sums[row] = (sums[row] + factor * (at * at + 1)) & _MASK  # as _weight says
+                sums[row] = (sums[row] + factor * (at * at + 1)) & _MASK  # as in _sum_of
         if done >= _PLACES_AT_ONCE:
             return bytes(term)
     return bytes(terms[-1][0]) if len(terms) == _WORDS_AT_ONCE else None

@@ -38,6 +38,7 @@ ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 _SETTINGS = (("hashsize", 16 << 20), ("automerge", 0), ("crisismerge", 12))
 _WORN_ROWS_MIN = 10_000
 
+_DELETE = "DELETE FROM said WHERE session = ?"
 _KEEP = "UPDATE said_listeners SET listener = ? WHERE session = ?"
 _KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
 
@@ -70,7 +71,7 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
 
 def forget(connection: Connection, row: int) -> None:
     """Leave out a session that is gone, or is about to be taken in anew."""
-    _delete(connection, "session = ?", (row,))
+    connection.execute(_DELETE, (row,))
     connection.execute("DELETE FROM said_listeners WHERE session = ?", (row,))
 
 
@@ -86,20 +87,14 @@ def is_worn(connection: Connection) -> bool:
 def _drop(connection: Connection, row: int, changes: IndexChanges, *, was_streaming: bool) -> None:
     """Remove what counts no more of what was added earlier."""
     if was_streaming:
-        _delete(connection, "session = ? AND streaming", (row,))
+        connection.execute(f"{_DELETE} AND streaming", (row,))
     if changes.gone_titles:
-        _delete(connection, "session = ? AND role = ?", (row, ROLE_NUMBERS["title"]))
+        connection.execute(f"{_DELETE} AND role = ?", (row, ROLE_NUMBERS["title"]))
     for tag in changes.gone_tags:
-        values = (row, ROLE_NUMBERS["tag"], tool_number(tag))
-        _delete(connection, "session = ? AND role = ? AND tool = ?", values)
+        connection.execute(f"{_DELETE} AND role = ? AND tool = ?", (row, ROLE_NUMBERS["tag"], tool_number(tag)))
     for seq in changes.gone:
-        if clamped(seq) != seq:
-            continue  # nothing has such a number, whatever a foreign log says
-        _delete(connection, "session = ? AND (seq = ? OR last = ?)", (row, seq, seq))
-
-
-def _delete(connection: Connection, condition: str, values: tuple[int, ...]) -> None:
-    connection.execute(f"DELETE FROM said WHERE {condition}", values)
+        if clamped(seq) == seq:  # nothing has another number, whatever a foreign log says
+            connection.execute(f"{_DELETE} AND (seq = ? OR last = ?)", (row, seq, seq))
 
 
 def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
