@@ -182,8 +182,7 @@ class Catalog:
         from holdfast.catalog._look import look
 
         while True:
-            update = look(self._store, entry, kept, prices=self._prices and self._prices())
-            kept = Kept(update.row, update.state, update.tally)
+            kept = look(self._store, entry, kept, prices=self._prices and self._prices())
             if kept.row.trace.etag != NEVER_READ:
                 return kept
 

@@ -151,7 +151,7 @@ class CatchUp:
             if kept is not None and kept.row.trace.etag == entry.etag:
                 if folder is not None and kept.row.trace.folder != folder:
                     row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
-                    self._add(IndexUpdate(row=row, state=kept.state, tally=kept.tally, version=kept.version))
+                    self._add(IndexUpdate(row, kept.state, kept.tally, version=kept.version))
                 return
             from holdfast.catalog._look import look  # late: it brings all that counts words
 

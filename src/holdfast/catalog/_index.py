@@ -69,17 +69,12 @@ class Kept(msgspec.Struct, frozen=True):
     """Changes whenever the row is written."""
 
 
-class IndexUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at a log found out."""
+class IndexUpdate(Kept, frozen=True, kw_only=True):
+    """What one look at a log found out; ``version`` is of the row from which the look went on."""
 
-    row: Row
-    state: bytes
-    tally: bytes
     events: Sequence[Event] = ()
     whole: bool = False
     """Whether the events are all there are, so that what was known before is forgotten."""
-    version: int = 0
-    """Of the row from which the look went on."""
 
 
 class Index(ABC):

@@ -71,7 +71,7 @@ class _Reading(msgspec.Struct):
         """The row of a log that cannot be read here."""
         meta = SessionMetadata(session_id=self.id, size_bytes=self.entry.size, state=state)
         trace = Trace(etag=self.entry.etag, folder=self.folder, lost=self.lost)
-        return IndexUpdate(row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version())
+        return IndexUpdate(Row(meta, trace), whole=True, version=self._version())
 
     def update(self, step_bytes: int) -> IndexUpdate:
         log = self.store.log(self.entry.key)
@@ -116,14 +116,8 @@ class _Reading(msgspec.Struct):
             cut_short=needs_interruption(state) is not None,
             **writer,
         )
-        return IndexUpdate(
-            row=Row(meta, trace),
-            state=_slim(state).to_json(),
-            tally=tally.to_bytes(),
-            events=events,
-            whole=base is None,
-            version=self._version(),
-        )
+        row, kept, version = Row(meta, trace), _slim(state).to_json(), self._version()
+        return IndexUpdate(row, kept, tally.to_bytes(), events=events, whole=base is None, version=version)
 
     def _version(self) -> int:
         return 0 if self.kept is None else self.kept.version

@@ -51,14 +51,9 @@ class RecallCache:
     def __init__(self) -> None:
         self._kept: dict[_Place, tuple[Stamp, Recalled]] = {}
 
-    def has(self, key: str, found: Candidate) -> bool:
-        """Whether the event was read, however its log is by now."""
-        return _place(key, found) in self._kept
-
-    def get(self, key: str, found: Candidate, stamp: Stamp) -> Recalled | None:
-        """What an event said when its log had this stamp."""
-        kept = self._kept.get(_place(key, found))
-        return kept[1] if kept is not None and kept[0] == stamp else None
+    def get(self, key: str, found: Candidate) -> tuple[Stamp, Recalled] | None:
+        """What an event said, and the stamp of its log at that time."""
+        return self._kept.get(_place(key, found))
 
     def put(self, key: str, found: Candidate, stamp: Stamp, recalled: Recalled) -> None:
         """Remember it, unless it is long."""
@@ -144,12 +139,9 @@ class Recaller:
         ready: list[_Ready] = []
         starts: dict[str, list[int]] = {}
         for row in rows:
-            key = self._key(row.session)
-            recalled = None
-            if key is not None and self._memory.has(key, row):
-                stamp = self._store.stamp(key)
-                recalled = None if stamp is None else self._memory.get(key, row, stamp)
-            start = -1
+            key, start = self._key(row.session), -1
+            kept = None if key is None else self._memory.get(key, row)
+            recalled = kept[1] if key is not None and kept is not None and kept[0] == self._store.stamp(key) else None
             if key is not None and recalled is None and row.last is None:
                 start = max(0, row.place - LINE_END_BYTES)
                 starts.setdefault(key, []).append(start)

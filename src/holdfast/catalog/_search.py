@@ -45,18 +45,8 @@ class Candidate(NamedTuple):
     rank: float = 0.0
 
 
-class Find(NamedTuple):
-    """One event that fits, by the word of its log. ``session`` is the row of its session."""
-
-    session: int
-    seq: int
-    role: str
-    name: str | None
-    timestamp: int
-    snippet: Snippet
-    score: float
-
-
+Metadata = Callable[[int], "SessionMetadata | None"]
+"""What a list shows of the session of a row."""
 Ask = Callable[["Query"], Callable[[Any, int], tuple[list[Candidate], Any]]]
 """For a query: what gives so many rows that may fit, after a place, and the place of the last."""
 
@@ -65,7 +55,7 @@ def search(
     store: Store,
     asked: Asked,
     ask: Ask,
-    meta: Callable[[int], SessionMetadata | None],
+    meta: Metadata,
     *,
     memory: RecallCache | None = None,
     expect: Callable[[Iterable[int]], None] | None = None,
@@ -84,31 +74,33 @@ def search(
     if not query or asked.limit == 0:
         return []
     recaller = Recaller(store, key, query.raw_hint, memory, expect)
-    finds: list[Find] = []
-    while query is not None and not finds:
-        finds = _search(ask, query, recaller, asked.limit)
+    hits: list[Hit] = []
+    while query is not None and not hits:
+        pages = _pages(ask(query), asked.limit)
+        hits = _search(pages, query, recaller, meta, asked.limit)
         query = query.widened()
-    return [make_hit(find, meta(find.session)) for find in finds]
+    return hits
 
 
-def _search(ask: Ask, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:
-    finds: list[Find] = []
+def _search(
+    pages: Iterable[list[Candidate]], query: Query, recaller: Recaller, meta: Metadata, limit: int | None
+) -> list[Hit]:
+    finds: list[tuple[int, Hit]] = []
     newest: int | None = None
-    for page in _pages(ask(query), limit):
+    for page in pages:
         newest = max([row.time for row in page]) if newest is None else newest
         scored = _best_first(page, newest)
         recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
-            read = next(recalled)
-            find = read and _find(query, row.session, row.seq, read, score)
-            if find is not None:
-                finds.append(find)
+            hit = _hit(query, meta(row.session), row.seq, next(recalled), score)
+            if hit is not None:
+                finds.append((row.session, hit))
                 if limit is not None and len(finds) >= limit:
                     break
         if limit is not None and len(finds) >= limit:
             break
-    finds.sort(key=lambda find: (-find.score, -find.timestamp, find.session, -find.seq))
-    return finds
+    finds.sort(key=lambda find: (-find[1].score, -find[1].timestamp, find[0], -find[1].seq))
+    return [hit for _, hit in finds]
 
 
 def _pages(ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | None) -> Iterator[list[Candidate]]:
@@ -138,13 +130,22 @@ def _best_first(page: list[Candidate], newest: int) -> list[tuple[float, Candida
     return [(-rank, page[number]) for rank, _, _, number in ranked]
 
 
-def _find(query: Query, session: int, seq: int, read: Recalled, score: float = 0.0) -> Find | None:
+def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled | None, score: float = 0.0) -> Hit | None:
     """What an event says by the word of its log; None if it does not fit after all."""
-    said, spans = read.said, query.spans(read.folded)
-    if spans is None:
+    spans = None if meta is None or read is None else query.spans(read.folded)
+    if meta is None or read is None or spans is None:
         return None
-    snippet = make_snippet(said.text, original_spans(said.text, spans))
-    return Find(session, seq, said.role, said.name, read.timestamp, snippet, score)
+    said = read.said
+    return Hit(
+        session_id=meta.session_id,
+        seq=seq,
+        role=said.role,
+        tool=None if said.role == "tag" else said.name,
+        snippet=make_snippet(said.text, original_spans(said.text, spans)),
+        score=score,
+        timestamp=read.timestamp,
+        title=meta.title,
+    )
 
 
 # Search over all sessions: from the index where there is one, else by reading every log.
@@ -213,24 +214,10 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
     ]
     hits: list[Hit] = []
     while query is not None and not hits:
-        hits = [make_hit(find, meta) for meta, seq, read in heard if (find := _find(query, 0, seq, read)) is not None]
+        hits = [hit for meta, seq, read in heard if (hit := _hit(query, meta, seq, read)) is not None]
         query = query.widened()
     hits.sort(key=lambda hit: (-hit.timestamp, hit.session_id, -hit.seq))
     return hits if asked.limit is None else hits[: asked.limit]
-
-
-def make_hit(find: Find, meta: SessionMetadata | None) -> Hit:
-    assert meta is not None
-    return Hit(
-        session_id=meta.session_id,
-        seq=find.seq,
-        role=find.role,
-        tool=None if find.role == "tag" else find.name,
-        snippet=find.snippet,
-        score=find.score,
-        timestamp=find.timestamp,
-        title=meta.title,
-    )
 
 
 def hear_log(store: Store, id: str) -> Told | None:

@@ -434,20 +434,6 @@ def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
     tally.hour_at(event).turns += 1
 
 
-def _turn_end(tally: Tally, event: Event, _words: Words) -> None:
-    """Calls that a turn leaves open wait for someone: that is not how long the tool takes."""
-    tally.calls.stop_clocks(event.run)
-
-
-def _stop(tally: Tally, _event: Event, _words: Words) -> None:
-    tally.calls.stop_clocks(all_runs=True)
-
-
-def _usage(tally: Tally, event: Event, _words: Words) -> None:
-    figures = event.data
-    tally.spend(event, figures, figures.get("model"), None)
-
-
 def _title(_tally: Tally, event: Event, words: Words) -> None:
     named = _decode_named(event.raw)
     if isinstance(named.title, str) and named.auto is not True:
@@ -477,12 +463,13 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "tool_call": _tool_call,
     "tool_result": _tool_result,
     "turn_start": _turn_start,
-    "turn_end": _turn_end,
-    "interrupted": _stop,
+    # Calls that a turn leaves open wait for someone: that is not how long the tool takes.
+    "turn_end": lambda tally, event, _: tally.calls.stop_clocks(event.run),
+    "interrupted": lambda tally, *_: tally.calls.stop_clocks(all_runs=True),
     "forked": _forked,
     "merged": _merged,
-    "closed": _stop,
-    "usage": _usage,
+    "closed": lambda tally, *_: tally.calls.stop_clocks(all_runs=True),
+    "usage": lambda tally, event, _: tally.spend(event, event.data, event.data.get("model"), None),
     "title": _title,
     "session_start": _session_start,
 }

@@ -7,7 +7,7 @@ write the same session at once find it by the row's version, as two processes wi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -115,7 +115,8 @@ class PostgresIndex(Index):
 
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
         """One transaction; the words are made ready before it."""
-        changes = make_ready(updates, self._listeners(updates), self.price_mark)
+        known = [update.row.meta.session_id for update in updates if update.version]
+        changes = make_ready(updates, self._by_id("listener, said", "folds", known), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
 
         async def work(connection: Connection) -> list[str]:
@@ -237,9 +238,12 @@ class PostgresIndex(Index):
                 return
             after = (found[-1]["place"], found[-1]["id"])
 
-    def _metas(self, ids: Sequence[str]) -> dict[str, SessionMetadata]:
-        rows = self._fetch("SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids))
-        return {row["id"]: read_row(row["id"], row["data"], row["crc"]) for row in rows}
+    def _by_id(self, columns: str, table: str, ids: Collection[str]) -> dict[str, Any]:
+        query = f"SELECT id, {columns} FROM catalog_{table} WHERE id = ANY($1::text[])"
+        return {row["id"]: row for row in self._fetch(query, list(ids))} if ids else {}
+
+    def _metas(self, ids: Collection[str]) -> dict[str, SessionMetadata]:
+        return {id: read_row(*row) for id, row in self._by_id("data, crc", "sessions", ids).items()}
 
     def _tallies_to_price(self, rows: Sequence[Any], metas: Sequence[SessionMetadata]) -> dict[str, bytes]:
         """The tallies of sessions whose costs a machine with other prices computed."""
@@ -249,23 +253,13 @@ class PostgresIndex(Index):
             for row, meta in zip(rows, metas, strict=True)
             if row["priced"] != mine and (meta.total_tokens or meta.model or meta.cost is not None)
         ]
-        if not ids:
-            return {}
-        found = self._fetch("SELECT id, tally FROM catalog_folds WHERE id = ANY($1::text[])", ids)
-        return {row["id"]: row["tally"] for row in found}
+        return {id: row["tally"] for id, row in self._by_id("tally", "folds", ids).items()}
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
         """The row with the cost by the prices here: those of another machine may differ."""
         from holdfast.catalog._usage import repriced
 
         return repriced(meta, tally, self.prices) if tally else meta
-
-    def _listeners(self, updates: Iterable[IndexUpdate]) -> dict[str, Any]:
-        ids = [update.row.meta.session_id for update in updates if update.version]
-        if not ids:
-            return {}
-        rows = self._fetch("SELECT id, listener, said FROM catalog_folds WHERE id = ANY($1::text[])", ids)
-        return {row["id"]: row for row in rows}
 
     def _state(self) -> Any:
         rows = self._fetch("SELECT generation, mark, audited FROM catalog_state")

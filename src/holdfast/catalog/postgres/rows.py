@@ -37,43 +37,44 @@ _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Listener).decode
 
-_COLUMNS = (
-    "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
-    " priced, data, crc, trace, trace_crc, created, title, messages, tokens, cost, size, text"
+
+def _arrays(typed: str, first: int = 1) -> str:
+    """Arrays of values that are unnested: a column of each, with its name and its type."""
+    columns = [one.split() for one in typed.split(", ")]
+    values = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(columns, first))
+    return f"unnest({values}) AS i ({', '.join(name for name, _ in columns)})"
+
+
+_TYPED = (
+    "id text, folded text, updated bigint, agent bytea, model bytea, parent bytea, cwd bytea, status text,"
+    " archived boolean, settled boolean, etag text, folder text, priced text, data bytea, crc bigint, trace bytea,"
+    " trace_crc bigint, created bigint, title text, messages bigint, tokens bigint, cost bigint, size bigint, text text"
 )
+_COLUMNS = [one.split()[0] for one in _TYPED.split(", ")]
 _CARRIED = ("priced", "data", "crc", "trace", "trace_crc")
-_ARRAYS = (
-    "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[],"
-    " $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],"
-    " $14::bytea[], $15::bigint[], $16::bytea[], $17::bigint[], $18::bigint[], $19::text[],"
-    " $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]"
-)
 _INSERT = (
-    f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"
+    f"INSERT INTO catalog_sessions ({', '.join(_COLUMNS)}) SELECT * FROM {_arrays(_TYPED)}"
     " ON CONFLICT (id) DO NOTHING RETURNING id"
 )
 _UPDATE = (
-    "UPDATE catalog_sessions s SET "
-    + ", ".join(f"{name} = i.{name}" for name in _COLUMNS.split(", ")[1:])
-    + f" FROM unnest({_ARRAYS}) AS i ({_COLUMNS}) WHERE s.id = i.id"
+    f"UPDATE catalog_sessions s SET {', '.join(f'{name} = i.{name}' for name in _COLUMNS[1:])}"
+    f" FROM {_arrays(_TYPED)} WHERE s.id = i.id"
 )
-_FOLD = """
+_FOLD = f"""
 INSERT INTO catalog_folds (id, state, tally, listener, said, crc)
-SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[])
+SELECT * FROM {_arrays("id text, state bytea, tally bytea, listener bytea, said bigint, crc bigint")}
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, tally = excluded.tally,
     listener = excluded.listener, said = excluded.said, crc = excluded.crc
 """
-_LABEL = """
-INSERT INTO catalog_labels (tag, updated, id, auto)
-SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::boolean[])
-"""
-_SAY = """
-INSERT INTO catalog_said
-    (session, number, seq, last, place, time, role, name, streaming, words)
-SELECT session, number, seq, last, place, time, role, name, streaming, words::tsvector
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-    $7::text[], $8::bytea[], $9::boolean[], $10::text[])
-    AS i (session, number, seq, last, place, time, role, name, streaming, words)
+_LABEL = (
+    "INSERT INTO catalog_labels (tag, updated, id, auto)"
+    f" SELECT * FROM {_arrays('tag bytea, updated bigint, id text, auto boolean')}"
+)
+_SAID = "seq, last, place, time, role, name, streaming"
+_SAID_TYPED = "seq bigint, last bigint, place bigint, time bigint, role text, name bytea, streaming boolean, words text"
+_SAY = f"""
+INSERT INTO catalog_said (session, number, {_SAID}, words)
+SELECT session, number, {_SAID}, words::tsvector FROM {_arrays(f"session text, number bigint, {_SAID_TYPED}")}
 """
 _LEARN = "INSERT INTO catalog_words SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
 
@@ -153,7 +154,7 @@ def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
 
 def column_values(update: IndexUpdate) -> dict[str, Any]:
     """Return what is kept of a session to sort and to narrow by, by the names of the columns."""
-    found = dict(zip(_COLUMNS.split(", "), _columns(update, ""), strict=True))
+    found = dict(zip(_COLUMNS, _columns(update, ""), strict=True))
     return {name: found[name] for name in found if name not in _CARRIED}
 
 
@@ -381,15 +382,9 @@ SELECT s.*, (SELECT count(*) FROM catalog_labels l WHERE l.id = s.id) AS labels,
 FROM catalog_sessions s WHERE s.id > $1 ORDER BY s.id LIMIT $2
 """
 # What one of both has and the other has not, as long as the row is the one that was read.
-_DIFFERENCE = """
-WITH told AS (
-    SELECT seq, last, place, time, role, name, streaming, words::tsvector AS words
-    FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bytea[],
-        $11::boolean[], $12::text[]) AS i (seq, last, place, time, role, name, streaming, words)
-), kept AS (
-    SELECT seq, last, place, time, role, name, streaming, words FROM catalog_said
-    WHERE session = $1 AND seq > $3 AND seq <= $4
-)
+_DIFFERENCE = f"""
+WITH told AS (SELECT {_SAID}, words::tsvector AS words FROM {_arrays(_SAID_TYPED, 5)}),
+    kept AS (SELECT {_SAID}, words FROM catalog_said WHERE session = $1 AND seq > $3 AND seq <= $4)
 SELECT 1 FROM catalog_sessions WHERE id = $1 AND etag = $2 AND (
     EXISTS (SELECT * FROM kept EXCEPT ALL SELECT * FROM told)
     OR EXISTS (SELECT * FROM told EXCEPT ALL SELECT * FROM kept)
@@ -422,7 +417,7 @@ def _checked(found: Any) -> Row:
     """A row, as its checksums say and its columns and labels as the row says."""
     row = whole_row(found)
     meta = row.meta
-    expected = column_values(IndexUpdate(row=row, state=b"", tally=b""))
+    expected = column_values(IndexUpdate(row))
     if any(found[name] != value for name, value in expected.items()):
         raise IndexDamaged("what lists are sorted and narrowed by")
     labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
