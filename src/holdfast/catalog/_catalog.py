@@ -134,10 +134,7 @@ class Catalog:
         return self.answer(lambda index: index.count())
 
     def ask(self, question: Callable[[Connection], T]) -> T:
-        """What ``question`` makes of the database, once that is up to date.
-
-        It may be called again if the database turns out to be damaged. Raises Unavailable where there is no SQLite.
-        """
+        """What ``question``, asked again after damage, makes of the database. Raises Unavailable without SQLite."""
 
         def put(index: Index) -> T:
             if index.connection is None:
@@ -221,10 +218,7 @@ class Catalog:
         return self._opened()
 
     def audit_some(self, seconds: float) -> None:
-        """Go on with the comparison of the index with the logs, for about so long.
-
-        It begins an hour after the last one did, in whichever process.
-        """
+        """Go on comparing the index with the logs for about so long, an hour after any process began to."""
         if self._auditor is None:
             if not self._is_audit_due():
                 return
@@ -307,10 +301,7 @@ class Catalog:
         return any((self._lent, self._index, self._spare))
 
     def feed(self, id: str) -> bool:
-        """Let the index know of a session now, so that the next question need not read it.
-
-        Whether that is all there is for now. Never raises: whoever asks next will see to what is wrong.
-        """
+        """Read what a session has new, so that the next question need not; whether that is all. Never raises."""
         try:
             with self._guard():
                 return read_on(self._store, self._opened(), id)
@@ -461,10 +452,7 @@ def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def open_index(store: Store, place: str) -> Index:
-    """The index in a file, emptied if it is of another store or version.
-
-    Raises Unavailable or Forbidden where there can be no such file, and SQLite's errors for what is wrong with it.
-    """
+    """The index in a file, emptied if of another store or version. Raises Unavailable, Forbidden, SQLite's errors."""
     from holdfast.catalog.sqlite.index import SqliteIndex
 
     connection = connect(place)

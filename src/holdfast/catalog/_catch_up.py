@@ -187,10 +187,7 @@ def lag(store: Store, index: Index) -> Lag:
 
 
 def read_on(store: Store, index: Index, id: str) -> bool:
-    """Bring a session up to date by a little; whether that was all.
-
-    Others may do the same: what they were quicker with is left to them.
-    """
+    """Bring a session up to date by a little; whether that was all. What others were quicker with is left to them."""
     entry = store.entry(PREFIX + id)
     kept = index.get(id)
     if entry is None or (kept is not None and kept.row.trace.etag == entry.etag):

@@ -76,10 +76,7 @@ SORTS: dict[str, Callable[[SessionMetadata], int | str]] = {
 
 @lru_cache(64)
 def read_order(text: str) -> Order:
-    """``tokens``, ``tokens:asc``, ``tokens:desc``. Raises UsageError for what is no order.
-
-    By itself a name means newest or most first, and titles from A to Z.
-    """
+    """``title``: A to Z; else most or newest first, unless ``:asc`` or ``:desc`` follows. Raises UsageError."""
     name, colon, direction = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name not in SORTS or (colon and direction not in ("asc", "desc")):
         remedy = f"One of {', '.join(SORTS)}; with :asc or :desc after it to say which way."

@@ -116,11 +116,7 @@ class Index(ABC):
 
     @abstractmethod
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
-        """Put all of it into the index at once, or nothing.
-
-        Gives the ids whose row was changed by others since the look: they are left as they are.
-        The mark is set only if there are none.
-        """
+        """Put in all at once, or nothing; the ids whose row others changed since, which stay. Then no mark is set."""
 
     @abstractmethod
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
@@ -163,10 +159,7 @@ class Index(ABC):
         """Keep when an audit begins, so that others need not do the same."""
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
-        """Compare all that it holds with itself and with the logs, a little between two yields.
-
-        Without ``hear`` no log is asked. Raises IndexDamaged where something does not fit.
-        """
+        """Compare all with itself and, with ``hear``, with logs, a little between yields. Raises IndexDamaged."""
         return iter(())
 
     def is_worn(self) -> bool:

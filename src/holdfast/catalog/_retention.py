@@ -24,10 +24,7 @@ _SIZE_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: of the sessions it speaks of, those beyond an age, a number or a size go.
-
-    Without ``tag`` and ``agent`` it speaks of all sessions.
-    """
+    """One rule: of sessions with its tag and agent, or of all, those beyond an age, a number or a size go."""
 
     tag: str | None = None
     agent: str | None = None
@@ -159,10 +156,7 @@ class _Written(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_policies(written: Any) -> list[Policy]:
-    """The policies of a configuration: a list of tables.
-
-    Raises UsageError, naming the table, for a member that is misspelt or makes no sense.
-    """
+    """The policies of a list of tables. Raises UsageError, naming the table, for a member that makes no sense."""
     if not isinstance(written, list):
         raise UsageError("retention policies are a list of tables")
     return [_read(number, table) for number, table in enumerate(written, 1)]

@@ -214,10 +214,7 @@ class IndexChanges(msgspec.Struct):
 
 
 def said_in(type: str, data: dict[str, Any]) -> list[Said]:
-    """What an event of this type and data says by itself.
-
-    A message says words, calls of tools and results: each tool's calls are one saying, and so are all results.
-    """
+    """What an event says by itself: words, results, and one saying for all calls of each tool."""
     make = _MAKERS.get(type)
     return [said for said in make(data) if said.text.strip()] if make is not None else []
 

@@ -306,10 +306,7 @@ def _quantile(use: ToolHours, share: float) -> int | None:
 
 
 def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar, *, auto_tags: bool = True) -> Stats:
-    """The statistics of the sessions in an index; without ``auto_tags`` as if there were none.
-
-    Raises IndexDamaged if something in it is not as written.
-    """
+    """The statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged."""
 
     def add(counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> Counter:
         for meta, tally in rows:
@@ -397,10 +394,7 @@ class _Open(msgspec.Struct):
 
 
 def timeline_of(session_id: str, events: Iterable[Event], prices: Prices) -> Timeline:
-    """The course of a session.
-
-    A turn begins where one was recorded, and in a log without turns with what the user says.
-    """
+    """The course of a session: a turn begins where one was recorded or, where none is, with what the user says."""
     whole = Tally()
     turns: list[TurnFigures] = []
     current: _Open | None = None

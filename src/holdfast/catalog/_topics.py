@@ -48,10 +48,7 @@ def auto_tags(tally: Tally) -> tuple[str, ...]:
 
 
 def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
-    """What a session is about, the strongest first; of equals the first by name.
-
-    If nothing in it is known, the words that the user said most.
-    """
+    """What a session is about, the strongest first; if nothing is known, the words that the user said most."""
     reasons: dict[str, list[tuple[float, str]]] = {}
     for topic, weight, words in _reasons(tally):
         reasons.setdefault(topic, []).append((-weight, words))

@@ -155,10 +155,7 @@ def room_for(known: dict[str, Any], name: str) -> str:
 
 
 def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
-    """One report of a provider: the model, what was used, and whether its cost is named.
-
-    The figures are read as the session's state reads them.
-    """
+    """A report of a provider, read as the state reads it: the model, what was used, whether its cost is named."""
     found: dict[str, Tokens] = {}
     add_usage(found, figures, model)
     name, tokens = next(iter(found.items()))
@@ -236,10 +233,7 @@ class Calendar:
 
     @property
     def print(self) -> str:
-        """What tells it from one whose days are others: the time zone of this machine has no name.
-
-        By how far it is from UTC, week after week.
-        """
+        """What tells its days from others: how far it is from UTC, week after week, since local zones have no name."""
         return _print(self._tz, dt.datetime.now().astimezone().tzname())
 
     def fill(self, starts: list[str], by: str) -> list[str]:
@@ -391,10 +385,7 @@ def price_spent(prices: Prices, model: str, spent: Spent) -> Bill:
 
 
 def cost_of(tally: Tally, prices: Prices) -> float | None:
-    """What a session cost, in US dollars: what the log itself says counts first, then the prices.
-
-    None if nothing was used, or if the price of any of its models is not known.
-    """
+    """What a session cost in US dollars, as the log says, else by prices; None if nothing or a model has no price."""
     return whole_bill(tally, prices).total
 
 
@@ -417,10 +408,7 @@ def repriced(meta: SessionMetadata, tally: bytes, prices: Prices | None) -> Sess
 
 
 def read_prices(document: Mapping[str, Any]) -> dict[str, Price]:
-    """The prices in a table: by model, or by a pattern with ``*``; dollars per million tokens.
-
-    Raises UsageError, naming the model and what is wrong with it.
-    """
+    """The prices in a table, dollars per million tokens by model or pattern with ``*``. Raises UsageError."""
     return {str(name).lower(): _read_price(str(name), table) for name, table in document.items()}
 
 

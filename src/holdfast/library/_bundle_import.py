@@ -197,10 +197,7 @@ def _missing(store: Store, id: str, session: _Checked) -> list[str]:
 
 
 def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
-    """The id for the session, and how many bytes of it are there; -1 for more than it has.
-
-    A session that is here under another id is that session: a file may have any name.
-    """
+    """The id here, also if the file has another name, and how many bytes are there; -1 for more than it has."""
     digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
     own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
     for id in (*own, *_created_with(core, session)):

@@ -223,10 +223,7 @@ _decode = msgspec.json.Decoder(_Numbered).decode
 
 
 def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
-    """The whole lines within the first ``size`` bytes, in chunks; up to event ``at`` if given.
-
-    The last line of a plain log is whole without its newline, too.
-    """
+    """The lines within ``size`` bytes, up to event ``at`` if given; in a plain log the last may lack its newline."""
     rest, read, number = b"", 0, 0
     for chunk in log.read():
         part = chunk[: size - read]

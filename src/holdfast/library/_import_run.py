@@ -158,11 +158,7 @@ class ImportRun:
         self.report.sessions.append(row)
 
     def _point_agents(self) -> None:
-        """Have agents go on with the newest of their sessions, unless they have one here already.
-
-        Of two sessions that an agent could go on with, the one that it has here is never left for
-        one that came with a file; that is told.
-        """
+        """Have agents go on with the newest of their sessions, unless they have one here already; that is told."""
         core = self._core
         for agent, ids in self._homeless.items():
             newest = max(ids, key=lambda one: _finder.info(core, one).updated_at)
@@ -278,10 +274,7 @@ def tools_in(path: str, bounds: Bounds) -> Iterator[str]:
 
 
 def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[tuple[Reader | None, Source]]:
-    """The parts of a source that a reader claims, the whole of it and what else lies in it.
-
-    A bundle among them has no reader, nor has a session of ours by itself.
-    """
+    """The parts of a source that readers claim, the whole first; None claims a bundle or a session of ours."""
     if source.is_used():
         return
     if format == "auto":

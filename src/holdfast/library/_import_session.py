@@ -63,10 +63,7 @@ class _Clock:
 
 
 def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) -> ImportedSession:
-    """Record what a foreign session has and ours has not. Raises what recording raises.
-
-    Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
-    """
+    """Record what a foreign session has and ours has not; nothing that is here is changed, nor opened without need."""
     id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
     known = _views.state(core, id) if _views.exists(core, id) else None
     keys = [draft.key for draft in fit_drafts(foreign)] if known is not None and foreign.other_scope else []
@@ -104,10 +101,7 @@ def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
 
 
 def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
-    """The draft; one that takes events back by their keys has their numbers instead.
-
-    None if none of them is here: what was left behind before the first import was never said here.
-    """
+    """The draft; one that takes back keys has the numbers of those that are here, and is None if none is."""
     if draft.type != "retracted" or "keys" not in draft.data:
         return draft
     here = known.keys if known is not None else {}
@@ -235,10 +229,7 @@ _DIGEST_CHARS = 16
 
 
 def revisions(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """The last thing that was said here, said as the source has it now; nothing if it is the same.
-
-    Its old form is taken back. What stands further back was whole when it was imported.
-    """
+    """What was said last here, as the source has it now, if that differs; its old form is taken back."""
     here = [draft for draft in drafts if draft.type in _BODIES and draft.key in known.keys]
     last = max(here, key=lambda draft: known.keys[draft.key or ""], default=None)
     return [*([] if last is None else _revised(last, known, events, id)), *_outgrown(drafts, known, events, id)]
@@ -283,10 +274,7 @@ def _taken_back(seq: int, draft: ForeignDraft, key: str) -> ForeignDraft:
 
 
 def returns(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """What the source has set back to an earlier value: such a draft has a key that is known.
-
-    What a person changed or removed here since then stays as it is.
-    """
+    """What the source has set back to an earlier value, of a known key; what a person changed here since stays."""
     latest = {_name(draft): draft for draft in drafts if draft.type in _VALUES}
     wanted = {name: draft for name, draft in latest.items() if draft.key in known.keys and not _holds(draft, known)}
     if not wanted:

@@ -189,10 +189,7 @@ def read_key_file(path: str) -> bytes:
 
 
 def make_key(source: str) -> str:
-    """Make a new random key and keep it where the source says; its fingerprint.
-
-    Raises Forbidden if there is one already, UsageError for a source that keeps nothing.
-    """
+    """Keep a new random key where the source says; its fingerprint. Raises Forbidden if there is one, UsageError."""
     kind, value = split_source(source)
     secret = os.urandom(_KEY_BYTES)
     if kind == "keyring":

@@ -301,11 +301,7 @@ class RedactedLog(msgspec.Struct):
 
 
 def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: Redactor) -> RedactedLog:
-    """The events with marks in the place of secrets.
-
-    ``whole`` are the same events with their big payloads in place. A secret that was streamed in
-    pieces is found across them, and across what came between them.
-    """
+    """The events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place."""
     done = RedactedLog([], {}, Counter(), set())
     streams: dict[_Stream, list[list[_Piece]]] = {}
     for given, full in zip(events, whole, strict=True):

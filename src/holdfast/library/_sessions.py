@@ -207,10 +207,7 @@ def _lost_words(gaps: list[Gap]) -> str:
 
 
 class _Awaited:
-    """A session that another process has, asked for inside of an event loop.
-
-    ``async with`` waits for it; whatever else is done with this raises the error that says so.
-    """
+    """A session that another process has, for ``async with`` to wait for; all else raises the error that says so."""
 
     def __init__(self, opener: Callable[[Patience], Session], patience: Patience, refused: Locked) -> None:
         self._opener = opener

@@ -110,7 +110,6 @@ class PostgresIndex(Index):
         return {row["id"]: (row["etag"], row["folder"]) for row in rows}
 
     def folders(self) -> dict[str, str]:
-        """By the columns of that name."""
         return {row["id"]: row["folder"] for row in self._fetch("SELECT id, folder FROM catalog_sessions")}
 
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
@@ -156,7 +155,6 @@ class PostgresIndex(Index):
         return page
 
     def ids(self, prefix: str) -> list[str]:
-        """By the folded ids."""
         folded = fold_id(prefix).replace("\0", "\x01")
         rows = self._fetch(
             "SELECT id FROM catalog_sessions WHERE folded >= $1 AND folded < $2", folded, folded + "\U0010ffff"
@@ -164,7 +162,6 @@ class PostgresIndex(Index):
         return [row["id"] for row in rows]
 
     def count(self) -> int:
-        """By counting."""
         return int(self._fetch("SELECT count(*) AS count FROM catalog_sessions")[0]["count"])
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
@@ -173,7 +170,6 @@ class PostgresIndex(Index):
         return search(store, asked, tables.ask, tables.meta)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
-        """In steps of many rows; there are no blocks."""
         last = ""
         while True:
             rows = self._fetch(_TALLIES, last, _ROWS_AT_ONCE)
@@ -190,11 +186,9 @@ class PostgresIndex(Index):
         return int(self._state()["audited"])
 
     def note_audit(self, time_ms: int) -> None:
-        """Beside the mark."""
         self._fetch("UPDATE catalog_state SET audited = $1", time_ms)
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
-        """By what rows and logs say."""
         from holdfast.catalog.postgres.rows import audit_tables
 
         return audit_tables(self._fetch, hear)
@@ -277,10 +271,7 @@ class PostgresIndex(Index):
         return self._run(work)
 
     def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What ``work`` gives. What the index can help is told as its own trouble.
-
-        A lost connection is the store's trouble as well, and raised as such.
-        """
+        """What ``work`` gives. What the index can help is its own trouble; a lost connection stays the store's."""
 
         async def careful(connection: Connection) -> T | _Failed:
             try:
@@ -331,10 +322,7 @@ _INSIDE = "catalog_words_inside"
 
 
 async def prepare(connection: Connection, schema: str) -> bool:
-    """See to it that the tables are there; whether parts of words are found by pg_trgm.
-
-    Of several that start at once, one makes them and the rest wait. Raises TooNew.
-    """
+    """Make the tables, which others wait for, unless they are there; whether pg_trgm is used. Raises TooNew."""
     state = await _state(connection, schema)
     if state is not None and state["version"] == len(MIGRATIONS.steps) and state["ready"]:
         return bool(state["inside"])

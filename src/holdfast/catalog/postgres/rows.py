@@ -314,16 +314,13 @@ class Tsquery(Fts5):
         return f"({' <-> '.join(parts)} | 'LONG' & {' & '.join(parts)})"
 
     def any_of(self, expressions: Iterable[str]) -> str:
-        """Joined by ``|``."""
         found = list(expressions)
         return f"({' | '.join(found)})" if found else _NOTHING
 
     def all_of(self, expressions: Iterable[str]) -> str:
-        """Joined by ``&``."""
         return " & ".join(expressions)
 
     def but_not(self, wanted: str, unwanted: str) -> str:
-        """Joined by ``& !``."""
         return f"({wanted}) & !{unwanted}"
 
 

@@ -42,10 +42,7 @@ class PostgresStatement(Statement):
 def select_sessions(
     wanted: Filter, after: Place | None, statement: PostgresStatement, columns: str, order: Order = NEWEST
 ) -> str:
-    """The question for at least the sessions that fit, in order.
-
-    Whether a writer lives is not known to the database: that is for the caller to look at.
-    """
+    """The question for at least the sessions that fit, in order; whether a writer lives, callers look at."""
     tags = sorted(wanted.tags)
     source, timed = "catalog_sessions s", "s"
     if tags:

@@ -98,7 +98,6 @@ class SqliteIndex(Index):
         return Kept(row, state, tally, number, version_of(columns[2], columns[4]))
 
     def known(self) -> dict[str, tuple[str, str]]:
-        """One pass over the table."""
         return {row.meta.session_id: (row.trace.etag, row.trace.folder) for row in self._all()}
 
     def folders(self) -> dict[str, str]:
@@ -110,7 +109,6 @@ class SqliteIndex(Index):
         return found
 
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
-        """One transaction."""
         with transaction(self.connection):
             writing = Writing(self.connection, self._total())
             conflicts = [update.row.meta.session_id for update in updates if not writing.put(update)]
@@ -135,17 +133,14 @@ class SqliteIndex(Index):
         return make_page(self._matching(wanted, limit, after, order), limit, order)
 
     def ids(self, prefix: str) -> list[str]:
-        """By the folded ids."""
         folded = fold_id(prefix)
         query = "SELECT id FROM sessions WHERE folded >= ? AND folded < ?"
         return [id for (id,) in self.connection.execute(query, (folded, folded + "\U0010ffff"))]
 
     def count(self) -> int:
-        """How many sessions there are, from the sum that is kept."""
         return self._total().count
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
-        """By its full-text table."""
         from holdfast.catalog._recall import RecallCache
         from holdfast.catalog.sqlite.search import Expander, search_index
 
@@ -154,7 +149,6 @@ class SqliteIndex(Index):
         return search_index(self.connection, store, asked, self._memory, self._expander)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
-        """From both tables."""
         query = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f USING (row)"
         within: tuple[int, ...] = ()
         if block is not None:
@@ -176,17 +170,14 @@ class SqliteIndex(Index):
         write_fact(self.connection, "mark", f"{self.price_mark}\n{mark}".encode())
 
     def is_worn(self) -> bool:
-        """Whether the search tables are worn."""
         from holdfast.catalog.sqlite.search import is_worn
 
         return is_worn(self.connection)
 
     def audited(self) -> int:
-        """A fact of that name."""
         return int(read_fact(self.connection, "audited"))
 
     def note_audit(self, time_ms: int) -> None:
-        """Keep the fact."""
         with transaction(self.connection):
             write_fact(self.connection, "audited", b"%d" % time_ms)
 
@@ -209,7 +200,6 @@ class SqliteIndex(Index):
             self._set_mark("")
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()
 
     # -- reading -------------------------------------------------------------------------------

@@ -156,10 +156,7 @@ def search_index(
     memory: RecallCache | None = None,
     expander: Expander | None = None,
 ) -> list[Hit]:
-    """What fits, best first, by the index; each hit is verified against its log.
-
-    Raises IndexDamaged or an error of the database where the index is damaged.
-    """
+    """What fits, best first, each hit verified against its log. Raises IndexDamaged, and errors of the database."""
     # Late: whoever only feeds an index needs nothing of it.
     from holdfast.catalog._search import search
 

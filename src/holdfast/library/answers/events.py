@@ -10,6 +10,7 @@ from holdfast.catalog import Hit
 from holdfast.library._views import SnapshotInfo
 from holdfast.library.answers import filled
 from holdfast.library.answers.sessions import SessionMade
+from holdfast.library.answers.turns import OfSession
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Issue, LeftOut, State, TokenCount
 
@@ -44,10 +45,9 @@ class EventPage(Struct, frozen=True, kw_only=True):
     """The first event of the following page; null at the end for now."""
 
 
-class Appended(Struct, frozen=True, kw_only=True):
+class Appended(OfSession, frozen=True, kw_only=True):
     """What was recorded; it is on the medium when this is answered."""
 
-    session_id: str
     seqs: list[int]
 
 
@@ -136,10 +136,9 @@ Count = Annotated[int, Meta(extra_json_schema=_COUNT)]
 Moment = Annotated[str, Meta(extra_json_schema=_UTC)]
 
 
-class SessionBrief(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionBrief(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     """What is told of a session."""
 
-    session_id: str
     title: str | UnsetType = UNSET
     """Absent if there is none; never null."""
     created_at: Moment
@@ -220,17 +219,15 @@ class QueryAnswer(Struct, frozen=True, kw_only=True):
     session_id: str
 
 
-class StreamToken(Struct, frozen=True, kw_only=True):
+class StreamToken(OfSession, frozen=True, kw_only=True):
     """A piece of the answer that is being given."""
 
-    session_id: str
     content: str
 
 
-class SessionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionLine(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     """A session in one line for a model: texts are cut and harmless, empty where there are none."""
 
-    session_id: str
     title: str
     created_at: str
     updated_at: str
@@ -250,10 +247,9 @@ class SessionLines(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: str | None = None
 
 
-class HitLine(Struct, frozen=True, kw_only=True):
+class HitLine(OfSession, frozen=True, kw_only=True):
     """One event in which something was found."""
 
-    session_id: str
     title: str
     seq: int
     role: str
@@ -275,20 +271,18 @@ class LeftOutPart(Struct, frozen=True, kw_only=True, rename={"first": "from", "l
     last: int
 
 
-class RecalledMessages(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecalledMessages(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     """A valid conversation up to a point, cut to size, and what was changed for it."""
 
-    session_id: str
     system: str | None
     messages: list[Any]
     changed: list[str]
     left_out: LeftOutPart | None = None
 
 
-class RecalledState(Struct, frozen=True, kw_only=True):
+class RecalledState(OfSession, frozen=True, kw_only=True):
     """Variables, memory, todos and the rest of a session's state at a point, cut to size."""
 
-    session_id: str
     state: dict[str, Any]
 
 
@@ -313,8 +307,7 @@ class SessionSummary(SessionLine, frozen=True, kw_only=True, omit_defaults=True)
     last_words: str
 
 
-class Saved(Struct, frozen=True, kw_only=True):
+class Saved(OfSession, frozen=True, kw_only=True):
     """Where something was saved."""
 
-    session_id: str
     seq: int

@@ -9,6 +9,7 @@ from msgspec import Struct
 from holdfast.catalog import Topic
 from holdfast.library._trash import Trashed
 from holdfast.library.answers import filled
+from holdfast.library.answers.turns import OfSession
 from holdfast.model import SessionMetadata
 from holdfast.replay import MergeReport
 
@@ -28,10 +29,8 @@ class SessionChange(Struct, frozen=True, kw_only=True):
     session: SessionMetadata
 
 
-class SessionMade(Struct, frozen=True, kw_only=True):
+class SessionMade(OfSession, frozen=True, kw_only=True):
     """The session that was made."""
-
-    session_id: str
 
 
 class SessionCreated(SessionMade, frozen=True, kw_only=True):
@@ -60,42 +59,37 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     session: SessionMetadata
 
 
-class SessionTitle(Struct, frozen=True, kw_only=True):
+class SessionTitle(OfSession, frozen=True, kw_only=True):
     """What a session is called."""
 
-    session_id: str
     title: str | None
 
 
-class SessionTags(Struct, frozen=True, kw_only=True):
+class SessionTags(OfSession, frozen=True, kw_only=True):
     """The tags of a session."""
 
-    session_id: str
     tags: list[str]
     auto_tags: list[str]
     """What the catalogue calls it, by its content."""
 
 
-class SessionTopics(Struct, frozen=True, kw_only=True):
+class SessionTopics(OfSession, frozen=True, kw_only=True):
     """What speaks for each automatic tag."""
 
-    session_id: str
     topics: list[Topic]
 
 
-class TagSuggestion(Struct, frozen=True, kw_only=True):
+class TagSuggestion(OfSession, frozen=True, kw_only=True):
     """What a model would call a session."""
 
-    session_id: str
     applied: bool
     title: str | None
     tags: list[str]
 
 
-class TrashEntry(Struct, frozen=True, kw_only=True):
+class TrashEntry(OfSession, frozen=True, kw_only=True):
     """A session in the trash."""
 
-    session_id: str
     title: str | None
     """When it was deleted; null where nobody wrote it down, and of sealed ones."""
     deleted_at: int

@@ -11,6 +11,7 @@ from holdfast.library._imports import ImportedSession, Skipped
 from holdfast.library._keys import KeyInfo
 from holdfast.library._trash import Trashed
 from holdfast.library.answers import filled
+from holdfast.library.answers.turns import OfSession
 from holdfast.model import Gap
 from holdfast.session import Report, TamperedPlace
 
@@ -165,10 +166,9 @@ class SpaceList(Struct, frozen=True, kw_only=True):
 # Answers about the care of sessions: verified, repaired, pruned, imported, sealed.
 
 
-class Soundness(Struct, frozen=True, kw_only=True):
+class Soundness(OfSession, frozen=True, kw_only=True):
     """Whether every byte of a session is whole."""
 
-    session_id: str
     ok: bool
     events: int
     size_bytes: int
@@ -226,10 +226,9 @@ class VerifyReports(Struct, frozen=True, kw_only=True):
     reports: list[VerifyReport]
 
 
-class RepairedSession(Struct, frozen=True, kw_only=True):
+class RepairedSession(OfSession, frozen=True, kw_only=True):
     """What was lost, and where the old bytes are."""
 
-    session_id: str
     gaps: list[Gap]
     quarantine: str | None
 

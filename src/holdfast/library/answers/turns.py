@@ -7,10 +7,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 
-class TurnAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a turn ended: completed, suspended (``resume_token`` goes on) or interrupted."""
+class OfSession(Struct, frozen=True, kw_only=True):
+    """Something of one session."""
 
     session_id: str
+
+
+class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
+    """How a turn ended: completed, suspended (``resume_token`` goes on) or interrupted."""
+
     output: str
     status: Literal["completed", "suspended", "interrupted"] = "completed"
     usage: dict[str, Any] = {}
@@ -19,24 +24,21 @@ class TurnAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-class TurnPiece(Struct, frozen=True, kw_only=True):
+class TurnPiece(OfSession, frozen=True, kw_only=True):
     """A piece of the answer that is being given."""
 
-    session_id: str
     text: str
 
 
-class TurnEnded(Struct, frozen=True, kw_only=True):
+class TurnEnded(OfSession, frozen=True, kw_only=True):
     """A turn that ended without an answer, and why."""
 
-    session_id: str
     reason: str
 
 
-class ToolQuestion(Struct, frozen=True, kw_only=True):
+class ToolQuestion(OfSession, frozen=True, kw_only=True):
     """The agent wants to use a tool, and waits for tool_approve."""
 
-    session_id: str
     tool_id: str
     tool_name: str
     description: str
@@ -44,10 +46,9 @@ class ToolQuestion(Struct, frozen=True, kw_only=True):
     """What the tool is to be called with."""
 
 
-class Subscribed(Struct, frozen=True, kw_only=True):
+class Subscribed(OfSession, frozen=True, kw_only=True):
     """The types of events that a client is sent."""
 
-    session_id: str
     subscribed_components: list[str]
 
 
@@ -60,25 +61,21 @@ class Connected(Subscribed, frozen=True, kw_only=True):
     status: str
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class Recorded(OfSession, frozen=True, kw_only=True):
     """An event that is on the medium."""
 
-    session_id: str
     seq: int
     key: str | None
 
 
-class TurnStopped(Struct, frozen=True, kw_only=True):
+class TurnStopped(OfSession, frozen=True, kw_only=True):
     """Whether there was a turn to stop."""
 
-    session_id: str
     stopped: bool
 
 
-class ServerStopping(Struct, frozen=True, kw_only=True):
+class ServerStopping(OfSession, frozen=True, kw_only=True):
     """The server ends; the session can be gone on with elsewhere."""
-
-    session_id: str
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
@@ -95,10 +92,9 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     """Whether it waits for somebody to decide."""
 
 
-class AcpAnswer(Struct, frozen=True, kw_only=True):
+class AcpAnswer(OfSession, frozen=True, kw_only=True):
     """The answer of an external agent."""
 
-    session_id: str
     acp_session_id: str | None
     agent: dict[str, Any]
     attached: str | None
