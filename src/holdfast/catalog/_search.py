@@ -92,7 +92,8 @@ def _search(
         scored = _best_first(page, newest)
         recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
-            hit = _hit(query, meta(row.session), row.seq, next(recalled), score)
+            read = next(recalled)  # first: it has all sessions of these rows read together
+            hit = read and _hit(query, meta(row.session), row.seq, read, score)
             if hit is not None:
                 finds.append((row.session, hit))
                 if limit is not None and len(finds) >= limit:
@@ -130,12 +131,11 @@ def _best_first(page: list[Candidate], newest: int) -> list[tuple[float, Candida
     return [(-rank, page[number]) for rank, _, _, number in ranked]
 
 
-def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled | None, score: float = 0.0) -> Hit | None:
+def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled, score: float = 0.0) -> Hit | None:
     """What an event says by the word of its log; None if it does not fit after all."""
-    spans = None if meta is None or read is None else query.spans(read.folded)
-    if meta is None or read is None or spans is None:
+    said, spans = read.said, query.spans(read.folded)
+    if meta is None or spans is None:
         return None
-    said = read.said
     return Hit(
         session_id=meta.session_id,
         seq=seq,

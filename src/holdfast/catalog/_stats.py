@@ -81,9 +81,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class Counter:
     """Adds up session after session, in as many kinds of periods as are wanted."""
 
-    def __init__(
-        self, wanted: Wanted, prices: Prices, calendar: Calendar, periods: Collection[By] | None = None
-    ) -> None:
+    def __init__(self, wanted: Wanted, prices: Prices, calendar: Calendar, periods: Collection[By] = ()) -> None:
         self._wanted, self._prices = wanted, prices
         self._calendar = calendar
         self._moment = lru_cache(1 << 16)(calendar.moment)
@@ -224,18 +222,11 @@ class Counter:
             until=self._wanted.until,
             tz=self._calendar.name,
             by=self._wanted.by,
-            sessions=total.sessions,
-            turns=total.turns,
-            messages=total.messages,
             active_ms=sums.active_ms,
-            **_used(total),
+            **_counted(total),
             unpriced_models=sorted(name for name, one in sums.models.items() if one.bill.unpriced),
             unreadable=sums.unreadable,
-            periods=[
-                Period(start=name, sessions=one.sessions, turns=one.turns, messages=one.messages, **_used(one))
-                for name in names
-                for one in [periods.get(name) or Sum()]
-            ],
+            periods=[Period(start=name, **_counted(periods.get(name) or Sum())) for name in names],
             days=dict(sorted(sums.days.items())),
             hours=sums.hours,
             weekdays=sums.weekdays,
@@ -266,6 +257,10 @@ def _used(one: Sum) -> dict[str, Any]:
         "unpriced_tokens": bill.unpriced,
         "estimated_tokens": one.estimated,
     }
+
+
+def _counted(one: Sum) -> dict[str, Any]:
+    return {"sessions": one.sessions, "turns": one.turns, "messages": one.messages, **_used(one)}
 
 
 def _shares(sums: dict[str, Sum]) -> list[Share]:
@@ -321,15 +316,13 @@ def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar
             variant = f"{_SUMS_SHAPE} {calendar.print} {prices.mark} {auto_tags:d}"
             with index.figures(variant, make) as blocks:
                 if blocks is not None:
-                    return _in_blocks(index, blocks, Counter(wanted, prices, calendar), add)
+                    return _summed(index, blocks, Counter(wanted, prices, calendar), add)
         return add(Counter(wanted, prices, calendar), index.tallies()).stats()
     except ValueError as error:
         raise IndexDamaged(f"the figures of a session: {error}") from error
 
 
-def _in_blocks(
-    index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter, add: Callable[..., Counter]
-) -> Stats:
+def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter, add: Callable[..., Counter]) -> Stats:
     """By the sums that are kept; only blocks of which a part is wanted are looked at."""
     count = 0
     for block, data in blocks:

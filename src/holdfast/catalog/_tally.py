@@ -365,12 +365,10 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     _take(tally, event, words, said, begun=True, amends=call.amends is True)
 
 
-_CallSaid = tuple[str, str, bytes, int | None]  # the id, the tool, its parameters, and how many tokens that is
+_Use = tuple[str, str, bytes, int | None]  # the id, the tool, its parameters, and how many tokens that is
 
 
-def _take(
-    tally: Tally, event: Event, words: Words, said: _CallSaid, *, begun: bool = False, amends: bool = False
-) -> None:
+def _take(tally: Tally, event: Event, words: Words, said: _Use, *, begun: bool = False, amends: bool = False) -> None:
     """Count a call, unless it is one that is known already, and what is new in it."""
     id, tool, params, size = said
     name = tool[:NAME_CHARS_MAX]

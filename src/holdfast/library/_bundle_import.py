@@ -57,9 +57,7 @@ def unpack(
     return bring_whole(core, read_bundle(data, bounds).sessions, dry_run=dry_run)
 
 
-def bring_whole(
-    core: Core, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool = False
-) -> list[Unpacked]:
+def bring_whole(core: Core, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool) -> list[Unpacked]:
     """Bring in sessions of ours, wherever their bytes come from."""
     redactor = core.redactor()
     checked = [_Checked(session, _opener(core, session), redactor) for session in sessions]
@@ -69,9 +67,7 @@ def bring_whole(
 class _Checked:
     """One session of the bundle, with everything in it looked at."""
 
-    def __init__(
-        self, session: BundledSession | OwnSession, unseal: Unseal | None = None, redactor: Redactor | None = None
-    ) -> None:
+    def __init__(self, session: BundledSession | OwnSession, unseal: Unseal | None, redactor: Redactor | None) -> None:
         self.id = session.id
         self.log = session.log()
         self.documents = {name: session.document(name) for name in session.documents}

@@ -70,9 +70,7 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
 
 
-def redact(
-    core: Core, id: str, *, find: Sequence[str] = (), relatives: bool = True, dry_run: bool = False
-) -> RedactionReport:
+def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run: bool) -> RedactionReport:
     keys = _to_redact(core, id, relatives=relatives)
     # Nobody waits for a line here: what takes longer is looked at rather than masked.
     redactor = make_redactor(core, _texts(find), mode="mark", seconds_per_mib=_SECONDS_PER_MIB)

@@ -80,9 +80,7 @@ def unarchive(core: Core, id: str) -> None:
     core.hub.publish(id, Notice("unarchived", id))
 
 
-def prune(
-    core: Core, *, dry_run: bool = False, policies: Sequence[Policy] | None = None, progress: Progress | None = None
-) -> Pruned:
+def prune(core: Core, *, dry_run: bool, policies: Sequence[Policy] | None, progress: Progress | None) -> Pruned:
     from holdfast.catalog import live_limit, plan
     from holdfast.library.answers.store import Pruned
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         _views,
     )
     from holdfast.library._core import Progress
+    from holdfast.library._imports import Source
     from holdfast.library._keychain import GivenKey
     from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
@@ -461,12 +462,7 @@ class Holdfast:
         return _export.install(self._core, id, tool, cwd, at, model, overwrite)
 
     def import_(
-        self,
-        path: _imports.Source,
-        format: str = "auto",
-        *,
-        passphrase: str | None = None,
-        verify_key: str | None = None,
+        self, path: Source, format: str = "auto", *, passphrase: str | None = None, verify_key: str | None = None
     ) -> builtins.list[str]:
         """Bring in the sessions of a file, a folder, or bytes; return their ids, always the same.
 
@@ -479,7 +475,7 @@ class Holdfast:
 
     def import_all(
         self,
-        paths: Iterable[_imports.Source],
+        paths: Iterable[Source],
         format: str = "auto",
         *,
         dry_run: bool = False,
