@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from heapq import nlargest, nsmallest
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from holdfast.catalog._usage import Bill, Spent, ToolHours, add_all
-
-if TYPE_CHECKING:
-    from holdfast.catalog._usage import Moment
+from holdfast.catalog._usage import Bill, Moment, Spent, ToolHours, add_all
 
 By = Literal["day", "week", "month"]
 """How long a period is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,9 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.security import neutralise_line
 from holdfast.session import read_range, resolve_blobs
-
-if TYPE_CHECKING:
-    from holdfast.storage import Store
+from holdfast.storage import Store
 
 EXAMINED_MAX = 20_000
 """So many events are looked at for one query, the newest first, unless all hits are asked for."""

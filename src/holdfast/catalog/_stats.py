@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from holdfast.catalog._data import without_check
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._figures import By, Period, SessionFigures, Share, Stats, Sum, Sums, ToolFigures, TopicCount
+from holdfast.catalog._index import Index
 from holdfast.catalog._tally import SHAPE, Tally
 from holdfast.catalog._usage import (
     HOUR_MS,
@@ -28,12 +29,7 @@ from holdfast.catalog._usage import (
     price_spent,
     whole_bill,
 )
-from holdfast.model import Event
-
-if TYPE_CHECKING:
-    from holdfast.catalog._index import Index
-    from holdfast.model import SessionMetadata
-
+from holdfast.model import Event, SessionMetadata
 
 UNTAGGED = "(none)"
 _SHARES_MAX = 50

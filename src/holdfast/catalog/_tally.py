@@ -60,14 +60,10 @@ class _Said(msgspec.Struct, gc=False):
     metadata: Any = None
 
 
-class _Call(msgspec.Struct, gc=False):
+class _Call(_Said, gc=False, kw_only=True):
     id: str
     tool: str
     params: msgspec.Raw = msgspec.Raw(b"null")
-    token_count: Any = None
-    usage: Any = None
-    model: Any = None
-    metadata: Any = None
     amends: Any = False
 
 
@@ -142,7 +138,11 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         for event in events:
             stamp = event.timestamp
             if stamp > 0:
-                self.pass_time(stamp)
+                if not self.latest:
+                    self.first = stamp
+                elif 0 < stamp - self.latest <= _PAUSE_MS:
+                    self.active_ms += stamp - self.latest
+                self.last, self.latest = max(self.last, stamp), stamp
             reduce = reducer_of(event.type)
             if reduce is not None:
                 try:
@@ -223,23 +223,15 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
             return False
         return run[len(self.copying) :][:1] in ("", ".")
 
-    def pass_time(self, stamp: int) -> None:
-        if not self.latest:
-            self.first = stamp
-        elif 0 < stamp - self.latest <= _PAUSE_MS:
-            self.active_ms += stamp - self.latest
-        self.last = max(self.last, stamp)
-        self.latest = stamp
-
     def hour_at(self, event: Event) -> Hour:
         """The figures of an event's hour; one without a time counts where the log has come to."""
         if self.copying and self.is_copy(event):
             return self._taken_over()
         key = (event.timestamp if event.timestamp > 0 else self.latest) // HOUR_MS
         hour = self.hours.get(key)
-        return self._new_hour(hour_of(key)) if hour is None else hour
-
-    def _new_hour(self, key: int) -> Hour:
+        if hour is not None:
+            return hour
+        key = hour_of(key)
         if key not in self.hours:
             self.hours[key] = Hour()
             self.hours, self.coarse_until = coarsen(self.hours, self.coarse_until)

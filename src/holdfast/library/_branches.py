@@ -11,11 +11,10 @@ from holdfast.errors import DataError, SecurityError, StoreError
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, session_key
 from holdfast.library._views import of_known_format
-from holdfast.model import Notice, has_blob_at, is_id
+from holdfast.model import Event, Notice, has_blob_at, is_id
 from holdfast.session import Draft, new_session_id, read_range
 
 if TYPE_CHECKING:
-    from holdfast.model import Event
     from holdfast.replay import Comparison, MergeReport, SessionEvents
     from holdfast.session import EventEnd
 

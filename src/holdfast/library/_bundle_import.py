@@ -77,7 +77,11 @@ class _Checked:
             # They are as true as whoever sealed them; the log is what counts.
             self.documents = {name: data for name, data in self.documents.items() if not name.startswith(_SNAPSHOTS)}
         else:
-            self._check_payloads()
+            # Those that are what their names say: others would take the place of whole ones.
+            blobs = [name for name in self.documents if name.startswith(_BLOBS)]
+            for name in [one for one in blobs if blob_name(self.documents[one]) != one.removeprefix(_BLOBS)]:
+                del self.documents[name]
+                self.problems.append(f"{name[:80]} is not what its name says and was left out")
         reader = LineReader(unseal=unseal)
         events = [*reader.feed(self.log), *reader.finish()]
         if not events:
@@ -95,13 +99,6 @@ class _Checked:
         self.created_at, self.log_id = fold.state.created_at, fold.state.log
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
-
-    def _check_payloads(self) -> None:
-        """Keep those that are what their names say: others would take the place of whole ones."""
-        for name in [name for name in self.documents if name.startswith(_BLOBS)]:
-            if blob_name(self.documents[name]) != name.removeprefix(_BLOBS):
-                del self.documents[name]
-                self.problems.append(f"{name[:80]} is not what its name says and was left out")
 
     def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
         """Without secrets from the first byte on; what was derived from them is left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,7 +17,7 @@ from holdfast.model import named_blobs, running_checksum
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
-# Beside an agent's documents: what of them came by a copy, so that the next one may replace it.
+# Beside an agent's documents: the digests of what of them came by a copy, so that the next one may replace it.
 _BROUGHT = "copied.json"
 _KEYS = "seal.json"
 
@@ -154,7 +155,10 @@ def _copy_lasting(source: Documents, target: Documents) -> int:
         found, there = source.get(name), target.get(name)
         if name == _BROUGHT or found is None or (there and there[0] == found[0]):
             continue
-        brought = _brought(target)
+        brought: dict[str, builtins.list[str]] = {}
+        with contextlib.suppress(msgspec.MsgspecError):
+            noted = target.get(_BROUGHT)
+            brought = msgspec.json.decode(noted[0], type=dict[str, builtins.list[str]]) if noted else {}
         if there and etag_of(there[0]) not in brought.get(name, ()):
             differing.append(name)
             continue
@@ -167,15 +171,6 @@ def _copy_lasting(source: Documents, target: Documents) -> int:
         named = " and another ".join(differing)
         raise Conflict(f"the other store has another {named}, which was left as it is there")
     return size
-
-
-def _brought(target: Documents) -> dict[str, builtins.list[str]]:
-    """The digests of what copies brought here, by the names of the documents."""
-    found = target.get(_BROUGHT)
-    try:
-        return msgspec.json.decode(found[0], type=dict[str, builtins.list[str]]) if found else {}
-    except msgspec.MsgspecError:
-        return {}
 
 
 def _whole_size(log: Log) -> int:

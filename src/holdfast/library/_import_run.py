@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -30,12 +29,10 @@ from holdfast.library import _finder, _sessions, _views
 from holdfast.library._core import Core, Progress
 from holdfast.library._import_session import ImportOrigin, bring
 from holdfast.library._imports import ImportedSession, ImportReport, Skipped
+from holdfast.library._imports import Source as Given
 from holdfast.library._keychain import SignedFile
 from holdfast.model import fit_id
 from holdfast.session import point_agent, read_agent
-
-if TYPE_CHECKING:
-    from holdfast.library._imports import Source as Given
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64

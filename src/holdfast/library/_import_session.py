@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,15 +14,10 @@ from holdfast.formats import Foreign, ForeignDraft, fit_drafts, fit_value, sessi
 from holdfast.library import _sessions, _views
 from holdfast.library._core import Core
 from holdfast.library._imports import ImportedSession, Outcome
-from holdfast.model import VERSION, fit_id, is_reference
+from holdfast.model import VERSION, Event, fit_id, is_reference
+from holdfast.replay import State
 from holdfast.session import Draft as EventDraft
-from holdfast.session import now_ms
-
-if TYPE_CHECKING:
-    from holdfast.model import Event
-    from holdfast.replay import State
-    from holdfast.session import Session
-
+from holdfast.session import Session, now_ms
 
 _BATCH_EVENTS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -220,7 +215,7 @@ def _batches(drafts: list[ForeignDraft]) -> Iterator[list[ForeignDraft]]:
 # What has changed in a source since it was imported, under the names that it had then.
 
 
-Events = Callable[..., "Iterator[Event]"]
+Events = Callable[..., Iterator[Event]]
 
 _BODIES = dict.fromkeys(("user", "assistant", "thinking"), "content") | {"tool_call": "params", "tool_result": "result"}
 _VALUES = {"title": ("title", ""), "memory_set": ("memory", "key"), "variable_set": ("variable", "name")}

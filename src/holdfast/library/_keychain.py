@@ -8,7 +8,6 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,10 +26,7 @@ from holdfast.security import (
     split_source,
     stretch,
 )
-
-if TYPE_CHECKING:
-    from holdfast.storage import Store
-
+from holdfast.storage import Store
 
 GivenKey = str | bytes | Iterable["str | bytes"]
 """A key of 32 bytes, the name of a source, several with commas between them, or a list of these."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,11 +12,8 @@ from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
 from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
+from holdfast.replay import State
 from holdfast.session import now_ms
-
-if TYPE_CHECKING:
-    from holdfast.replay import State
-
 
 # The number makes the key longer than the id is, so the longest ids are cut.
 _TRASH_STEM_CHARS_MAX = 110

@@ -34,6 +34,7 @@ T = TypeVar("T")
 _ROWS_AT_ONCE = 2000
 _STATUS_ROWS = 200
 _WORDS_KEPT_MAX = 500_000
+_THERE = "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0"
 _TALLIES = (
     "SELECT id, data, s.crc, tally FROM catalog_sessions s LEFT JOIN catalog_folds USING (id)"
     " WHERE id > $1 ORDER BY id LIMIT $2"
@@ -128,7 +129,9 @@ class PostgresIndex(Index):
                     raise IndexMoved("others make the catalogue anew")
                 conflicts = await put(connection, changes, unknown) if changes else []
                 if gone:
-                    await remove(connection, await _really_gone(connection, gone))
+                    # Only what nobody brought back, and another machine read, since it was looked for.
+                    back = await connection.fetch(_THERE, [PREFIX + id for id in gone])
+                    await remove(connection, {*gone} - {row["key"].removeprefix(PREFIX) for row in back})
                 if mark is not None and not conflicts:
                     await connection.execute("UPDATE catalog_state SET mark = $1", mark)
             return conflicts
@@ -293,13 +296,6 @@ class PostgresIndex(Index):
         if isinstance(found, _Failed):
             raise found.error from found.cause
         return found
-
-
-async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str]:
-    """Those that nobody brought back, and another machine read, since they were looked for."""
-    query = "SELECT n.key FROM names n JOIN heads h USING (id) WHERE n.key = ANY($1::text[]) AND h.generation > 0"
-    back = {row["key"] for row in await connection.fetch(query, [PREFIX + id for id in ids])}
-    return [id for id in ids if PREFIX + id not in back]
 
 
 # The tables of an index in PostgreSQL.

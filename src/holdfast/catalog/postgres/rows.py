@@ -7,7 +7,7 @@ what sessions append, and must not be kept busy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -23,8 +23,6 @@ from holdfast.catalog.sqlite.rows import read_whole, stored, version_of
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from asyncpg import Connection
 
     from holdfast.catalog._catch_up import Hear

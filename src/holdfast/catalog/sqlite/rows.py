@@ -23,12 +23,11 @@ from holdfast.catalog._filter import (
     in_order,
     text_of,
 )
-from holdfast.catalog._index import Row, Trace
+from holdfast.catalog._index import IndexUpdate, Row, Trace
 from holdfast.model import SessionMetadata, fold_id
 from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
-    from holdfast.catalog._index import IndexUpdate
     from holdfast.catalog._usage import Prices
     from holdfast.storage.sqlite import Connection
 
