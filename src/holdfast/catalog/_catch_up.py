@@ -93,8 +93,7 @@ class CatchUp:
             kept = self._index.get(_id(entry.key))
             if kept is None or kept.row.trace.etag != entry.etag:
                 sessions += 1
-                known = 0 if kept is None else kept.row.trace.position.offset
-                size += max(entry.size - known, 0)
+                size += max(entry.size - (0 if kept is None else kept.row.trace.position.offset), 0)
         return Lag(sessions, size)
 
     def _plan(self, changes: Changes, *, rebooted: bool) -> Work:
@@ -112,8 +111,7 @@ class CatchUp:
             keys |= moved
         found = {key: self._entry(key) for key in sorted(keys)}
         gone = [_id(key) for key, entry in found.items() if entry is None]
-        entries = [entry for entry in found.values() if entry is not None]
-        return Work(entries, gone, folders, rebooted=False)
+        return Work([entry for entry in found.values() if entry is not None], gone, folders, rebooted=False)
 
     def _compare_all(self, *, rebooted: bool) -> Work:
         known = self._index.known()

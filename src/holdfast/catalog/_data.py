@@ -32,8 +32,7 @@ def data_lines(name: str) -> list[str]:
 
 
 def data_statements(name: str) -> list[str]:
-    lines = read_data(name).decode().splitlines()
-    whole = "\n".join(line for line in lines if not line.startswith("--"))
+    whole = "\n".join(line for line in read_data(name).decode().splitlines() if not line.startswith("--"))
     return [statement for statement in whole.split(";") if statement.strip()]
 
 

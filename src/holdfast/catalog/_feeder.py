@@ -110,8 +110,7 @@ class Feeder(Worker):
                 self._catalog.audit_some(_AUDIT_S)
             if self._chore is not None and not self._closed:
                 self._chore()
-            worked = time.monotonic() - started
-            pause = max(self._tick_s, min(worked * _REST, _REST_MAX_S))
+            pause = max(self._tick_s, min((time.monotonic() - started) * _REST, _REST_MAX_S))
 
     def _feed_due(self, until: float | None = None) -> bool:
         """Feed what was recorded; whether there was anything."""

@@ -125,8 +125,7 @@ def _fold_char(char: str) -> str:
     if category[0] not in "LMN":
         return " "
     # Accents go before the case does: some of them have one of their own.
-    bare = _taken_apart(char).casefold().lower()
-    return _taken_apart(bare)
+    return _taken_apart(_taken_apart(char).casefold().lower())
 
 
 def _taken_apart(text: str) -> str:

@@ -74,8 +74,7 @@ def search(
     recaller = Recaller(store, key, query.raw_hint, memory, expect)
     hits: list[Hit] = []
     while query is not None and not hits:
-        pages = _pages(ask(query), asked.limit)
-        hits = _search(pages, query, recaller, meta, asked.limit)
+        hits = _search(_pages(ask(query), asked.limit), query, recaller, meta, asked.limit)
         query = query.widened()
     return hits
 

@@ -149,8 +149,7 @@ class Listener(msgspec.Struct):
             if stream.run == event.run and stream.role == role:
                 stream.pieces.append((event.seq, text))
                 return
-        first = [(event.seq, text)]
-        self.streams.append(OpenStream(event.run, role, first, event.timestamp, self.offset))
+        self.streams.append(OpenStream(event.run, role, [(event.seq, text)], event.timestamp, self.offset))
 
     def on_end(self, event: Event, _: dict[str, Any], changes: IndexChanges) -> None:
         """The run says no more: what it was saying was cut off here."""
@@ -230,8 +229,7 @@ def _spoken(role: str) -> Callable[[dict[str, Any]], list[Said]]:
         for block in content:
             kind = block.get("type") if isinstance(block, dict) else None
             if kind == "tool_use" and isinstance(block.get("name"), str):
-                text = _call_text(block["name"], block.get("input"))
-                calls.setdefault(block["name"], []).append(text)
+                calls.setdefault(block["name"], []).append(_call_text(block["name"], block.get("input")))
             else:
                 (results if kind == "tool_result" else words).append(block)
         said = [Said(role, _text(words)), Said("tool_result", _text(results))]

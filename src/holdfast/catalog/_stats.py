@@ -186,8 +186,7 @@ class Counter:
         spent = Spent()
         for one in (*hour.spent.values(), *hour.paid.values()):
             spent.add(one)
-        turns = hour.turns if recorded else hour.asked
-        return Sum(0, turns, hour.messages, spent, bill_of(hour, self._prices))
+        return Sum(0, hour.turns if recorded else hour.asked, hour.messages, spent, bill_of(hour, self._prices))
 
     def _by_model(self, hour: Hour) -> Iterator[tuple[str, Spent, Bill]]:
         for name, spent in hour.spent.items():
@@ -309,8 +308,7 @@ def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar
 
     try:
         if not wanted.is_narrowed:
-            variant = f"{_SUMS_SHAPE} {calendar.print} {prices.mark} {auto_tags:d}"
-            with index.figures(variant, make) as blocks:
+            with index.figures(f"{_SUMS_SHAPE} {calendar.print} {prices.mark} {auto_tags:d}", make) as blocks:
                 if blocks is not None:
                     return _summed(index, blocks, Counter(wanted, prices, calendar), add)
         return add(Counter(wanted, prices, calendar), index.tallies()).stats()

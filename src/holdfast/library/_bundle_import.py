@@ -227,8 +227,7 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
         late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
         for name in [name for name in session.documents if name not in late]:
             # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.
-            mends = name.startswith(_BLOBS) and not session.sealed
-            if mends or documents.get(name) is None:
+            if (name.startswith(_BLOBS) and not session.sealed) or documents.get(name) is None:
                 documents.put(name, session.documents[name])
         rest = session.log[begun:]
         log.append(rest, session.log.count(b"\n", 0, begun), rest.count(b"\n"), epoch)

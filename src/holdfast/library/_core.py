@@ -237,8 +237,7 @@ class Core:
             return
         with contextlib.suppress(HoldfastError):
             # Those in the archive count as well, so that the catalogue is not needed to be sure.
-            beyond = islice(self.store.entries(), self.limits.sessions_live_max, None)
-            if next(beyond, None) is not None:
+            if next(islice(self.store.entries(), self.limits.sessions_live_max, None), None) is not None:
                 from holdfast.library._retention import archive_excess
 
                 archive_excess(self, time.monotonic() + seconds)

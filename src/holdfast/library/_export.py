@@ -94,8 +94,7 @@ def install(
         raise UsageError(f"{chosen.name} is not a tool that sessions can be put into")
     session = recorded(core, id, at)
     plan = installation(chosen, session, options)
-    chunks = chosen.write(session, options)
-    path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
+    path = place_file(plan.path, chosen.write(session, options), overwrite=overwrite, make_folders=True)
     return Installed(chosen.name, plan.session_id, path, plan.command)
 
 

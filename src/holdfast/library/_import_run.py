@@ -193,8 +193,7 @@ def _explain(source: Source) -> None:
         source.check()
     if source.refusal is not None:
         # What these say else is for those who record a value, or whose store it is.
-        told = source.refusal.remedy == InvalidData.remedy
-        if told or isinstance(source.refusal, (Forbidden, StoreError)):
+        if source.refusal.remedy == InvalidData.remedy or isinstance(source.refusal, (Forbidden, StoreError)):
             source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
         raise source.refusal
     remedy = "Name the format if you know it: `holdfast import --format`."
@@ -289,8 +288,7 @@ def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[t
     # Beside what a reader took, a list of messages is more likely a part of it than one by itself.
     taken = source.is_partly_used()
     for child in (source if reader is None else source.rest()).children():
-        plain = format == "auto" and not (child.is_file and taken)
-        yield from _claimed(child, format, general=plain)
+        yield from _claimed(child, format, general=format == "auto" and not (child.is_file and taken))
     # Files beside sessions that are damaged no reader knew for its own.
     for file in source.rest().children() if source.is_partly_used() else ():
         if file.is_file and file.name.endswith(_DOCUMENTS) and (reason := file.damage(file.name)) is not None:

@@ -89,8 +89,7 @@ def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) 
 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
-    named = {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}
-    yield ForeignDraft("link", named, key="i.link")
+    yield ForeignDraft("link", {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}, key="i.link")
     fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
     yield from (draft for draft in fitted if draft is not None)
 

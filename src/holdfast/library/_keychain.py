@@ -229,8 +229,7 @@ def write_signed(chunks: Iterable[bytes], path: str, key: str | bytes, *, overwr
 
     signing = Signing(signing_seed(key))
     place_file(path, signing.passing(chunks), overwrite=overwrite)
-    signature = signing.signature(f"file:{os.path.basename(path)}")
-    place_file(path + SIGNATURE_SUFFIX, [signature], overwrite=True)
+    place_file(path + SIGNATURE_SUFFIX, [signing.signature(f"file:{os.path.basename(path)}")], overwrite=True)
 
 
 class SignedFile(io.BytesIO):

@@ -353,8 +353,7 @@ def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) 
     for place, piece in pieces:
         text = piece["content"]
         said, found = _piece(redactor, text, at, spans)
-        rest = {name: item for name, item in piece.items() if name != "content"}
-        others = redactor.data("delta", rest)
+        others = redactor.data("delta", {name: item for name, item in piece.items() if name != "content"})
         found = [*found, *others.found]
         data = piece
         if found or said != text:

@@ -73,8 +73,7 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
     try:
         return _live_session(core, known, chosen, None)
     except Locked as error:
-        wait = partial(_live_session, core, known, chosen)
-        return cast("Session", _Awaited(wait, patience, error))
+        return cast("Session", _Awaited(partial(_live_session, core, known, chosen), patience, error))
 
 
 def close(core: Core) -> None:

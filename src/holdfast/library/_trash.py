@@ -150,8 +150,7 @@ def _trash_stem(id: str) -> str:
         return id
     from hashlib import sha256
 
-    digest = sha256(id.encode()).hexdigest()[:32]
-    return f"{id[: _TRASH_STEM_CHARS_MAX - 33]}-{digest}"
+    return f"{id[: _TRASH_STEM_CHARS_MAX - 33]}-{sha256(id.encode()).hexdigest()[:32]}"
 
 
 def _trashed_stem(key: str) -> str:

@@ -229,8 +229,7 @@ class PostgresIndex(Index):
             for row, meta in zip(found, metas, strict=True):
                 if wanted.admits(meta):
                     tally = tallies.get(meta.session_id)
-                    place = row["place"], row["id"]
-                    yield place, meta if tally is None else self._repriced(meta, tally)
+                    yield (row["place"], row["id"]), meta if tally is None else self._repriced(meta, tally)
             if len(found) < rows:
                 return
             after = (found[-1]["place"], found[-1]["id"])

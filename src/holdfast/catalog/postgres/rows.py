@@ -412,8 +412,7 @@ def _checked(found: Any) -> Row:
     """A row, as its checksums say and its columns and labels as the row says."""
     row = whole_row(found)
     meta = row.meta
-    expected = column_values(IndexUpdate(row))
-    if any(found[name] != value for name, value in expected.items()):
+    if any(found[name] != value for name, value in column_values(IndexUpdate(row)).items()):
         raise IndexDamaged("what lists are sorted and narrowed by")
     labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
     if found["labels"] != len(labels) or labels != list(zip(found["tags"], found["autos"], strict=True)):

@@ -252,8 +252,7 @@ class SqliteIndex(Index):
         """Every row. Raises IndexDamaged at the end if they are not all there."""
         total = Total()
         # Not by a table index: what is damaged in one must not hide a row.
-        query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"
-        for columns in self.connection.execute(query):
+        for columns in self.connection.execute(f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"):
             yield read_whole(*columns)
             total.count += 1
             total.crc ^= version_of(columns[2], columns[4])

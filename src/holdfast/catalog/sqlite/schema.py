@@ -59,8 +59,7 @@ def drop_schema(connection: Connection) -> None:
 
 def read_fact(connection: Connection, name: str) -> bytes:
     """The value of that name. Raises IndexDamaged if there is none that is as written."""
-    query = "SELECT value, crc FROM facts WHERE name = ?"
-    found = connection.execute(query, (name,)).fetchone()
+    found = connection.execute("SELECT value, crc FROM facts WHERE name = ?", (name,)).fetchone()
     if found is None or not isinstance(found[0], bytes) or _crc(name, found[0]) != found[1]:
         raise IndexDamaged(f"the fact {name}")
     return found[0]

@@ -56,8 +56,7 @@ def create_tables(connection: Connection) -> None:
 
 def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     """Take in the next events of a session; all of them, in order, each once."""
-    kept = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,))
-    found = kept.fetchone()
+    found = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,)).fetchone()
     listener = Listener() if found is None else _read_listener(found[0])
     was_streaming = bool(listener.streams)
     changes = listener.hear(events)
@@ -118,8 +117,7 @@ def said_values(one: Heard, *, is_open: bool) -> _Values:
 
 def last_id(connection: Connection) -> int:
     """The highest id that was ever given: the full-text table has a row of sizes for each."""
-    found = connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()
-    return found[0] or 0
+    return connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()[0] or 0
 
 
 @lru_cache(maxsize=256)
