@@ -7,13 +7,12 @@ from holdfast._lazy import lazy
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
     from holdfast._config._keys import KEYS, variable
-    from holdfast._config._places import ENVIRONMENT, PROJECT_FOLDER, prices_file, store_without_settings
+    from holdfast._config._places import ENVIRONMENT, prices_file, store_without_settings
     from holdfast._config._settings import (
         Configuration,
         Given,
         Settings,
         configuration,
-        default_location,
         load_prices,
         places,
         settle,
@@ -25,27 +24,11 @@ __getattr__ = lazy(
     __name__,
     {
         "_keys": "KEYS variable",
-        "_places": "ENVIRONMENT PROJECT_FOLDER prices_file store_without_settings",
-        "_settings": (
-            "Configuration Given Settings configuration default_location load_prices places settle strange_variables"
-        ),
+        "_places": "ENVIRONMENT prices_file store_without_settings",
+        "_settings": ("Configuration Given Settings configuration load_prices places settle strange_variables"),
     },
 )
 
-__all__ = [
-    "ENVIRONMENT",
-    "KEYS",
-    "PROJECT_FOLDER",
-    "Configuration",
-    "Given",
-    "Settings",
-    "configuration",
-    "default_location",
-    "load_prices",
-    "places",
-    "prices_file",
-    "settle",
-    "store_without_settings",
-    "strange_variables",
-    "variable",
-]
+__all__ = ["ENVIRONMENT", "KEYS", "Configuration", "Given", "Settings", "configuration", "settle"]
+__all__ += ["load_prices", "places", "prices_file"]
+__all__ += ["store_without_settings", "strange_variables", "variable"]

@@ -82,9 +82,8 @@ class Configuration:
 def configuration(given: Given = None) -> Configuration:
     """What counts: code, then environment, project, user, default.
 
-    ``given`` is a mapping, the path of a TOML file, or that of an ``agent-config.json``. Raises
-    UsageError for a setting that is misspelt or of the wrong kind, with its place; Forbidden for a
-    file that others may write.
+    ``given`` is a mapping, the path of a TOML file, or that of an ``agent-config.json``. Raises UsageError for a
+    setting that is misspelt or of the wrong kind, with its place; Forbidden for a file that others may write.
     """
     found: dict[str, Found] = {}
     for origin, settings in _layers(given):
@@ -238,12 +237,6 @@ def settle(
         store = SpaceStore(store, space)
     defaults = {name: found.get(name) for name in _OF_SESSIONS if found.origin(name)}
     return Settings(store, limits or Limits(**found.below("limits")), defaults, found)
-
-
-def default_location() -> str:
-    """The place of the store when the caller names none."""
-    place: str = configuration().get("store")
-    return place
 
 
 # The prices that count: those in prices.toml, then those in the settings, then the built-in.

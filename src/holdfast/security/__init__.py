@@ -73,52 +73,12 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "KEY_DOCUMENT",
-    "NOTHING_STREAMED",
-    "PASSPHRASE_VARIABLE",
-    "SIGNATURE_SUFFIX",
-    "DataKey",
-    "Finding",
-    "Kdf",
-    "KeyDocument",
-    "Opener",
-    "Redactor",
-    "Ring",
-    "Scanner",
-    "Sealer",
-    "SecretSpan",
-    "Signing",
-    "Streamed",
-    "WrappingKey",
-    "document_key",
-    "ends_stream",
-    "escape_json",
-    "feed",
-    "find_passphrase",
-    "find_secret",
-    "fingerprint",
-    "finish",
-    "has_mark",
-    "inherited",
-    "is_sealed_document",
-    "is_sealed_file",
-    "is_strong",
-    "neutralise",
-    "neutralise_line",
-    "new_data_key",
-    "new_kdf",
-    "open_document",
-    "open_with_passphrase",
-    "public_key_text",
-    "read_key_document",
-    "read_key_text",
-    "read_user_rules",
-    "seal_document",
-    "seal_with_passphrase",
-    "secret_values",
-    "split_source",
-    "store_in_keyring",
-    "stretch",
-    "verify_signature",
-]
+__all__ = ["SIGNATURE_SUFFIX", "Signing", "public_key_text", "verify_signature"]
+__all__ += ["escape_json", "neutralise", "neutralise_line"]
+__all__ += ["KEY_DOCUMENT", "PASSPHRASE_VARIABLE", "Kdf", "KeyDocument", "Ring", "WrappingKey", "inherited"]
+__all__ += ["fingerprint", "is_strong", "new_kdf", "read_key_document", "read_key_text", "stretch"]
+__all__ += ["find_passphrase", "find_secret", "split_source", "store_in_keyring"]
+__all__ += ["DataKey", "Opener", "Sealer", "document_key", "is_sealed_document", "is_sealed_file", "new_data_key"]
+__all__ += ["open_document", "open_with_passphrase", "seal_document", "seal_with_passphrase"]
+__all__ += ["NOTHING_STREAMED", "Finding", "Redactor", "Scanner", "SecretSpan", "Streamed"]
+__all__ += ["ends_stream", "feed", "finish", "has_mark", "read_user_rules", "secret_values"]

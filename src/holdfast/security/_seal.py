@@ -4,11 +4,10 @@ A sealed event is these bytes, in base64 in its line:
 
     version 1 | number of the data key 2 | epoch 8 | salt 16 | count 4 | before 8 | text | tag 16
 
-Every opening draws a random salt and derives a key of its own from the data key; within it the
-nonce is ``count``, which goes up with each seal, written or not. So no nonce comes twice, whatever
-a crash, a full disk or a copy of the store makes forgotten. ``before`` is the end of the tag of the
-line before, which chains the lines; all of it, with the format, the log, its generation and the
-seq, is authenticated. docs/internals/sealing.md is the full text.
+Every opening draws a random salt and derives a key of its own from the data key; within it the nonce is ``count``,
+which goes up with each seal, written or not. So no nonce comes twice, whatever a crash, a full disk or a copy of the
+store makes forgotten. ``before`` is the end of the tag of the line before, which chains the lines; all of it, with
+the format, the log, its generation and the seq, is authenticated. docs/internals/sealing.md is the full text.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ __getattr__ = lazy(
     {
         "_pieces": "zstd_module",
         "_worker": "Worker",
-        "base": ("MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store check_key etag_of"),
+        "base": "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store check_key etag_of",
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
         "files.tree": "is_path",
@@ -61,45 +61,9 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "MUST_NOT_EXIST",
-    "Capabilities",
-    "Changes",
-    "Disk",
-    "Documents",
-    "Entry",
-    "FileStore",
-    "Folder",
-    "ForeignDatabase",
-    "Lease",
-    "Log",
-    "MemoryDocuments",
-    "MemoryLog",
-    "MemoryStore",
-    "NoStore",
-    "Node",
-    "Outside",
-    "Pieces",
-    "PrivateSocket",
-    "SpaceStore",
-    "Stamp",
-    "Store",
-    "Worker",
-    "add_to_file",
-    "check_key",
-    "check_space",
-    "copy_database",
-    "documents_beside",
-    "etag_of",
-    "find_log",
-    "forks",
-    "is_at_work",
-    "is_path",
-    "look_outside",
-    "open_store",
-    "place_file",
-    "read_file",
-    "shown_url",
-    "widen_pipe",
-    "zstd_module",
-]
+__all__ = ["MUST_NOT_EXIST", "Capabilities", "Changes", "Documents", "Entry", "Lease", "Log", "Pieces", "Stamp"]
+__all__ += ["Store", "check_key", "check_space", "etag_of", "is_path", "open_store", "shown_url"]
+__all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore"]
+__all__ += ["Disk", "Node", "Worker", "forks", "is_at_work", "widen_pipe", "zstd_module"]
+__all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]
+__all__ += ["add_to_file", "documents_beside", "find_log", "look_outside", "place_file", "read_file"]

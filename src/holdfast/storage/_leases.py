@@ -93,10 +93,9 @@ class _Kept(NamedTuple):
 class Renewer(Worker):
     """Renews every lease that this process holds at one store, all of them with one call.
 
-    ``renew`` is given the keys with their epochs and terms and returns the keys that are lost;
-    those are not renewed any more, and their holder learns of it with the next append. The thread
-    starts with the first lease and ends with the last; a lease that nobody refers to any more is
-    not renewed either.
+    ``renew`` is given the keys with their epochs and terms and returns the keys that are lost; those are not renewed
+    any more, and their holder learns of it with the next append. The thread starts with the first lease and ends with
+    the last; a lease that nobody refers to any more is not renewed either.
     """
 
     def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:

@@ -1,9 +1,8 @@
 """The contract of a store: what every backend gives, and what each call promises.
 
-A store knows keys and bytes, never events. A key is ``sessions/<id>``, ``agents/<id>``,
-``shared/<name>`` or ``trash/<name>``, each optionally inside ``spaces/<space>/``. Each key has one
-append-only log, some small documents, and one lease. Stores are synchronous code and safe to call
-from any thread.
+A store knows keys and bytes, never events. A key is ``sessions/<id>``, ``agents/<id>``, ``shared/<name>`` or
+``trash/<name>``, each optionally inside ``spaces/<space>/``. Each key has one append-only log, some small documents,
+and one lease. Stores are synchronous code and safe to call from any thread.
 
 ``holdfast.testing.StoreContract`` is this text as tests: a backend that passes it is a store.
 """
@@ -195,12 +194,10 @@ class Documents(ABC):
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
         """Store ``data`` under ``name`` and return its etag.
 
-        A reader sees the old bytes or the new, never a part. Durable when it returns, unless
-        ``sync`` is false: then it is durable with the next sync of the key's log, and before it;
-        until then power loss may leave anything under a name that is new, and the old bytes or
-        the new under one that is not.
-        Raises Conflict if ``if_match`` is given and is not the etag of what is there
-        (``MUST_NOT_EXIST`` for nothing).
+        A reader sees the old bytes or the new, never a part. Durable when it returns, unless ``sync`` is false: then
+        it is durable with the next sync of the key's log, and before it; until then power loss may leave anything
+        under a name that is new, and the old bytes or the new under one that is not. Raises Conflict if ``if_match``
+        is given and is not the etag of what is there (``MUST_NOT_EXIST`` for nothing).
         """
 
     @abstractmethod
@@ -328,9 +325,8 @@ class Store(ABC):
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """What may have changed in a folder of keys since ``mark``, and the mark of now.
 
-        ``mark`` is what an earlier call gave; anything else asks to compare everything. The cost
-        must not grow with the number of keys that did not change. A store that cannot tell says so
-        each time, as here.
+        ``mark`` is what an earlier call gave; anything else asks to compare everything. The cost must not grow with
+        the number of keys that did not change. A store that cannot tell says so each time, as here.
         """
         return Changes("", None, listed=True)
 
@@ -354,10 +350,9 @@ class Store(ABC):
     def move(self, key: str, to: str) -> None:
         """Give a key with all it has another name. Durable when it returns.
 
-        Raises NotFound if it has neither log nor documents, Conflict if ``to`` is taken, Locked
-        while a writer has one of the two. A session is taken when it has a log; documents without
-        one are what a crash left of its beginning, and give way. Anything else is taken when it
-        has either.
+        Raises NotFound if it has neither log nor documents, Conflict if ``to`` is taken, Locked while a writer has
+        one of the two. A session is taken when it has a log; documents without one are what a crash left of its
+        beginning, and give way. Anything else is taken when it has either.
         """
 
     @abstractmethod
@@ -378,13 +373,12 @@ class Store(ABC):
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Make a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
 
-        ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever
-        is done to either of the two afterwards, the other one does not notice. The documents below
-        ``blobs/``, which lines may name, come along; others do not. ``documents`` are those that
-        the new key has from its first moment on.
-        Durable when it returns; a crash leaves the whole new key or none that can be seen.
-        Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
-        shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
+        ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever is done to either
+        of the two afterwards, the other one does not notice. The documents below ``blobs/``, which lines may name,
+        come along; others do not. ``documents`` are those that the new key has from its first moment on. Durable when
+        it returns; a crash leaves the whole new key or none that can be seen. Raises NotFound if there is no log,
+        UsageError for a size below 1, Conflict if the log is shorter than that or ``to`` is taken, Locked if someone
+        is about to make ``to``.
         """
         from holdfast.storage._pieces import copy_branch
 
@@ -408,11 +402,10 @@ class Store(ABC):
     def archive(self, key: str) -> None:
         """Keep the log compressed from now on; harmless if it is.
 
-        Every reader goes on as before; the first change by a writer takes it out of the archive.
-        The old bytes go when the new ones are on the medium, have been read back and are the same.
-        Raises NotFound if there is no log, Locked while a writer has it, TooLarge for a log beyond
-        what would be unpacked again, and UsageError from a store that cannot archive (see
-        ``capabilities``).
+        Every reader goes on as before; the first change by a writer takes it out of the archive. The old bytes go
+        when the new ones are on the medium, have been read back and are the same. Raises NotFound if there is no log,
+        Locked while a writer has it, TooLarge for a log beyond what would be unpacked again, and UsageError from a
+        store that cannot archive (see ``capabilities``).
         """
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")

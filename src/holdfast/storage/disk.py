@@ -1,10 +1,9 @@
 """The file system, one call at a time. The only module that touches it.
 
-The path that a user names is resolved once; from there on every call takes a directory descriptor
-and one name, so no symlink is followed below it; files are
-made 0600 and directories 0700 whatever the umask; descriptors are not inherited by child processes,
-and a forked child gives up the parent's locks at once. Tests put a disk of their own in this place:
-one that fails at any call, one that remembers what a crash would leave.
+The path that a user names is resolved once; from there on every call takes a directory descriptor and one name, so no
+symlink is followed below it; files are made 0600 and directories 0700 whatever the umask; descriptors are not
+inherited by child processes, and a forked child gives up the parent's locks at once. Tests put a disk of their own in
+this place: one that fails at any call, one that remembers what a crash would leave.
 """
 
 from __future__ import annotations

@@ -87,24 +87,19 @@ class MemoryStore(Store):
         self.guard = threading.RLock()
 
     def log(self, key: str) -> Log:
-        """The key's log."""
         return MemoryLog(self, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
         return MemoryDocuments(self, check_key(key))
 
     def lease(self, key: str) -> Lease:
-        """The key's lease."""
         return MemoryLease(self, check_key(key))
 
     def exists(self, key: str) -> bool:
-        """Whether the key has a log."""
         shelf = self.peek(check_key(key))
         return shelf is not None and shelf.log is not None
 
     def clash(self, key: str) -> str | None:
-        """A key that differs only by case."""
         folded = fold_id(check_key(key))
         with self.guard:
             found = (other for other in self._shelves if other != key and fold_id(other) == folded)
@@ -119,7 +114,6 @@ class MemoryStore(Store):
         return result
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log."""
         check_prefix(prefix)
         with self.guard:
             shelves = [(key, s) for key, s in self._shelves.items() if key.startswith(prefix)]
@@ -129,7 +123,6 @@ class MemoryStore(Store):
                 yield entry
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key."""
         shelf = self.peek(check_key(key))
         return None if shelf is None else shelf.entry(key)
 
@@ -147,7 +140,6 @@ class MemoryStore(Store):
         return Changes(f"{id(self)}-{now}", found, listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key that has anything."""
         check_prefix(prefix)
         with self.guard:
             return {
@@ -157,7 +149,6 @@ class MemoryStore(Store):
             }
 
     def move(self, key: str, to: str) -> None:
-        """Under another name."""
         check_key(to)
         with self.guard:
             shelf = self._free(key)
@@ -171,26 +162,21 @@ class MemoryStore(Store):
             self.forget(key)
 
     def drop(self, key: str) -> None:
-        """Forget the key."""
         with self.guard:
             self._free(key)
             self.forget(key)
 
     def archive(self, key: str) -> None:
-        """Mark the log as archived."""
         self._mark(key, archived=True)
 
     def unarchive(self, key: str) -> None:
-        """Take the mark away."""
         self._mark(key, archived=False)
 
     def is_archived(self, key: str) -> bool:
-        """Whether it has the mark."""
         shelf = self.peek(check_key(key))
         return shelf is not None and shelf.archived
 
     def location(self, key: str) -> str:
-        """The key itself."""
         return f"memory:{check_key(key)}"
 
     def check(self) -> None:
@@ -249,7 +235,6 @@ class MemoryLog(Log):
         self._key = key
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """Extend the array."""
         with self._store.guard:
             shelf = self._store.shelf(self._key)
             if shelf.log is None:
@@ -261,18 +246,15 @@ class MemoryLog(Log):
         """Nothing to do."""
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """Chunks of what is there."""
         while chunk := self._bytes(start, start + CHUNK_BYTES):
             yield chunk
             start += len(chunk)
 
     def size(self) -> int:
-        """The length of the array."""
         shelf = self._store.peek(self._key)
         return len(shelf.log or b"") if shelf else 0
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Set aside, then remove."""
         with self._store.guard:
             torn = self._bytes(offset, self.size())
             if torn:
@@ -293,7 +275,6 @@ class MemoryLog(Log):
             shelf.touch()
 
     def generation(self) -> str:
-        """How often it was replaced."""
         shelf = self._store.peek(self._key)
         return str(shelf.generation) if shelf and shelf.log is not None else ""
 
@@ -318,7 +299,6 @@ class MemoryDocuments(Documents):
         self._key = key
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Replace one entry."""
         check_document_name(name)
         with self._store.guard:
             documents = self._store.shelf(self._key).documents
@@ -330,19 +310,16 @@ class MemoryDocuments(Documents):
         return etag_of(data)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """One entry."""
         check_document_name(name)
         shelf = self._store.peek(self._key)
         data = shelf.documents.get(name) if shelf else None
         return None if data is None else (data, etag_of(data))
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names, sorted."""
         shelf = self._store.peek(self._key)
         return sorted(name for name in [*shelf.documents] if name.startswith(prefix)) if shelf else []
 
     def delete(self, name: str) -> bool:
-        """Remove one entry."""
         check_document_name(name)
         shelf = self._store.peek(self._key)
         return bool(shelf and shelf.documents.pop(name, None) is not None)
@@ -357,7 +334,6 @@ class MemoryLease(Lease):
         self._shelf: _Shelf | None = None
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take it, or say who has it."""
         with self._store.guard:
             shelf = self._store.shelf(self._key)
             if shelf.holder is not self:
@@ -371,7 +347,6 @@ class MemoryLease(Lease):
         """It does not run out."""
 
     def release(self) -> None:
-        """Give it back."""
         with self._store.guard:
             if self._shelf is not None and self._shelf.holder is self:
                 self._shelf.holder = None
@@ -404,7 +379,6 @@ class NoStore(MemoryStore):
         )
 
     def location(self, key: str) -> str:
-        """Nowhere."""
         check_key(key)
         return "none:"
 
@@ -417,7 +391,6 @@ class _PassingLease(MemoryLease):
     """A lease that leaves nothing behind."""
 
     def release(self) -> None:
-        """Give it back, and forget the key."""
         with self._store.guard:
             held = self._shelf
             super().release()

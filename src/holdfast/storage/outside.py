@@ -145,8 +145,7 @@ def look_outside(
 ) -> Outside:
     """What lies at a path. Symlinks in the path itself are the caller's own choice and resolved.
 
-    Raises NotFound if there is nothing, UsageError for a device or a pipe, TooLarge for a folder
-    of too many files.
+    Raises NotFound if there is nothing, UsageError for a device or a pipe, TooLarge for a folder of too many files.
     """
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
@@ -215,8 +214,7 @@ def documents_beside(path: str, disk: Disk | None = None) -> Documents:
 
 # A directory that may be looked at and not changed, for tools that read files.
 #
-# Nothing outside of it can be reached: every step of a path is taken by descriptor, without
-# symlinks.
+# Nothing outside of it can be reached: every step of a path is taken by descriptor, without symlinks.
 
 
 class FolderEntry(NamedTuple):
@@ -338,9 +336,8 @@ def place_file(
 def add_to_file(path: str | os.PathLike[str], data: bytes, *, disk: Disk | None = None) -> None:
     """Write ``data`` at the end of a file of mode 0600, which is made if it is missing.
 
-    It is opened anew each time: whoever moves it away in between gets a new one. Nothing is synced.
-    Raises UsageError for what can be no file, NotFound if its folder is missing, StoreError if the
-    medium refuses.
+    It is opened anew each time: whoever moves it away in between gets a new one. Nothing is synced. Raises UsageError
+    for what can be no file, NotFound if its folder is missing, StoreError if the medium refuses.
     """
     text = os.fspath(path)
     if not text or "\0" in text or text.endswith("/"):

@@ -78,7 +78,6 @@ class SpaceStore(Store):
     location = _of_key(Store.location)
 
     def clash(self, key: str) -> str | None:
-        """A key of this space that differs by case only."""
         found = self._store.clash(self._key(key))
         return None if found is None else self._own(found)
 
@@ -87,28 +86,23 @@ class SpaceStore(Store):
         return self._store.sync({self._key(key): log for key, log in logs.items()})
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log in a folder of this space."""
         for entry in self._store.entries(self._folder(prefix)):
             yield entry._replace(key=self._own(entry.key))
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key of this space."""
         found = self._store.entry(self._key(key))
         return None if found is None else found._replace(key=key)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key in a folder of this space."""
         found = self._store.folders(self._folder(prefix))
         return {self._own(key): mark for key, mark in found.items()}
 
     def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-        """Pieces that the store reads."""
         asked = {self._key(key): places for key, places in starts.items()}
         found = self._store.read_pieces(asked, size)
         return {self._own(key): pieces for key, pieces in found.items()}
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """What may have changed in a folder of this space."""
         found = self._store.changes(mark, self._folder(prefix))
         if found.keys is None:
             return found
@@ -119,19 +113,15 @@ class SpaceStore(Store):
         return self._store.space_catalog_place(self._name)
 
     def move(self, key: str, to: str) -> None:
-        """Within this space."""
         self._store.move(self._key(key), self._key(to))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Within this space."""
         self._store.branch(self._key(key), self._key(to), size, documents=documents)
 
     def scrub(self) -> list[str]:
-        """Scrub the whole store."""
         return self._store.scrub()
 
     def check(self) -> None:
-        """Whether the store can be used."""
         self._store.check()
 
     def close(self) -> None:

@@ -126,9 +126,8 @@ def _branch(node: dict[str, Any]) -> str:
 
 # The table of providers' tokens, and the rules that are made of it.
 #
-# A row states what is known of one kind of secret: its form, that is prefix, alphabets and lengths,
-# the words around it if it has no mark of its own, and its checksum. See the head of
-# ``tokens.txt``.
+# A row states what is known of one kind of secret: its form, that is prefix, alphabets and lengths, the words around
+# it if it has no mark of its own, and its checksum. See the head of ``tokens.txt``.
 
 
 _TABLE = "tokens.txt"

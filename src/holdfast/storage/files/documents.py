@@ -47,7 +47,6 @@ class FileDocuments(Documents):
         return etag_of(data)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """The bytes of the file."""
         folder, leaf = self._split(name)
         with self._tree.opened(folder, doing=f"reading {name}") as directory:
             data = None if directory is None else self._read(leaf, directory)

@@ -1,8 +1,7 @@
 """Which keys were opened for writing, so that a catalogue need not look at all of them.
 
-``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or given back
-(``-key``). It is written beside the append path, never synced, and may be deleted at any time: then
-everything is compared once.
+``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or given back (``-key``). It is
+written beside the append path, never synced, and may be deleted at any time: then everything is compared once.
 """
 
 from __future__ import annotations

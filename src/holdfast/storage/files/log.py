@@ -30,9 +30,8 @@ _KEPT_BYTES_MAX = 1 << 20
 class FileLog(Log):
     """The log of one key: appended with one ``write``, synced with one ``fdatasync``.
 
-    It has one of the forms that ``parts.py`` tells of. Offsets count from the log's beginning,
-    whatever file it is in; only what is remembered of the file being written counts from that
-    file's own.
+    It has one of the forms that ``parts.py`` tells of. Offsets count from the log's beginning, whatever file it is
+    in; only what is remembered of the file being written counts from that file's own.
     """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...], documents: FileDocuments) -> None:
@@ -112,7 +111,6 @@ class FileLog(Log):
             opened.close()
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
-        """The last bytes of the files."""
         with translation(f"reading {self._name}"):
             opened = self._open_to_read(-max_bytes)
             if opened is None:

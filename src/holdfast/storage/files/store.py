@@ -86,7 +86,6 @@ class FileStore(Store):
         return FileLog(self._tree, _parts(key), documents)
 
     def documents(self, key: str) -> FileDocuments:
-        """The key's other files."""
         with self._lock:
             found = self._documents.get(key)
             if found is None:
@@ -95,7 +94,6 @@ class FileStore(Store):
             return found
 
     def lease(self, key: str) -> Lease:
-        """The key's ``lock``."""
         return FileLease(self._tree, _parts(key), self._touched)
 
     def exists(self, key: str) -> bool:
@@ -114,7 +112,6 @@ class FileStore(Store):
         return next((other for other in others if self.exists(other)), None)
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """On the flusher thread."""
         return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
@@ -145,7 +142,6 @@ class FileStore(Store):
         return None if node is None else Stamp(node.inode, node.size, node.modified)
 
     def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-        """Of plain logs, without a look at what else there is."""
         return read_pieces(self._tree, starts, size)
 
     @contextmanager
@@ -283,7 +279,6 @@ class FileStore(Store):
         return found is not None and found.is_archived
 
     def location(self, key: str) -> str:
-        """The path of the key's directory."""
         return os.path.join(self.path, *_parts(key))
 
     def check(self) -> None:

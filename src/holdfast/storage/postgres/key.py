@@ -41,13 +41,11 @@ class PostgresLog(SendingLog):
         self._link = link
 
     def stored(self, start: int) -> Iterator[bytes]:
-        """Some pieces at a time."""
         head = self._head()
         if head is not None:
             yield from read_rows(lambda at, count: self._rows(head, at, count), start, head["size"])
 
     def stored_size(self) -> int:
-        """The size as the head says."""
         head = self._head()
         return 0 if head is None else int(head["size"])
 
@@ -119,7 +117,6 @@ class PostgresDocuments(Documents):
         self._key = key
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Replace one row."""
         check_document_name(name)
         data = bytes(data)
         etag = etag_of(data)
@@ -142,7 +139,6 @@ class PostgresDocuments(Documents):
         return etag
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """One row."""
         rows = self._link.fetch(
             "SELECT d.data, d.etag FROM names n JOIN documents d USING (id) WHERE n.key = $1 AND d.name = $2",
             self._key,
@@ -151,12 +147,10 @@ class PostgresDocuments(Documents):
         return (bytes(rows[0]["data"]), rows[0]["etag"]) if rows else None
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names, sorted."""
         rows = self._link.fetch("SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key)
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def delete(self, name: str) -> bool:
-        """Remove one row."""
         rows = self._link.fetch(
             "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1 AND d.name = $2 RETURNING d.name",
             self._key,
@@ -183,7 +177,6 @@ class PostgresLease(RenewedLease):
         return self._hold(holder, epoch, ttl_ms)
 
     def renew(self, ttl_ms: int) -> None:
-        """Put off its end."""
         lost = self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)})
         if lost:
             raise stale(self._key)

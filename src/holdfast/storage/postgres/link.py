@@ -36,8 +36,7 @@ _NAMES_AT_ONCE = 200  # a message has at most 8,000 bytes
 _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
 _FIRST_S = 5.0
-# Worth another try: the connection broke, the server is going or coming, or two were in each
-# other's way.
+# Worth another try: the connection broke, the server is going or coming, or two were in each other's way.
 _AGAIN = ("08", "40", "57P", "53300", "23505")
 # What the server did in such a statement it may have done in full, or not at all.
 _UNKNOWN = ("08", "57P")

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 
-# A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is
-# stored. One key may be there twice, from a writer that lost it and from the one that has it now:
-# so each row is known by its number, and not by its key. The bytes are not in what is sorted and
-# joined: they are looked at once, when they are stored.
+# A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is stored. One key may
+# be there twice, from a writer that lost it and from the one that has it now: so each row is known by its number, and
+# not by its key. The bytes are not in what is sorted and joined: they are looked at once, when they are stored.
 _APPEND = """
 WITH input AS (
     SELECT n.id, i.epoch, i.start, i.size, i.number
@@ -228,10 +227,9 @@ def _is_in(row: Any, packet: Packet) -> bool:
 
 # Pieces that a PostgreSQL server would keep as they come, packed before they are sent.
 #
-# The server compresses rows of more than two thousand bytes only, and most turns are shorter: then
-# each byte is sent, written to its log, and kept in a page. Packed, a turn takes about half of
-# that; packing takes a hundredth of the time of an append, and unpacking about as long as reading a
-# row.
+# The server compresses rows of more than two thousand bytes only, and most turns are shorter: then each byte is sent,
+# written to its log, and kept in a page. Packed, a turn takes about half of that; packing takes a hundredth of the
+# time of an append, and unpacking about as long as reading a row.
 
 
 _LEAST_BYTES = 1_000  # less saves little, and takes as long to unpack

@@ -1,8 +1,7 @@
 """The PostgreSQL store: sessions of many machines, fenced by the database itself.
 
-An append is taken at once and sent with what other sessions have waiting; a flush returns once it
-is committed. Whoever lost the lease finds the epoch changed in the very statement that would store
-its lines, and is fenced.
+An append is taken at once and sent with what other sessions have waiting; a flush returns once it is committed.
+Whoever lost the lease finds the epoch changed in the very statement that would store its lines, and is fenced.
 """
 
 from __future__ import annotations
@@ -69,23 +68,18 @@ class PostgresStore(Store):
         self._ears_lock = threading.Lock()
 
     def log(self, key: str) -> Log:
-        """The key's log."""
         return PostgresLog(self.link, self._sender, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
         return PostgresDocuments(self.link, check_key(key))
 
     def lease(self, key: str) -> Lease:
-        """The key's lease."""
         return PostgresLease(self.link, self._renewer, check_key(key))
 
     def exists(self, key: str) -> bool:
-        """Whether the key has a log."""
         return self.entry(key) is not None
 
     def clash(self, key: str) -> str | None:
-        """A key that differs only by case."""
         rows = self.link.fetch(
             "SELECT n.key FROM names n JOIN heads h USING (id)"
             " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1",
@@ -99,7 +93,6 @@ class PostgresStore(Store):
         return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log."""
         check_prefix(prefix)
         for row in self.link.fetch(f"{_ENTRIES} AND n.folder = $1", prefix):
             yield _entry(row)
@@ -161,18 +154,15 @@ class PostgresStore(Store):
         self.link.run(lambda connection: branch_key(connection, key, to, size, documents or {}), again=False)
 
     def archive(self, key: str) -> None:
-        """The pieces of a log packed together."""
         self._repack(check_key(key), archived=True)
 
     def unarchive(self, key: str) -> None:
-        """Make plain pieces of an archived log."""
         self._repack(check_key(key), archived=False)
 
     def _repack(self, key: str, *, archived: bool) -> None:
         self.link.run(lambda connection: repack_key(connection, key, archived=archived))
 
     def is_archived(self, key: str) -> bool:
-        """Whether it is packed now."""
         rows = self.link.fetch(
             "SELECT h.archived FROM names n JOIN heads h USING (id) WHERE n.key = $1", check_key(key)
         )

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 _MIGRATION_S = 3_600
 
-# Every append moves the head of its session. If the number of its last change were in an index,
-# PostgreSQL would write the moved head to another place, with an entry in each index, and leave the
-# old ones to be swept up. What is in the index is the same for so many transactions in a row: most
-# heads are moved inside their page, which keeps room for that, and no index is touched. The
-# database works it out from the version itself, so that nobody can forget to.
+# Every append moves the head of its session. If the number of its last change were in an index, PostgreSQL would
+# write the moved head to another place, with an entry in each index, and leave the old ones to be swept up. What is
+# in the index is the same for so many transactions in a row: most heads are moved inside their page, which keeps room
+# for that, and no index is touched. The database works it out from the version itself, so that nobody can forget to.
 CHANGES_TOGETHER_BITS = 8
 
 

@@ -83,12 +83,10 @@ class ObjectLog(SendingLog):
         self._reading: LogObjects | None = None
 
     def stored(self, start: int) -> Iterator[bytes]:
-        """Object by object."""
         pieces = self._pieces()
         return iter(()) if pieces is None else pieces.read(start)
 
     def stored_size(self) -> int:
-        """The sum of all objects."""
         pieces = self._pieces()
         return 0 if pieces is None else pieces.size()
 
@@ -166,14 +164,12 @@ class ObjectDocuments(Documents):
         return etag
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """One object."""
         check_document_name(name)
         above = self._above()
         found = None if above is None else self._objects.get(above + name)
         return None if found is None else (found.data, etag_of(found.data))
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names, sorted."""
         above = self._above()
         if above is None:
             return []
@@ -181,7 +177,6 @@ class ObjectDocuments(Documents):
         return sorted(name for name in names if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
-        """Remove one object."""
         check_document_name(name)
         above = self._above()
         if above is None or self._objects.get(above + name) is None:
@@ -236,7 +231,6 @@ class ObjectLease(RenewedLease):
         return new if objects.put_value(f"{folder}/lease", new, etag) else None
 
     def renew(self, ttl_ms: int) -> None:
-        """Put off its end."""
         named = self._store.names.get(self._key)
         if (
             self._holder is None

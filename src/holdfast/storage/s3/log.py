@@ -1,12 +1,10 @@
 """A log in a bucket: objects numbered without a gap, each made only if there is none.
 
-Every object says in its head which epoch wrote it. Whoever takes the lease first puts an empty
-object of the new epoch at the end: a fence. A writer that lost the lease tries to make an object of
-that number, finds that there is one, and is fenced; so nothing that it sent is ever acknowledged.
-Fences are therefore never removed.
+Every object says in its head which epoch wrote it. Whoever takes the lease first puts an empty object of the new
+epoch at the end: a fence. A writer that lost the lease tries to make an object of that number, finds that there is
+one, and is fenced; so nothing that it sent is ever acknowledged. Fences are therefore never removed.
 
-Small objects are put together into packs, see ``pieces.py``. A pack is stored before what is in it
-goes.
+Small objects are put together into packs, see ``pieces.py``. A pack is stored before what is in it goes.
 """
 
 from __future__ import annotations
@@ -385,10 +383,9 @@ class LogObjects:
 
 # Which objects a log in a bucket consists of: what is in them, their names, and their order.
 #
-# A log's objects are numbered without a gap. Small ones are put together into packs: always the
-# same numbers, in blocks, so that whoever packs at the same time as another one, late or early,
-# makes the same packs or wider ones, and no pack ever overlaps another in part. Nothing here asks
-# the bucket.
+# A log's objects are numbered without a gap. Small ones are put together into packs: always the same numbers, in
+# blocks, so that whoever packs at the same time as another one, late or early, makes the same packs or wider ones,
+# and no pack ever overlaps another in part. Nothing here asks the bucket.
 
 
 _MAGIC = b"HFL1"

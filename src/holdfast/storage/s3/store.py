@@ -70,27 +70,22 @@ class ObjectStore(Store):
         self._checked = False
 
     def log(self, key: str) -> Log:
-        """The key's log."""
         self.check()
         return ObjectLog(self, self._sender, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
         self.check()
         return ObjectDocuments(self, check_key(key))
 
     def lease(self, key: str) -> Lease:
-        """The key's lease."""
         self.check()
         return ObjectLease(self, check_key(key))
 
     def exists(self, key: str) -> bool:
-        """Whether the key has a log."""
         named = self.names.get(check_key(key))
         return named is not None and LogObjects(self.objects, named.name.folder).exists()
 
     def clash(self, key: str) -> str | None:
-        """A key that differs only by case."""
         folder = folder_of(check_key(key))
         folded = fold_id(key)
         for other, _ in self.names.listed(folder):
@@ -115,7 +110,6 @@ class ObjectStore(Store):
         return None if named is None else self._listing.entry(key, named.name)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key that has a name."""
         check_prefix(prefix)
         return {key: one.etag for key, one in self.names.listed(prefix)}
 
@@ -199,7 +193,6 @@ class ObjectStore(Store):
         self._on_free_log(key, LogObjects.unarchive)
 
     def is_archived(self, key: str) -> bool:
-        """Whether it is packed now."""
         named = self.names.get(check_key(key))
         return named is not None and LogObjects(self.objects, named.name.folder).head().archived
 

@@ -66,10 +66,9 @@ def sqlite_errors() -> tuple[type[Exception], ...]:
 def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
     """A connection to a file, made if there is none, or to a database in memory for None.
 
-    Statements commit by themselves unless a transaction was begun; any thread may use it, one at a
-    time. Raises Unavailable without SQLite or without a directory that can be written to,
-    Forbidden for a symlink or a directory that others can write to, and SQLite's own errors for
-    what is wrong with the file.
+    Statements commit by themselves unless a transaction was begun; any thread may use it, one at a time. Raises
+    Unavailable without SQLite or without a directory that can be written to, Forbidden for a symlink or a directory
+    that others can write to, and SQLite's own errors for what is wrong with the file.
     """
     try:
         import sqlite3

@@ -21,8 +21,7 @@ _BYTES_PER_STEP = 1_024
 class ForeignDatabase:
     """Someone else's database, copied into memory: for reading only, and to be closed.
 
-    The schema is not trusted: nothing but reading is allowed, and a query that does not come to an
-    end is broken off.
+    The schema is not trusted: nothing but reading is allowed, and a query that does not come to an end is broken off.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -83,23 +83,18 @@ class SQLiteStore(Store):
         self._flusher = Flusher(_GATHER_S)
 
     def log(self, key: str) -> Log:
-        """The key's log."""
         return SQLiteLog(self.database, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
         return SQLiteDocuments(self.database, check_key(key))
 
     def lease(self, key: str) -> Lease:
-        """The key's lease."""
         return SQLiteLease(self.database, self.renewer, check_key(key))
 
     def exists(self, key: str) -> bool:
-        """Whether the key has a log."""
         return bool(self.database.read("SELECT 1 FROM keys WHERE key = ? AND generation > 0", (check_key(key),)))
 
     def clash(self, key: str) -> str | None:
-        """A key that differs only by case."""
         found = self.database.read(
             "SELECT key FROM keys WHERE folded = ? AND key <> ? AND generation > 0", (fold_id(check_key(key)), key)
         )
@@ -110,14 +105,12 @@ class SQLiteStore(Store):
         return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log."""
         check_prefix(prefix)
         for row in self.database.read(f"{ENTRY} WHERE folder = ? AND generation > 0", (prefix,)):
             if isinstance(row[0], str):  # a column takes anything
                 yield entry_of(row)
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key."""
         rows = self.database.read(f"{ENTRY} WHERE key = ? AND generation > 0", (check_key(key),))
         return entry_of(rows[0]) if rows else None
 
@@ -216,7 +209,6 @@ class SQLiteStore(Store):
         self.database.sync()
 
     def archive(self, key: str) -> None:
-        """The pieces of a log packed together."""
         self._repack(check_key(key), archived=True)
 
     def unarchive(self, key: str) -> None:
@@ -224,12 +216,10 @@ class SQLiteStore(Store):
         self._repack(check_key(key), archived=False)
 
     def is_archived(self, key: str) -> bool:
-        """Whether it is packed now."""
         rows = self.database.read("SELECT archived FROM keys WHERE key = ?", (check_key(key),))
         return bool(rows and rows[0][0])
 
     def location(self, key: str) -> str:
-        """The file, and the key in it."""
         return f"{self.path}#{check_key(key)}"
 
     def scrub(self) -> list[str]:
@@ -342,7 +332,6 @@ class SQLiteLog(Log):
         yield from read_rows(lambda at, count: self._database.read(*reading(id, generation, at, count)), start, end)
 
     def size(self) -> int:
-        """The size as the key's row says."""
         rows = self._database.read("SELECT size FROM keys WHERE key = ?", (self._key,))
         if rows and not is_size(rows[0][0]):
             raise damaged_row()
@@ -392,7 +381,6 @@ class SQLiteLog(Log):
         return "; ".join(self._database.integrity()[:3])
 
     def unsaved(self) -> bytes:
-        """What was appended here since the last sync."""
         with self._lock:
             return b"".join(self._kept)
 
@@ -422,7 +410,6 @@ class SQLiteDocuments(Documents):
         self._key = key
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Replace one row."""
         check_document_name(name)
         etag = etag_of(data)
 
@@ -440,7 +427,6 @@ class SQLiteDocuments(Documents):
         return etag
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """One row."""
         rows = self._database.read(
             "SELECT d.data, d.etag FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ? AND d.name = ?",
             (self._key, check_document_name(name)),
@@ -450,7 +436,6 @@ class SQLiteDocuments(Documents):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names, sorted."""
         rows = self._database.read(
             "SELECT d.name FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ?", (self._key,)
         )
@@ -458,7 +443,6 @@ class SQLiteDocuments(Documents):
         return sorted(name for name in texts if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
-        """Remove one row."""
         gone = self._database.execute(
             "DELETE FROM documents WHERE name = ? AND id = (SELECT id FROM keys WHERE key = ?)",
             (check_document_name(name), self._key),
@@ -497,7 +481,6 @@ class SQLiteLease(RenewedLease):
         return self._hold(holder, epoch, ttl_ms)
 
     def renew(self, ttl_ms: int) -> None:
-        """Put off its end."""
         if self._holder is None or not self._database.execute(_RENEW, (now_ms() + ttl_ms, self._key, self._epoch)):
             raise stale(self._key)
 
