@@ -136,9 +136,9 @@ class Link:
             return
         self.busy, self.renewed_ns = True, now
         try:
-            held = {kept.key: kept[1:] for kept in self.renewer._held.values()}
+            held = {key: kept for key, *kept in self.renewer._held.values()}
             lost = self.renewer._renew(held) if held else set()
-            for lease in [one for one, kept in self.renewer._held.items() if kept.key in lost]:
+            for lease in [one for one, kept in self.renewer._held.items() if kept[0] in lost]:
                 del self.renewer._held[lease]
         finally:
             self.busy = False
@@ -189,7 +189,7 @@ class Buckets(ExitStack):
         for target, version in (
             ("holdfast.storage.s3.objects.random", SimpleNamespace(random=self.world.luck)),
             ("holdfast.storage.s3.key.AtOnce.map", at_once),
-            ("holdfast.storage.s3.key.this_holder", self._holder),
+            ("holdfast.storage._leases.this_holder", self._holder),
             ("holdfast.storage.s3.store.open_objects", lambda _: Objects(None, RETRY_S)),
         ):
             self.enter_context(patch(target, version))

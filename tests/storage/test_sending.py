@@ -84,13 +84,13 @@ def test_sessions_that_fail_together_have_errors_of_their_own(backend):
     logs = [backend.log(f"sessions/{n}") for n in range(3)]
     errors = []
     for log in logs:
-        log.append(log._key.encode(), 0, 1, 1)
+        log.append(log.key.encode(), 0, 1, 1)
     for log in logs:
         with pytest.raises(Unavailable) as caught:
             log.sync()
         caught.value.fields.setdefault("unsaved", log.unsaved())
         errors.append(caught.value)
-    assert [error.unsaved for error in errors] == [log._key.encode() for log in logs]
+    assert [error.unsaved for error in errors] == [log.key.encode() for log in logs]
 
 
 def test_a_log_that_failed_raises_the_same_for_ever(backend):

@@ -70,10 +70,19 @@ class Dispatch(Worker):
 
     def wait_for_room(self) -> None:
         """Return at once, unless far too much is waiting already. Raises Unavailable."""
-        if self._bytes > _WAITING_BYTES_MAX:
-            self._renew_after_fork()
-            with self._lock:
-                self._wait_for_room()
+        if self._bytes <= _WAITING_BYTES_MAX:
+            return
+        self._renew_after_fork()
+        until = time.monotonic() + _WAIT_FOR_ROOM_S
+        with self._lock:
+            while self._bytes > _WAITING_BYTES_MAX:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Unavailable(
+                        f"{self._bytes:,} bytes are waiting to be sent, and the store takes none",
+                        remedy="See why the store does not answer; nothing that was accepted is lost.",
+                    )
+                self._condition.wait(left)
 
     def submit(self, log: SendingLog, size: int = 0) -> None:
         """There is something to send, and so many bytes of it are new."""
@@ -106,17 +115,6 @@ class Dispatch(Worker):
     def _is_at_work(self) -> bool:
         return self._thread is not None
 
-    def _wait_for_room(self) -> None:
-        until = time.monotonic() + _WAIT_FOR_ROOM_S
-        while self._bytes > _WAITING_BYTES_MAX:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise Unavailable(
-                    f"{self._bytes:,} bytes are waiting to be sent, and the store takes none",
-                    remedy="See why the store does not answer; nothing that was accepted is lost.",
-                )
-            self._condition.wait(left)
-
     def _forget(self) -> None:
         self._waiting, self._bytes = {}, 0
 
@@ -130,12 +128,18 @@ class Dispatch(Worker):
         self._waiting = {log: None for log in self._waiting if log.has_waiting}
         return list(self._waiting)
 
-    def _settle(self, batch: Batch, results: list[StoreError | None]) -> None:
+    def _settle(self, batch: Batch, results: list[StoreError | None] | BaseException) -> None:
+        """Tell each log what became of its packets; an error is that of all."""
+        count = sum(len(packets) for _, packets in batch)
+        if isinstance(results, list) and len(results) != count:
+            results = RuntimeError("not every packet was answered for")
+        if isinstance(results, BaseException):
+            error = results
+            if not isinstance(error, StoreError):
+                error = Unavailable(f"sending failed: {str(error) or type(error).__name__}", outcome="unknown")
+            results = [error] * count
         done = iter(results)
-        sent = 0
-        for log, packets in batch:
-            errors = [next(done) for _ in packets]
-            sent += log.settle(packets, errors)
+        sent = sum(log.settle(packets, [next(done) for _ in packets]) for log, packets in batch)
         with self._lock:
             self._bytes -= sent
             for log, _ in batch:
@@ -162,9 +166,9 @@ class Sender(Dispatch):
     def _send_some(self, logs: list[SendingLog]) -> None:
         batch, packets = next_batch(logs)
         try:
-            results = checked(self._send(packets), packets)
+            results: list[StoreError | None] | BaseException = self._send(packets)
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-            results = all_failed(error, packets)
+            results = error
         self._settle(batch, results)
 
     def _wait(self) -> list[SendingLog]:
@@ -179,28 +183,12 @@ class Sender(Dispatch):
                 self._condition.wait()
 
 
-def checked(results: list[StoreError | None], packets: list[Packet]) -> list[StoreError | None]:
-    """The results, if there is one for each packet. Raises RuntimeError otherwise."""
-    if len(results) != len(packets):
-        raise RuntimeError("not every packet was answered for")
-    return results
-
-
-def all_failed(error: BaseException, packets: list[Packet]) -> list[StoreError | None]:
-    """What is told to those whose packets were in a batch that failed as a whole."""
-    if not isinstance(error, StoreError):
-        said = f"sending failed: {str(error) or type(error).__name__}"
-        error = Unavailable(said, outcome="unknown")
-    return [error] * len(packets)
-
-
 def next_batch(logs: Iterable[SendingLog]) -> tuple[Batch, list[Packet]]:
     """What is sent together, of each log as much as there is room for; and all packets of it."""
     batch: Batch = []
     room = _BATCH_BYTES_MAX
     for log in logs:
-        packets = log.take(room)
-        if packets:
+        if packets := log.take(room):
             batch.append((log, packets))
             room -= sum(len(packet.data) for packet in packets)
         if room <= 0:
@@ -216,7 +204,7 @@ class SendingLog(Log):
 
     def __init__(self, sender: Dispatch, key: str) -> None:
         self._sender = sender
-        self._key = key
+        self.key = key
         self._queue: list[Packet] = []
         self._end: int | None = None
         self._failed: StoreError | None = None
@@ -238,7 +226,7 @@ class SendingLog(Log):
         self._sender.wait_for_room()
         with self._lock:
             self._check()
-            self._queue.append(Packet(self._key, epoch, self._end, bytes(data)))
+            self._queue.append(Packet(self.key, epoch, self._end, bytes(data)))
             self._end += len(data)
         self._sender.submit(self, len(data))
 
@@ -280,11 +268,6 @@ class SendingLog(Log):
         if self._failed is None and not self._queue:
             self._end = None
 
-    @property
-    def key(self) -> str:
-        """Whose log it is."""
-        return self._key
-
     def catch_up(self) -> None:
         """Wait until what was accepted before the call was sent, or cannot be."""
         with self._lock:
@@ -312,13 +295,18 @@ class SendingLog(Log):
 
     def settle(self, packets: list[Packet], errors: list[StoreError | None]) -> int:
         """For the sender: what became of the packets; how many bytes wait no more."""
+        failed = next((error for error in errors if error is not None), None)
+        stored = len(errors) if failed is None else errors.index(failed)
         with self._lock:
-            stored = 0
-            for error in errors:
-                if error is not None:
-                    self._note(error)
-                    break
-                stored += 1
+            if failed is not None:
+                # One of its own: an error carries what its session did not save, and others failed too.
+                mine = copy(failed)
+                mine.fields = dict(failed.fields)
+                mine.__cause__ = failed.__cause__
+                if isinstance(mine, StoreFull):
+                    self._full = mine
+                else:
+                    self._failed = mine
             size = sum(len(packet.data) for packet in packets[:stored])
             del self._queue[:stored]
             if self._failed is not None:
@@ -326,16 +314,6 @@ class SendingLog(Log):
                 size += sum(len(packet.data) for packet in self._queue)
             self._state.notify_all()
             return size
-
-    def _note(self, error: StoreError) -> None:
-        # One of its own: an error carries what its session did not save, and others failed too.
-        mine = copy(error)
-        mine.fields = dict(error.fields)
-        mine.__cause__ = error.__cause__
-        if isinstance(mine, StoreFull):
-            self._full = mine
-        else:
-            self._failed = mine
 
     def _check(self) -> None:
         if self._failed is None and self._full is None:

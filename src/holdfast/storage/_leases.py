@@ -7,7 +7,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -63,8 +63,7 @@ class Holder(msgspec.Struct, frozen=True):
 def this_holder(owner: str) -> Holder:
     """This process."""
     disk, pid = Disk(), os.getpid()
-    host = os.uname().nodename
-    return Holder(pid, host, owner[:100], disk.process_space(), disk.process_start(pid))
+    return Holder(pid, os.uname().nodename, owner[:100], disk.process_space(), disk.process_start(pid))
 
 
 def locked(key: str, holder: Holder) -> Locked:
@@ -84,12 +83,6 @@ def stale(key: str) -> Fenced:
     return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
 
 
-class _Kept(NamedTuple):
-    key: str
-    epoch: int
-    term_ms: int
-
-
 class Renewer(Worker):
     """Renews every lease that this process holds at one store, all of them with one call.
 
@@ -101,13 +94,13 @@ class Renewer(Worker):
     def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:
         super().__init__("holdfast-renewer")
         self._renew = renew
-        self._held: WeakKeyDictionary[Lease, _Kept] = WeakKeyDictionary()
+        self._held: WeakKeyDictionary[Lease, tuple[str, int, int]] = WeakKeyDictionary()
 
     def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
         """Renew this lease from now on."""
         self._renew_after_fork()
         with self._lock:
-            self._held[lease] = _Kept(key, epoch, term_ms)
+            self._held[lease] = (key, epoch, term_ms)
             self._closed = False
             self._start()
             self._condition.notify()
@@ -131,13 +124,13 @@ class Renewer(Worker):
     def _run(self) -> None:
         while self._wait():
             with self._lock:
-                held = {kept.key: (kept.epoch, kept.term_ms) for kept in self._held.values()}
+                held = {key: (epoch, term_ms) for key, epoch, term_ms in self._held.values()}
             try:
                 lost = self._renew(held) if held else set()
             except Exception:  # noqa: BLE001, S112 - others rely on this thread
                 continue  # the next turn may do better; until then the term runs on
             with self._lock:
-                for lease in [one for one, kept in self._held.items() if kept.key in lost]:
+                for lease in [one for one, kept in self._held.items() if kept[0] in lost]:
                     del self._held[lease]
 
     def _wait(self) -> bool:
@@ -146,12 +139,11 @@ class Renewer(Worker):
             begun = time.monotonic()
             while True:
                 # Looked at once: a lease that nobody refers to may be gone the next moment.
-                terms = [kept.term_ms for kept in self._held.values()]
+                terms = [term_ms for _, _, term_ms in self._held.values()]
                 if self._closed or not terms:
                     self._thread = None
                     return False
-                term_s = min(terms) / 1000
-                left = begun + term_s / _RENEWALS_PER_TERM - time.monotonic()
+                left = begun + min(terms) / 1000 / _RENEWALS_PER_TERM - time.monotonic()
                 if left <= 0:
                     return True
                 self._condition.wait(left)
@@ -166,6 +158,15 @@ class RenewedLease(Lease):
         self._holder: Holder | None = None
         self._epoch = 0
         self._forks = forks.count
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take it, also from a holder whose time ran out or whose process here is gone."""
+        if self._is_held:
+            self.renew(ttl_ms)
+            return self._epoch
+        # A mark of its own, so that a second try knows what the first one did.
+        holder = this_holder(f"{owner[:60]} {uuid4().hex}")
+        return self._hold(holder, self._take(holder, ttl_ms), ttl_ms)
 
     def release(self) -> None:
         """Give it back; nothing happens if another one has it by now."""
@@ -186,6 +187,10 @@ class RenewedLease(Lease):
         if ttl_ms > 0:
             self._renewer.keep(self, self._key, epoch, ttl_ms)
         return epoch
+
+    @abstractmethod
+    def _take(self, holder: Holder, ttl_ms: int) -> int:
+        """Put the holder into the store and return the epoch. Raises Locked."""
 
     @abstractmethod
     def _give_back(self) -> None:

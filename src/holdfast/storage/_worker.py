@@ -92,7 +92,7 @@ class Flusher(Worker):
         self._served: deque[frozenset[int]] = deque(maxlen=_BATCHES_REMEMBERED)
         self._served_at = 0.0
         self._wanted = 1
-        self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
+        self._waiting: dict[int, tuple[Log, list[_Parts]]] = {}
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """A future that is done once all these logs are synced, or holds the first error."""
@@ -108,9 +108,7 @@ class Flusher(Worker):
         parts = _Parts(result, len(logs))
         with self._lock:
             for log in logs.values():
-                part: Future[None] = Future()
-                part.add_done_callback(parts.one_done)
-                self._waiting.setdefault(id(log), (log, []))[1].append(part)
+                self._waiting.setdefault(id(log), (log, []))[1].append(parts)
             self._closed = False
             started = self._start()
             if len(self._waiting) >= self._wanted:
@@ -160,19 +158,14 @@ class Flusher(Worker):
     def _serve_waiting(self) -> None:
         with self._lock:
             batch, self._waiting = self._waiting, {}
-        for log, parts in batch.values():
-            _serve(log, parts)
-
-
-def _serve(log: Log, parts: list[Future[None]]) -> None:
-    try:
-        log.sync()
-    except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-        for part in parts:
-            part.set_exception(error)
-    else:
-        for part in parts:
-            part.set_result(None)
+        for log, waiting in batch.values():
+            error: BaseException | None = None
+            try:
+                log.sync()
+            except BaseException as failure:  # noqa: BLE001 - it belongs to those who wait
+                error = failure
+            for parts in waiting:
+                parts.one_done(error)
 
 
 class _Parts:
@@ -184,9 +177,9 @@ class _Parts:
         self._error: BaseException | None = None
         self._lock = threading.Lock()
 
-    def one_done(self, part: Future[None]) -> None:
+    def one_done(self, error: BaseException | None) -> None:
         with self._lock:
-            self._error = self._error or part.exception()
+            self._error = self._error or error
             self._left -= 1
             if self._left:
                 return

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
 from holdfast.storage._deferred import Dispatch, SendingLog
-from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale, this_holder
+from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale
 from holdfast.storage._pieces import read_rows
 from holdfast.storage.base import Documents, check_document_name, etag_of, folder_of, needs_log
 from holdfast.storage.postgres.link import ServerLink
@@ -96,14 +95,14 @@ class PostgresLog(SendingLog):
 
     async def _fenced(self, connection: Connection, epoch: int) -> Any:
         if epoch == 0:
-            await made(connection, self._key)
-        head = await connection.fetchrow(LOCKED, self._key)
+            await made(connection, self.key)
+        head = await connection.fetchrow(LOCKED, self.key)
         if head is None or head["epoch"] != epoch:
-            raise stale(self._key)
+            raise stale(self.key)
         return head
 
     def _head(self) -> Any:
-        return next(iter(self._link.fetch(HEAD, self._key)), None)
+        return next(iter(self._link.fetch(HEAD, self.key)), None)
 
     def _rows(self, head: Any, start: int, count: int) -> list[Any]:
         return self._link.fetch(READ, head["id"], head["generation"], start, count)
@@ -166,19 +165,8 @@ class PostgresLease(RenewedLease):
         super().__init__(renewer, key)
         self._link = link
 
-    def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take it, also from a holder whose time ran out or whose process here is gone."""
-        if self._is_held:
-            self.renew(ttl_ms)
-            return self._epoch
-        # A mark of its own, so that a second try knows what the first one did.
-        holder = this_holder(f"{owner[:60]} {uuid4().hex}")
-        epoch = self._link.run(lambda connection: self._take(connection, holder, ttl_ms))
-        return self._hold(holder, epoch, ttl_ms)
-
     def renew(self, ttl_ms: int) -> None:
-        lost = self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)})
-        if lost:
+        if self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)}):
             raise stale(self._key)
 
     def _give_back(self) -> None:
@@ -190,24 +178,27 @@ class PostgresLease(RenewedLease):
         )
         self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
 
-    async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:
-        async with connection.transaction():
-            head = await made_and_locked(connection, self._key)
-            if head["holder"] == holder.to_bytes():
-                return int(head["epoch"])
-            check_free(self._key, head)
-            # Not below the time: a key of this name may have been dropped or moved away, and
-            # whoever wrote that one must not be taken for the writer of this one.
-            epoch = await connection.fetchval(
-                "UPDATE heads SET holder = $2, epoch = greatest("
-                "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
-                " expires = clock_timestamp() + $3 * interval '1 millisecond'"
-                " WHERE id = $1 RETURNING epoch",
-                head["id"],
-                holder.to_bytes(),
-                ttl_ms,
-            )
-            return int(epoch)
+    def _take(self, holder: Holder, ttl_ms: int) -> int:
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                head = await made_and_locked(connection, self._key)
+                if head["holder"] == holder.to_bytes():
+                    return int(head["epoch"])
+                check_free(self._key, head)
+                # Not below the time: a key of this name may have been dropped or moved away, and
+                # whoever wrote that one must not be taken for the writer of this one.
+                epoch = await connection.fetchval(
+                    "UPDATE heads SET holder = $2, epoch = greatest("
+                    "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
+                    " expires = clock_timestamp() + $3 * interval '1 millisecond'"
+                    " WHERE id = $1 RETURNING epoch",
+                    head["id"],
+                    holder.to_bytes(),
+                    ttl_ms,
+                )
+                return int(epoch)
+
+        return self._link.run(work)
 
 
 def renew(link: ServerLink, held: dict[str, tuple[int, int]]) -> set[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreError, Unavailable
-from holdfast.storage._deferred import Dispatch, Packet, SendingLog, all_failed, checked, joined, next_batch
+from holdfast.storage._deferred import Dispatch, Packet, SendingLog, joined, next_batch
 from holdfast.storage._leases import stale
 from holdfast.storage._pieces import unpacked, zstd_module
 from holdfast.storage.postgres.link import ServerLink
@@ -103,8 +103,7 @@ class LinkSender(Dispatch):
     def _serve(self) -> None:
         said = "PostgreSQL cannot be reached any more: no thread can be started"
         while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
-            batch, packets = next_batch(logs)
-            self._settle(batch, all_failed(Unavailable(said), packets))
+            self._settle(next_batch(logs)[0], Unavailable(said))
 
     async def _drive(self) -> None:
         try:
@@ -134,13 +133,12 @@ class LinkSender(Dispatch):
     async def _send_some(self, logs: list[SendingLog]) -> None:
         batch, packets = next_batch(logs)
         try:
-            results = checked(await self._send(packets), packets)
+            results: list[StoreError | None] | Exception = await self._send(packets)
         except CancelledError:
-            closed = Unavailable("the store was closed meanwhile", outcome="unknown")
-            self._settle(batch, all_failed(closed, packets))
+            self._settle(batch, Unavailable("the store was closed meanwhile", outcome="unknown"))
             raise
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait
-            results = all_failed(error, packets)
+            results = error
         self._settle(batch, results)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._deferred import Sender, SendingLog
-from holdfast.storage._leases import Holder, RenewedLease, locked, stale, this_holder
+from holdfast.storage._leases import Holder, RenewedLease, locked, stale
 from holdfast.storage.base import Documents, Entry, check_document_name, check_key, etag_of
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import Head, LogObjects, Sealed, end_of
@@ -117,7 +117,7 @@ class ObjectLog(SendingLog):
         return f"{pieces.folder}-{pieces.head().replaced}"
 
     def _pieces(self) -> LogObjects | None:
-        named = self._store.names.get(self._key)
+        named = self._store.names.get(self.key)
         if named is None:
             return None
         if self._reading is None or self._reading.folder != named.name.folder:
@@ -125,12 +125,12 @@ class ObjectLog(SendingLog):
         return self._reading
 
     def _set_aside(self, name: str, data: bytes) -> None:
-        ObjectDocuments(self._store, self._key).put(name, data)
+        ObjectDocuments(self._store, self.key).put(name, data)
 
     def _rewrite(self, chunks: Iterable[bytes], epoch: int, *, another: bool = True) -> None:
-        pieces = LogObjects(self._store.objects, self._store.names.made(self._key).folder)
-        pieces.replace(chunks, epoch, self._key, another=another)
-        self._store.forget_writing(self._key)
+        pieces = LogObjects(self._store.objects, self._store.names.made(self.key).folder)
+        pieces.replace(chunks, epoch, self.key, another=another)
+        self._store.forget_writing(self.key)
 
 
 class ObjectDocuments(Documents):
@@ -197,38 +197,28 @@ class ObjectLease(RenewedLease):
         self._store = store
         self.folder = ""
 
-    def acquire(self, owner: str, ttl_ms: int) -> int:
+    def _take(self, holder: Holder, ttl_ms: int) -> int:
         """Take it, and put a fence at the end of the log before anything else."""
-        if self._is_held:
-            self.renew(ttl_ms)
-            return self._epoch
+        objects = self._store.objects
         while True:
             folder = self._store.names.made(self._key).folder
-            holder = this_holder(f"{owner[:60]} {uuid4().hex}")
-            new = self._take(folder, holder, ttl_ms)
-            if new is None:
+            found, etag, _ = held(objects, folder)
+            check_free(objects, self._key, folder)
+            # Not below the time: a key of this name may have been dropped or moved away, and whoever
+            # wrote that one must not be taken for the writer of this one.
+            epoch = max(found.epoch + 1, time.time_ns() // 1000)
+            if not objects.put_value(f"{folder}/lease", HeldKey(epoch, ttl_ms, holder), etag):
                 continue
             try:
-                LogObjects(self._store.objects, folder).fence(new.epoch, self._key)
+                LogObjects(objects, folder).fence(epoch, self._key)
             except Sealed:
                 self._store.bury(self._key, folder)
             except Fenced:
                 continue  # a later one was quicker
             else:
-                break
-        self._store.forget_writing(self._key)
-        self.folder = folder
-        return self._hold(holder, new.epoch, ttl_ms)
-
-    def _take(self, folder: str, holder: Holder, ttl_ms: int) -> HeldKey | None:
-        objects = self._store.objects
-        found, etag, _ = held(objects, folder)
-        check_free(objects, self._key, folder)
-        # Not below the time: a key of this name may have been dropped or moved away, and whoever
-        # wrote that one must not be taken for the writer of this one.
-        epoch = max(found.epoch + 1, time.time_ns() // 1000)
-        new = HeldKey(epoch, ttl_ms, holder)
-        return new if objects.put_value(f"{folder}/lease", new, etag) else None
+                self._store.forget_writing(self._key)
+                self.folder = folder
+                return epoch
 
     def renew(self, ttl_ms: int) -> None:
         named = self._store.names.get(self._key)

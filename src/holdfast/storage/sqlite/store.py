@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from holdfast.errors import Conflict, Damaged, NotFound, UsageError
+from holdfast.errors import Conflict, Damaged, Fenced, NotFound, UsageError
 from holdfast.model import check_id, fold_id
-from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale, this_holder
+from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale
 from holdfast.storage._pieces import check_branch, read_rows
 from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
@@ -459,26 +459,25 @@ class SQLiteLease(RenewedLease):
         self._database = database
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take it, also from a holder whose time ran out or whose process is gone."""
+        """Take it; one that was lost meanwhile is taken anew."""
+        try:
+            return super().acquire(owner, ttl_ms)
+        except Fenced:
+            self._holder = None
+            return super().acquire(owner, ttl_ms)
 
-        def work(connection: Connection) -> tuple[Holder, int]:
+    def _take(self, holder: Holder, ttl_ms: int) -> int:
+        def work(connection: Connection) -> int:
             id = made_row(connection, self._key)
-            row = key_row(connection, self._key)
-            assert row is not None
-            mine = self._is_held and row.epoch == self._epoch and bool(row.holder)
-            if not mine:
-                check_free(connection, self._key)
-            holder = self._holder if mine and self._holder else this_holder(owner)
-            epoch = row.epoch if mine else row.epoch + 1
-            connection.execute(
-                "UPDATE keys SET epoch = ?, holder = ?, expires = ? WHERE id = ?",
-                (epoch, holder.to_bytes(), now_ms() + ttl_ms, id),
-            )
-            return holder, epoch
+            check_free(connection, self._key)
+            found = connection.execute(
+                "UPDATE keys SET epoch = epoch + 1, holder = ?, expires = ? WHERE id = ? RETURNING epoch",
+                (holder.to_bytes(), now_ms() + ttl_ms, id),
+            ).fetchall()
+            return int(found[0][0])
 
         # By its key: a flush then covers what a writer that is gone had not synced.
-        holder, epoch = self._database.write(work, self._key)
-        return self._hold(holder, epoch, ttl_ms)
+        return self._database.write(work, self._key)
 
     def renew(self, ttl_ms: int) -> None:
         if self._holder is None or not self._database.execute(_RENEW, (now_ms() + ttl_ms, self._key, self._epoch)):
