@@ -192,7 +192,7 @@ def append_when_fenced(path):
     late, heir = first.lease("sessions/a"), second.lease("sessions/a")
     epoch = late.acquire("late", 1)
     first.log("sessions/a").append(b"1\n", 0, 1, epoch)
-    with patch("holdfast.storage.sqlite.store.check_free", nothing):  # its time ran out
+    with patch("holdfast.storage.sqlite.tables.check_free", nothing):  # its time ran out
         epoch_of_heir = heir.acquire("heir", 60_000)
     second.log("sessions/a").append(b"2\n", 1, 1, epoch_of_heir)
     try:

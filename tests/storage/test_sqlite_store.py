@@ -490,9 +490,15 @@ def test_a_log_that_cannot_be_emptied_is_not_copied_at_every_flush(path, monkeyp
     from holdfast.storage.sqlite import database as shared
 
     copied = []
-    real = shared.checkpoint
+    real = shared.connect_file
+
+    def traced(where):
+        connection = real(where)
+        connection.set_trace_callback(lambda said: copied.append(said) if "checkpoint(PASSIVE)" in said else None)
+        return connection
+
     monkeypatch.setattr(shared, "_CHECKPOINT_BYTES", 100_000)
-    monkeypatch.setattr(shared, "checkpoint", lambda *given: copied.append(1) or real(*given))
+    monkeypatch.setattr(shared, "connect_file", traced)
     with contextlib.closing(SQLiteStore(path)) as store:
         epoch = store.lease("sessions/a").acquire("me", 60_000)
         log = store.log("sessions/a")

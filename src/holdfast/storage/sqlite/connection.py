@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
+    from typing import Any
 
     Connection = sqlite3.Connection
     Cursor = sqlite3.Cursor
@@ -45,22 +46,29 @@ _SETTINGS = (
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
+def _library() -> Any:
+    """Return SQLite as Python brings it. Raises Unavailable where this Python has none."""
+    try:
+        import sqlite3
+    except ImportError as error:
+        raise Unavailable("this Python comes without SQLite") from error
+    return sqlite3
+
+
 def sqlite_version() -> str | None:
     """The version of the SQLite library that Python brings; None if this Python has none."""
     try:
-        import sqlite3
-    except ImportError:
+        return str(_library().sqlite_version)
+    except Unavailable:
         return None
-    return sqlite3.sqlite_version
 
 
 def sqlite_errors() -> tuple[type[Exception], ...]:
     """What goes wrong with a database; nothing where there is no SQLite."""
     try:
-        import sqlite3
-    except ImportError:
+        return (_library().Error,)
+    except Unavailable:
         return ()
-    return (sqlite3.Error,)
 
 
 def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
@@ -70,15 +78,13 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
     Unavailable without SQLite or without a directory that can be written to, Forbidden for a symlink or a directory
     that others can write to, and SQLite's own errors for what is wrong with the file.
     """
-    try:
-        import sqlite3
-    except ImportError as error:
-        raise Unavailable("this Python comes without SQLite") from error
+    place = ":memory:"
     if path is not None:
         _make_private(path)
-    connection = sqlite3.connect(
-        # SQLite would make a file that is missing readable for all.
-        ":memory:" if path is None else f"file:{_escaped(path)}?mode=rw",
+        # Without what an address means something else by; SQLite would make a file that is missing readable for all.
+        place = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=rw"
+    connection: Connection = _library().connect(
+        place,
         uri=path is not None,
         timeout=wait_s,
         isolation_level=None,
@@ -94,20 +100,14 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
     return connection
 
 
-def _escaped(path: str) -> str:
-    """A path without what SQLite takes for something else in an address."""
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
 def connect_file(path: str) -> Connection:
     """A file that is there and must last, as it is: nothing in it is changed yet.
 
     Transactions are the caller's. Raises as :func:`failures` says.
     """
-    import sqlite3
-
     with failures(f"opening {path}"):
-        connection = sqlite3.connect(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False)
+        connect = _library().connect
+        connection: Connection = connect(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
@@ -119,7 +119,7 @@ def connect_file(path: str) -> Connection:
 def use_wal(connection: Connection, path: str) -> None:
     """From now on a commit waits for no disk, and what is durable is up to whoever syncs the log.
 
-    It is also for them to copy the log into the file now and then (:func:`checkpoint`): left to
+    It is also for them to copy the log into the file now and then (``PRAGMA wal_checkpoint``): left to
     SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
     """
     with failures(f"opening {path}"):
@@ -167,19 +167,10 @@ def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[No
             connection.execute("ROLLBACK")
 
 
-def checkpoint(connection: Connection, path: str) -> None:
-    """Copy into the file what its log has, as far as nobody reads or writes that just now."""
-    with failures(f"writing {path}"):
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-
 def connect_memory() -> Connection:
     """An empty database in memory, without any setting."""
-    try:
-        import sqlite3
-    except ImportError as error:
-        raise Unavailable("this Python comes without SQLite") from error
-    return sqlite3.connect(":memory:", check_same_thread=False)
+    connection: Connection = _library().connect(":memory:", check_same_thread=False)
+    return connection
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.errors import Damaged, Forbidden, HoldfastError, SyncFailed, TooNew, Unavailable
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.tree import held, let_go, plain_file, real_path, translation, walk
-from holdfast.storage.sqlite.connection import checkpoint, connect_file, failures, transaction, use_wal
+from holdfast.storage.sqlite.connection import connect_file, failures, transaction, use_wal
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
@@ -61,10 +61,7 @@ class SharedDatabase:
         with self._write_lock, failures(f"writing {self.path}"):
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
-            if self._writer is None:
-                self._open_to_write()
-            connection = self._writer
-            assert connection is not None
+            connection = self._writer or self._open_to_write()
             with transaction(connection):
                 result = work(connection)
             self._written += 1
@@ -121,11 +118,9 @@ class SharedDatabase:
             return True
         self._renew_after_fork()
         with self._write_lock, failures(f"writing {self.path}"):
-            if self._writer is None:
-                self._open_to_write()
-            assert self._writer is not None
-            self._writer.execute("VACUUM")
-            busy: int = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            connection = self._writer or self._open_to_write()
+            connection.execute("VACUUM")
+            busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
 
     def identity(self) -> str:
@@ -176,7 +171,7 @@ class SharedDatabase:
             self._write_lock, self._read_lock = threading.RLock(), threading.RLock()
             self._sync_lock = threading.Lock()
 
-    def _open_to_write(self) -> None:
+    def _open_to_write(self) -> Connection:
         writer = self._open(create=True)
         try:
             with translation(f"opening {self.path}"), self._folder() as folder:
@@ -186,6 +181,7 @@ class SharedDatabase:
             raise
         with self._sync_lock:
             self._writer, self._log, self._entry_synced = writer, log, False
+        return writer
 
     def _open(self, *, create: bool) -> Connection:
         self._check_place(create=create)
@@ -288,7 +284,9 @@ class SharedDatabase:
         with contextlib.suppress(HoldfastError):
             if self._copier is None:
                 self._copier = self._open(create=False)
-            checkpoint(self._copier, self.path)
+            # As far as nobody reads or writes that just now.
+            with failures(f"writing {self.path}"):
+                self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 # Connections of a parent process: kept, since closing them here would touch the parent's locks.

@@ -71,16 +71,12 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
     steps = iter(range(_FOREIGN_STEPS_MIN + len(database) // _BYTES_PER_STEP))
     connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
     connection.row_factory = _named
-    connection.text_factory = _text
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return ForeignDatabase(connection)
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
     return (*sqlite_errors(), OverflowError, UnicodeDecodeError)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _named(cursor: Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
@@ -117,19 +113,15 @@ def merge_wal(database: bytes, wal: bytes) -> bytes:
             pages.clear()
     if len(merged) >= _HEADER_BYTES:
         merged[_FORMAT] = b"\1\1"
-        _declare_pages(merged)
+        # A file that was cut short has to say how long it is: SQLite then reads the pages there are.
+        (page_bytes,) = _PAGE_SIZE.unpack_from(merged, _PAGE_SIZE_AT)
+        page_bytes = _PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
+        (declared,) = _PAGE_COUNT.unpack_from(merged, _PAGE_COUNT_AT)
+        there = len(merged) // page_bytes if page_bytes else 0
+        if 0 < there < declared:
+            _PAGE_COUNT.pack_into(merged, _PAGE_COUNT_AT, there)
+            del merged[there * page_bytes :]
     return bytes(merged)
-
-
-def _declare_pages(merged: bytearray) -> None:
-    """Let a file that was cut short say how long it is: SQLite then reads the pages there are."""
-    (page_bytes,) = _PAGE_SIZE.unpack_from(merged, _PAGE_SIZE_AT)
-    page_bytes = _PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
-    (declared,) = _PAGE_COUNT.unpack_from(merged, _PAGE_COUNT_AT)
-    there = len(merged) // page_bytes if page_bytes else 0
-    if 0 < there < declared:
-        _PAGE_COUNT.pack_into(merged, _PAGE_COUNT_AT, there)
-        del merged[there * page_bytes :]
 
 
 def _commit(merged: bytearray, pages: dict[int, bytes], size: int) -> None:

@@ -30,33 +30,8 @@ from holdfast.storage.base import (
     etag_of,
     folder_of,
 )
+from holdfast.storage.sqlite import tables
 from holdfast.storage.sqlite.database import SharedDatabase
-from holdfast.storage.sqlite.rows import (
-    ENTRY,
-    SCHEMA,
-    bury,
-    check_free,
-    check_not_taken,
-    damaged_row,
-    describe,
-    entry_of,
-    fenced_row,
-    forget,
-    forget_pieces,
-    free_row,
-    insert_frames,
-    insert_piece,
-    is_number,
-    is_size,
-    key_row,
-    made_row,
-    next_version,
-    now_ms,
-    pieces_of,
-    put_document,
-    reading,
-    repack,
-)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -76,7 +51,7 @@ class SQLiteStore(Store):
     def __init__(self, path: str) -> None:
         if not path or "\0" in path:
             raise UsageError("a SQLite store needs the path of a file")
-        self.database = SharedDatabase(path, SCHEMA)
+        self.database = SharedDatabase(path, tables.SCHEMA)
         self.path = self.database.path
         self.url = f"sqlite://{quote(self.path)}"
         self.renewer = Renewer(self._renew_all)
@@ -92,7 +67,7 @@ class SQLiteStore(Store):
         return SQLiteLease(self.database, self.renewer, check_key(key))
 
     def exists(self, key: str) -> bool:
-        return bool(self.database.read("SELECT 1 FROM keys WHERE key = ? AND generation > 0", (check_key(key),)))
+        return self.entry(key) is not None
 
     def clash(self, key: str) -> str | None:
         found = self.database.read(
@@ -106,18 +81,19 @@ class SQLiteStore(Store):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
-        for row in self.database.read(f"{ENTRY} WHERE folder = ? AND generation > 0", (prefix,)):
+        for row in self.database.read(f"{tables.ENTRY} WHERE folder = ? AND generation > 0", (prefix,)):
             if isinstance(row[0], str):  # a column takes anything
-                yield entry_of(row)
+                yield tables.entry_of(row)
 
     def entry(self, key: str) -> Entry | None:
-        rows = self.database.read(f"{ENTRY} WHERE key = ? AND generation > 0", (check_key(key),))
-        return entry_of(rows[0]) if rows else None
+        rows = self.database.read(f"{tables.ENTRY} WHERE key = ? AND generation > 0", (check_key(key),))
+        return tables.entry_of(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """The keys that changed, by the number that every change has."""
         check_prefix(prefix)
-        identity, now = self.database.identity(), self._version()
+        identity, rows = self.database.identity(), self.database.read("SELECT version FROM store")
+        now = tables.number(rows[0][0]) if rows else 0
         name, _, number = mark.partition(":")
         if name != identity or not number.isdecimal() or int(number) > now:
             return Changes(f"{identity}:{now}", None, listed=False)
@@ -148,18 +124,18 @@ class SQLiteStore(Store):
         check_key(to)
 
         def work(connection: Connection) -> None:
-            row = free_row(connection, key)
-            other = key_row(connection, to)
+            row = tables.free_row(connection, key)
+            other = tables.key_row(connection, to)
             if other is not None:
-                check_not_taken(connection, to, other)
-                check_free(connection, to)
-                forget(connection, other.id)
+                tables.check_not_taken(connection, to, other)
+                tables.check_free(connection, to)
+                tables.forget(connection, other.id)
             epoch = other.epoch + 1 if other else 0
             connection.execute(
                 "UPDATE keys SET key = ?, folder = ?, folded = ?, version = ?, epoch = max(epoch, ?) WHERE id = ?",
-                (to, folder_of(to), fold_id(to), next_version(connection), epoch, row.id),
+                (to, folder_of(to), fold_id(to), tables.next_version(connection), epoch, row.id),
             )
-            bury(connection, key, row.epoch)
+            tables.bury(connection, key, row.epoch)
 
         self.database.write(work)
         self.database.sync()
@@ -169,9 +145,9 @@ class SQLiteStore(Store):
         check_key(key)
 
         def work(connection: Connection) -> None:
-            row = free_row(connection, key)
-            forget(connection, row.id)
-            bury(connection, key, row.epoch)
+            row = tables.free_row(connection, key)
+            tables.forget(connection, row.id)
+            tables.bury(connection, key, row.epoch)
 
         self.database.write(work)
         self.database.sync()
@@ -181,20 +157,20 @@ class SQLiteStore(Store):
         check_branch(self, key, to, size)
 
         def work(connection: Connection) -> None:
-            source = key_row(connection, key)
-            target = key_row(connection, to)
+            source = tables.key_row(connection, key)
+            target = tables.key_row(connection, to)
             if source is None or source.size < size:
                 raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
             if target is not None:
-                check_not_taken(connection, to, target)
-            check_free(connection, to)
-            id = made_row(connection, to)
-            forget_pieces(connection, id)
+                tables.check_not_taken(connection, to, target)
+            tables.check_free(connection, to)
+            id = tables.made_row(connection, to)
+            tables.forget_pieces(connection, id)
             connection.execute("DELETE FROM documents WHERE id = ?", (id,))
             start = 0
-            for piece in pieces_of(connection, source.id, 0, size):
+            for piece in tables.pieces_of(connection, source.id, 0, size):
                 part = piece[: size - start]
-                insert_piece(connection, id, start, part)
+                tables.insert_piece(connection, id, start, part)
                 start += len(part)
             connection.execute(
                 "INSERT OR REPLACE INTO documents (id, name, etag, data) SELECT ?, name, etag, data"
@@ -202,8 +178,8 @@ class SQLiteStore(Store):
                 (id, source.id),
             )
             for name, data in (documents or {}).items():
-                put_document(connection, id, name, data)
-            describe(connection, id, size, new=True)
+                tables.put_document(connection, id, name, data)
+            tables.describe(connection, id, size, new=True)
 
         self.database.write(work)
         self.database.sync()
@@ -238,20 +214,14 @@ class SQLiteStore(Store):
         self.renewer.close()
         self.database.close()
 
-    def _version(self) -> int:
-        rows = self.database.read("SELECT version FROM store")
-        if rows and not is_number(rows[0][0]):
-            raise damaged_row()
-        return int(rows[0][0]) if rows else 0
-
     def _repack(self, key: str, *, archived: bool) -> None:
         def work(connection: Connection) -> None:
-            row = key_row(connection, key)
+            row = tables.key_row(connection, key)
             if row is None or row.generation == 0:
                 raise NotFound(f"there is no log at {key}")
-            check_free(connection, key)
+            tables.check_free(connection, key)
             if bool(row.archived) != archived:
-                repack(connection, row.id, row.size, archived=archived)
+                tables.repack(connection, row.id, row.size, archived=archived)
 
         self.database.write(work)
         self.database.sync()
@@ -260,7 +230,7 @@ class SQLiteStore(Store):
         """Renew the leases of this process with one transaction; the keys whose lease is lost."""
 
         def work(connection: Connection) -> set[str]:
-            now = now_ms()
+            now = tables.now_ms()
             return {
                 key
                 for key, (epoch, ttl_ms) in held.items()
@@ -296,12 +266,12 @@ class SQLiteLog(Log):
                 "UPDATE keys SET size = size + ?, modified = ?, version = ?,"
                 " generation = CASE generation WHEN 0 THEN ? ELSE generation END"
                 " WHERE key = ? AND epoch = ? AND archived = 0 RETURNING id, size",
-                (len(data), now_ms(), version := next_version(connection), version, self._key, epoch),
+                (len(data), tables.now_ms(), version := tables.next_version(connection), version, self._key, epoch),
             ).fetchall()
             if not found:
                 found = [self._restored(connection, len(data), epoch)]
             id, size = found[0]
-            insert_piece(connection, id, size - len(data), data)
+            tables.insert_piece(connection, id, size - len(data), data)
 
         self._database.write(work, self._key)
         with self._lock:
@@ -325,32 +295,29 @@ class SQLiteLog(Log):
         )
         if not rows:
             return
-        id, generation, end = rows[0]
-        if not (is_number(generation) and is_size(end)):
-            raise damaged_row()
+        id, generation, end = rows[0][0], tables.number(rows[0][1]), tables.size(rows[0][2])
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
-        yield from read_rows(lambda at, count: self._database.read(*reading(id, generation, at, count)), start, end)
+        yield from read_rows(
+            lambda at, count: self._database.read(*tables.reading(id, generation, at, count)), start, end
+        )
 
     def size(self) -> int:
         rows = self._database.read("SELECT size FROM keys WHERE key = ?", (self._key,))
-        if rows and not is_size(rows[0][0]):
-            raise damaged_row()
-        return int(rows[0][0]) if rows else 0
+        return tables.size(rows[0][0]) if rows else 0
 
     def cut(self, offset: int, epoch: int) -> None:
         """Set aside and removed in one transaction."""
 
         def work(connection: Connection) -> None:
-            row = fenced_row(connection, self._key, epoch)
+            row = tables.fenced_row(connection, self._key, epoch)
             if row.size <= offset:
                 return
-            whole = b"".join(pieces_of(connection, row.id, 0, row.size))
+            whole = b"".join(tables.pieces_of(connection, row.id, 0, row.size))
             torn = whole[offset:]
-            name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
-            put_document(connection, row.id, name, torn)
-            forget_pieces(connection, row.id)
-            insert_frames(connection, row.id, whole[:offset], archived=False)
-            describe(connection, row.id, offset)
+            tables.put_document(connection, row.id, f"quarantine/torn-{offset}-{etag_of(torn)[:8]}", torn)
+            tables.forget_pieces(connection, row.id)
+            tables.insert_frames(connection, row.id, whole[:offset], archived=False)
+            tables.describe(connection, row.id, offset)
 
         self._database.write(work)
         self._database.sync()
@@ -360,13 +327,13 @@ class SQLiteLog(Log):
         new = b"".join(chunks)
 
         def work(connection: Connection) -> None:
-            row = fenced_row(connection, self._key, epoch)
+            row = tables.fenced_row(connection, self._key, epoch)
             if row.generation:
-                old = b"".join(pieces_of(connection, row.id, 0, row.size))
-                put_document(connection, row.id, f"quarantine/generation-{row.generation}", old)
-            forget_pieces(connection, row.id)
-            insert_frames(connection, row.id, new, archived=False)
-            describe(connection, row.id, len(new), new=True)
+                old = b"".join(tables.pieces_of(connection, row.id, 0, row.size))
+                tables.put_document(connection, row.id, f"quarantine/generation-{row.generation}", old)
+            tables.forget_pieces(connection, row.id)
+            tables.insert_frames(connection, row.id, new, archived=False)
+            tables.describe(connection, row.id, len(new), new=True)
 
         self._database.write(work)
         self._database.sync()
@@ -389,16 +356,16 @@ class SQLiteLog(Log):
 
     def _restored(self, connection: Connection, size: int, epoch: int) -> tuple[int, int]:
         """Why an append found no row: it was the first, the log is archived, or it is fenced."""
-        row = key_row(connection, self._key)
+        row = tables.key_row(connection, self._key)
         if row is None and epoch == 0:
-            id = made_row(connection, self._key)
+            id = tables.made_row(connection, self._key)
         elif row is not None and row.epoch == epoch and row.archived:
             id = row.id
-            repack(connection, id, row.size, archived=False)
+            tables.repack(connection, id, row.size, archived=False)
         else:
             raise stale(self._key)
         before = row.size if row else 0
-        describe(connection, id, before + size, new=row is None)
+        tables.describe(connection, id, before + size, new=row is None)
         return id, before + size
 
 
@@ -414,12 +381,12 @@ class SQLiteDocuments(Documents):
         etag = etag_of(data)
 
         def work(connection: Connection) -> None:
-            id = made_row(connection, self._key)
+            id = tables.made_row(connection, self._key)
             found = connection.execute("SELECT etag FROM documents WHERE id = ? AND name = ?", (id, name)).fetchone()
             old = found[0] if found else ""
             if if_match is not None and if_match != old:
                 raise Conflict(f"{name} is not what it was", etag=old)
-            put_document(connection, id, name, data)
+            tables.put_document(connection, id, name, data)
 
         self._database.write(work, self._key)
         if sync:
@@ -468,11 +435,11 @@ class SQLiteLease(RenewedLease):
 
     def _take(self, holder: Holder, ttl_ms: int) -> int:
         def work(connection: Connection) -> int:
-            id = made_row(connection, self._key)
-            check_free(connection, self._key)
+            id = tables.made_row(connection, self._key)
+            tables.check_free(connection, self._key)
             found = connection.execute(
                 "UPDATE keys SET epoch = epoch + 1, holder = ?, expires = ? WHERE id = ? RETURNING epoch",
-                (holder.to_bytes(), now_ms() + ttl_ms, id),
+                (holder.to_bytes(), tables.now_ms() + ttl_ms, id),
             ).fetchall()
             return int(found[0][0])
 
@@ -480,7 +447,9 @@ class SQLiteLease(RenewedLease):
         return self._database.write(work, self._key)
 
     def renew(self, ttl_ms: int) -> None:
-        if self._holder is None or not self._database.execute(_RENEW, (now_ms() + ttl_ms, self._key, self._epoch)):
+        if self._holder is None or not self._database.execute(
+            _RENEW, (tables.now_ms() + ttl_ms, self._key, self._epoch)
+        ):
             raise stale(self._key)
 
     def _give_back(self) -> None:

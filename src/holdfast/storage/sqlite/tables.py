@@ -56,13 +56,11 @@ class KeyRow:
 
     def __init__(self, values: tuple[int, int, int, int, int, bytes | None, int]) -> None:
         """Raises Damaged for what no version of ours wrote: a column takes anything."""
-        *numbers, holder, expires = values
-        if not (all(map(is_number, (*numbers, expires))) and is_size(numbers[2])):
+        if values[5] is not None and not isinstance(values[5], bytes):
             raise damaged_row()
-        if holder is not None and not isinstance(holder, bytes):
-            raise damaged_row()
-        self.id, self.generation, self.size, self.archived = values[:4]
-        self.epoch, self.holder, self.expires = values[4:]
+        numbers = (*values[:2], *values[3:5], values[6])
+        self.id, self.generation, self.archived, self.epoch, self.expires = map(number, numbers)
+        self.size, self.holder = size(values[2]), values[5]
 
 
 def key_row(connection: Connection, key: str) -> KeyRow | None:
@@ -226,10 +224,7 @@ def _number(id: int, place: int) -> int:
 def next_version(connection: Connection) -> int:
     """The number of this change; every change of the store has one of its own."""
     rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
-    number: int = rows[0][0]
-    if not is_number(number):
-        raise damaged_row()
-    return number
+    return number(rows[0][0])
 
 
 def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
@@ -240,14 +235,23 @@ def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
     return Entry(key, size, modified, f"{generation}-{version}")
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a whole number, with one more after it."""
-    return type(value) is int and value < _NUMBER_MAX
+def number(value: object) -> int:
+    """Return a whole number, with one more after it. Raises Damaged: a column takes anything."""
+    if type(value) is not int or value >= _NUMBER_MAX:
+        raise damaged_row()
+    return value
 
 
 def is_size(value: object) -> bool:
     """Whether a log can have so many bytes."""
     return type(value) is int and 0 <= value <= _PLACES
+
+
+def size(value: Any) -> int:
+    """Return the size that a log can have. Raises Damaged."""
+    if not is_size(value):
+        raise damaged_row()
+    return int(value)
 
 
 def damaged_row() -> Damaged:
