@@ -25,7 +25,8 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
     """
     count = _ROWS_MAX if end - start <= _READ_BYTES else _ROWS_FIRST
     while start < end and (rows := fetch(start, count)):
-        _check(rows)
+        if not all(type(size) is int and isinstance(data, bytes) for _, size, data, _ in rows):
+            raise Damaged("a piece of the log is something else than bytes")  # a column of SQLite takes anything
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
         for offset, size, data, is_packed in rows:
@@ -36,12 +37,6 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
             for at in range(0, len(part), CHUNK_BYTES):
                 yield part[at : at + CHUNK_BYTES]
             start = offset + len(plain)
-
-
-def _check(rows: Sequence[Any]) -> None:
-    """Raise Damaged for what is no piece: a column of SQLite takes anything."""
-    if not all(type(size) is int and isinstance(data, bytes) for _, size, data, _ in rows):
-        raise Damaged("a piece of the log is something else than bytes")
 
 
 # Branches: what every store asks before it makes one, and one as a copy.
@@ -96,6 +91,18 @@ def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
         size -= len(chunk)
         if size <= 0:
             return
+
+
+def rechunked(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The bytes of what comes in chunks, in pieces of this size; the last one may be shorter."""
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        while len(waiting) >= size:
+            yield bytes(waiting[:size])
+            del waiting[:size]
+    if waiting:
+        yield bytes(waiting)
 
 
 # The way to zstd, and pieces of a log compressed by themselves and unpacked within a bound.

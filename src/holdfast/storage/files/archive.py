@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from holdfast.errors import TooLarge
-from holdfast.storage._pieces import zstd_module
+from holdfast.storage._pieces import rechunked, zstd_module
 
 FRAME_BYTES = 1 << 20
 ARCHIVE_BYTES_MAX = 1 << 30
@@ -56,7 +56,7 @@ def pack(chunks: Iterable[bytes], size: int, modified: int) -> Iterator[bytes]:
     head = _skippable(_SKIPPABLE_MAGIC, _HEAD.pack(_HEAD_NAME, size, modified))
     rows = [(len(head), 0)]
     yield head
-    for piece in _pieces(chunks):
+    for piece in rechunked(chunks, FRAME_BYTES):
         frame = _frame(piece)
         rows.append((len(frame), len(piece)))
         yield frame
@@ -193,16 +193,12 @@ class Archive:
             if found is None:
                 offset = self._next_frame(offset + 1)
                 lost = min(FRAME_BYTES, (claimed or 0) - start) if offset < self._file_size else 0
-                start += self._add(frames, ArchiveFrame(0, 0, start, max(0, lost)))
+                frames.append(ArchiveFrame(0, 0, start, max(0, lost)))
             else:
-                start += self._add(frames, ArchiveFrame(offset, found[0], start, found[1]))
+                frames.append(ArchiveFrame(offset, found[0], start, found[1]))
                 offset += found[0]
-        return frames
-
-    def _add(self, frames: list[ArchiveFrame], frame: ArchiveFrame) -> int:
-        if frame.size:
-            frames.append(frame)
-        return frame.size
+            start += frames[-1].size
+        return [frame for frame in frames if frame.size]
 
     def _measure(self, offset: int) -> tuple[int, int] | None:
         """How many bytes a frame takes and how many it gives; None for what is no whole frame."""
@@ -249,18 +245,6 @@ def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
         size += len(chunk)
         crc = crc32(chunk, crc)
     return size, crc
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes in pieces of the size of a frame."""
-    waiting = bytearray()
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) >= FRAME_BYTES:
-            yield bytes(waiting[:FRAME_BYTES])
-            del waiting[:FRAME_BYTES]
-    if waiting:
-        yield bytes(waiting)
 
 
 def _frame(piece: bytes) -> bytes:

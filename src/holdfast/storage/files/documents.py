@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from holdfast.errors import Conflict
 from holdfast.storage.base import Documents, check_document_name, etag_of, is_document_name
-from holdfast.storage.files.tree import Tree, let_go, read_all, translation, write_all
+from holdfast.storage.files.tree import Tree, let_go, read_all, reading, translation, write_all
 
 _TEMPORARY = ".tmp-"
 _CAS_LOCK = ".documents-lock"
@@ -38,7 +38,10 @@ class FileDocuments(Documents):
         folder, leaf = self._split(name)
         with translation(f"putting {name}"), self._exclusive(if_match):
             if if_match is not None:
-                self._check_match(name, if_match)
+                found = self.get(name)
+                etag = found[1] if found else ""
+                if etag != if_match:
+                    raise Conflict(f"{name} is not what it was", etag=etag)
             if sync:
                 self._put_file(folder, leaf, data, sync=True)
                 self._tree.sync(folder)
@@ -146,7 +149,8 @@ class FileDocuments(Documents):
             if directory is None:
                 return
             for leaf in sorted(leaves):
-                self._sync_file(leaf, directory)
+                with contextlib.suppress(FileNotFoundError), reading(self._disk, leaf, directory) as descriptor:
+                    self._disk.sync(descriptor)
         self._tree.sync(folder)
 
     def _split(self, name: str) -> tuple[tuple[str, ...], str]:
@@ -168,11 +172,6 @@ class FileDocuments(Documents):
             yield
         finally:
             let_go(self._disk, descriptor)
-
-    def _check_match(self, name: str, if_match: str) -> None:
-        found = self.get(name)
-        if (found[1] if found else "") != if_match:
-            raise Conflict(f"{name} is not what it was", etag=found[1] if found else "")
 
     def _put_file(self, folder: tuple[str, ...], leaf: str, data: bytes, *, sync: bool) -> None:
         with self._tree.opened(folder, create=True) as directory:
@@ -212,25 +211,10 @@ class FileDocuments(Documents):
             # Whoever had the lock has renamed it: this file is the document now.
             let_go(self._disk, descriptor)
 
-    def _sync_file(self, leaf: str, directory: int) -> None:
-        try:
-            descriptor = self._disk.open_read(leaf, directory)
-        except FileNotFoundError:
-            return
-        try:
-            self._disk.sync(descriptor)
-        finally:
-            let_go(self._disk, descriptor)
-
     def _read(self, leaf: str, directory: int) -> bytes | None:
-        try:
-            descriptor = self._disk.open_read(leaf, directory)
-        except FileNotFoundError:
-            return None
-        try:
+        with contextlib.suppress(FileNotFoundError), reading(self._disk, leaf, directory) as descriptor:
             return b"".join(read_all(self._disk, descriptor))
-        finally:
-            let_go(self._disk, descriptor)
+        return None
 
     def _walk(self, parts: tuple[str, ...], prefix: str) -> Iterator[str]:
         with self._tree.opened(parts, doing="listing documents") as directory:

@@ -33,7 +33,7 @@ from holdfast.storage.files.parts import (
     open_parts,
     read_file_part,
 )
-from holdfast.storage.files.tree import Tree, held, let_go, remove_tree, write_all
+from holdfast.storage.files.tree import Tree, held, reading, remove_tree, write_all
 
 # A file system without second names, one that allows no more of them, or another one.
 CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -73,8 +73,7 @@ class FileForms:
         with contextlib.ExitStack() as held:
             for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME):
                 if self._disk.node_at(name, directory) is not None:
-                    descriptor = self._disk.open_read(name, directory)
-                    held.callback(let_go, self._disk, descriptor)
+                    held.enter_context(reading(self._disk, name, directory))
             yield
 
     def make_plain(self, size: int | None = None) -> None:
@@ -104,10 +103,8 @@ class FileForms:
     def archive(self) -> None:
         """The log compressed and read back; then the files go in which it was."""
         with self._tree.opened(self._parts) as directory:
-            if directory is None:
-                return
-            opened = open_parts(self._disk, directory)
-            if opened is None:
+            opened = None if directory is None else open_parts(self._disk, directory)
+            if directory is None or opened is None:
                 return
             with opened:
                 if opened.found.is_archived:
@@ -126,8 +123,7 @@ class FileForms:
             raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
         packed = pack(opened.read(), size, opened.found.node.modified)
         with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
-            new = self._disk.open_read(_NEW_ARCHIVE_NAME, directory)
-            with held(self._disk, new):
+            with reading(self._disk, _NEW_ARCHIVE_NAME, directory) as new:
                 found = checksum(open_archive(self._disk, new).read())
             if found != checksum(opened.read()):
                 raise StoreError("the archive did not read back as it was written")
@@ -183,27 +179,23 @@ class FileForms:
             second = f"{what}-{old.inode}-{old.size}"
             made = self._disk.node_at(second, quarantine)
             if made is None:
-                self._link_or_copy(name, directory, second, quarantine)
+                try:
+                    self._disk.link(name, directory, second, quarantine)
+                except OSError as error:
+                    if error.errno not in CANNOT_LINK:
+                        raise
+                    self._copy(name, directory, second, quarantine)
             elif made.inode != old.inode:  # a copy, and perhaps not all of it
                 self._copy(name, directory, second, quarantine)
         # The whole way, and before the rename: the old bytes must have their second name first.
         self._tree.sync(folder)
 
-    def _link_or_copy(self, name: str, directory: int, second: str, other: int) -> None:
-        try:
-            self._disk.link(name, directory, second, other)
-        except OSError as error:
-            if error.errno not in CANNOT_LINK:
-                raise
-            self._copy(name, directory, second, other)
-
     def _copy(self, name: str, directory: int, second: str, other: int) -> None:
-        with held(self._disk, self._disk.open_read(name, directory)) as descriptor:
+        with reading(self._disk, name, directory) as descriptor:
             write_file(self._disk, second, other, read_file_part(self._disk, descriptor, 0, None))
 
     def _has_leftovers(self, directory: int) -> bool:
-        names = (ARCHIVE_NAME, BASE_NAME)
-        return any(self._disk.node_at(name, directory) is not None for name in names)
+        return any(self._disk.node_at(name, directory) is not None for name in (ARCHIVE_NAME, BASE_NAME))
 
     def _sweep(self, directory: int, kept: str) -> None:
         """Remove the files of the log's other forms, the one by which they are noticed last."""
@@ -299,8 +291,11 @@ class _Heir:
             self._disk.make_directory(_BLOBS, self._below)
             with self._folder(self._below) as ours:
                 assert ours is not None
+                heir = _Heir(self._disk, theirs, ours)
                 for name in names:
-                    self._take_blob(name, theirs, ours)
+                    with contextlib.suppress(FileNotFoundError), reading(self._disk, name, theirs) as descriptor:
+                        self._disk.sync(descriptor)
+                        heir.take(name, name, descriptor, self._disk.node(descriptor).size)
                 self._disk.sync_directory(ours)
 
     def _take_parts(self, opened: OpenLog, size: int) -> bool:
@@ -316,8 +311,7 @@ class _Heir:
                 for made in range(1, number):
                     self._disk.unlink(base_part_name(made), self._below)
                 return False
-        base = msgspec.json.encode(Base(sizes))
-        write_file(self._disk, BASE_NAME, self._below, [base])
+        write_file(self._disk, BASE_NAME, self._below, [msgspec.json.encode(Base(sizes))])
         return True
 
     def take(self, name: str, new_name: str, descriptor: int, count: int) -> bool:
@@ -329,8 +323,7 @@ class _Heir:
         except OSError as error:
             if error.errno not in CANNOT_LINK:
                 raise
-            chunks = read_file_part(self._disk, descriptor, 0, count)
-            write_file(self._disk, new_name, self._below, chunks)
+            write_file(self._disk, new_name, self._below, read_file_part(self._disk, descriptor, 0, count))
             return True
         made = self._disk.node_at(new_name, self._below)
         if made is not None and made.inode == self._disk.node(descriptor).inode:
@@ -347,16 +340,6 @@ class _Heir:
             return
         with held(self._disk, folder):
             yield folder
-
-    def _take_blob(self, name: str, theirs: int, ours: int) -> None:
-        try:
-            descriptor = self._disk.open_read(name, theirs)
-        except FileNotFoundError:
-            return
-        with held(self._disk, descriptor):
-            self._disk.sync(descriptor)
-            size = self._disk.node(descriptor).size
-            _Heir(self._disk, theirs, ours).take(name, name, descriptor, size)
 
 
 def _sizes(opened: OpenLog, size: int) -> list[int]:

@@ -104,7 +104,11 @@ class Touched:
         before = old.held if old is not None and seen.resumed else {}
         touched, held = _replay(seen.lines, before)
         alive = {key: who for key, who in held.items() if _may_live(who)}
-        new = self._mark(seen, folder, alive)
+        inode, time_ns = (0, 0) if folder is None else (folder.inode, folder.modified)
+        fresh = time.time_ns() - time_ns < _TIME_GRAIN_NS
+        new = _Mark(
+            boot=self._boot or "", file=seen.file, size=seen.size, folder=time_ns, inode=inode, fresh=fresh, held=alive
+        )
         keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
         if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
             return Changes(str(new), None, listed=True)
@@ -129,18 +133,6 @@ class Touched:
         quiet = seen.resumed and not seen.lines and not old.held and not old.fresh
         place = (0, 0) if folder is None else (folder.inode, folder.modified)
         return quiet and place == (old.inode, old.folder)
-
-    def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:
-        time_ns = 0 if folder is None else folder.modified
-        return _Mark(
-            boot=self._boot or "",
-            file=seen.file,
-            size=seen.size,
-            folder=time_ns,
-            inode=0 if folder is None else folder.inode,
-            fresh=time.time_ns() - time_ns < _TIME_GRAIN_NS,
-            held=held,
-        )
 
     def _glance(self, parts: tuple[str, ...]) -> tuple[Node | None, Node | None]:
         """The folder of the keys, and the file."""
@@ -173,18 +165,13 @@ class Touched:
                 descriptor = None
         if descriptor is None:
             return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
-        try:
-            return self._read_from(descriptor, old)
-        finally:
-            let_go(self._disk, descriptor)
-
-    def _read_from(self, descriptor: int, old: _Mark | None) -> _Seen:
-        file = self._disk.read_at(descriptor, _HEADER_BYTES, 0).decode("ascii", "replace").strip()
-        start, resumed = _HEADER_BYTES, False
-        if old is not None and old.file == file and old.boot == self._boot:
-            resumed = self._disk.node(descriptor).size >= old.size
-            start = old.size if resumed else start
-        data = b"".join(read_all(self._disk, descriptor, start, _SIZE_MAX))
+        with held(self._disk, descriptor):
+            file = self._disk.read_at(descriptor, _HEADER_BYTES, 0).decode("ascii", "replace").strip()
+            start, resumed = _HEADER_BYTES, False
+            if old is not None and old.file == file and old.boot == self._boot:
+                resumed = self._disk.node(descriptor).size >= old.size
+                start = old.size if resumed else start
+            data = b"".join(read_all(self._disk, descriptor, start, _SIZE_MAX))
         end = data.rfind(b"\n") + 1
         lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
         return _Seen(file=file, size=start + end, lines=lines, resumed=resumed)

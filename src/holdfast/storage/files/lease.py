@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, Locked
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.journal import Touched
-from holdfast.storage.files.tree import Tree, held, let_go, translated
+from holdfast.storage.files.tree import Tree, held, let_go, reading, translated
 
 LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
@@ -164,16 +164,10 @@ def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:
 def read_settled(disk: Disk, directory: int) -> tuple[str, int]:
     """What was noted last: the mark of a log, and its size; an empty mark if nothing was."""
     try:
-        descriptor = disk.open_read(LOCK_NAME, directory)
-    except FileNotFoundError:
-        return "", 0
-    try:
-        noted = _read_card(disk, descriptor).get("settled")
-    finally:
-        let_go(disk, descriptor)
-    try:
+        with reading(disk, LOCK_NAME, directory) as descriptor:
+            noted = _read_card(disk, descriptor).get("settled")
         return msgspec.convert(noted, tuple[str, int])
-    except msgspec.ValidationError:
+    except (FileNotFoundError, msgspec.ValidationError):
         return "", 0
 
 

@@ -12,11 +12,11 @@ from zlib import crc32
 
 from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.model import is_id
-from holdfast.storage.base import Log, Pieces, Stamp, check_prefix
+from holdfast.storage.base import Log, Pieces, Stamp, check_prefix, folder_of
 from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.forms import FileForms
 from holdfast.storage.files.lease import forget_settled, note_settled, read_settled
-from holdfast.storage.files.parts import LOG_NAME, OWN_NAME, Look, OpenLog, log_size, look, open_parts
+from holdfast.storage.files.parts import LOG_NAME, OWN_NAME, OpenLog, log_size, look, open_parts
 from holdfast.storage.files.tree import Tree, let_go, translated, translation, write_all
 
 if TYPE_CHECKING:
@@ -90,7 +90,11 @@ class FileLog(Log):
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
             if not self._is_in_place():
-                self._dead = _lost(self._name)
+                self._dead = SyncFailed(
+                    f"{self._name} was removed or replaced by somebody else while it was written",
+                    remedy="Stop what cleans up or restores inside of the store, then open the session again;"
+                    " `.unsaved` holds what was recorded since the last flush.",
+                )
                 raise self._dead
             self._synced = max(self._synced, mark)
             del self._kept[:kept]
@@ -143,8 +147,17 @@ class FileLog(Log):
         # Named by place and content, so that doing it twice leaves one copy.
         self._documents.put(f"quarantine/torn-{offset}-{crc32(torn):08x}", torn)
         descriptor = self._open_to_write()
-        if offset < self._inherited or self._is_shared(descriptor):
-            self._cut_copy(offset)
+        with translation(f"looking at {self._name}"):
+            # By another name of the file another key may go on with its bytes.
+            is_shared = offset < self._inherited or self._disk.node(descriptor).links > 1
+        if is_shared:
+            # The files stay as they are to who shares them; what is kept becomes a file of its own. Closed before,
+            # so that no append can ever go to a file that the log has left.
+            self.close()
+            self._size = self._synced = self._found = 0
+            self._kept.clear()
+            with translation(f"cutting {self._name}"):
+                FileForms(self._tree, self._parts).make_plain(offset)
             return
         try:
             self._disk.truncate(descriptor, offset - self._inherited)
@@ -168,7 +181,8 @@ class FileLog(Log):
 
     def generation(self) -> str:
         """The file's inode: replacing gives another one."""
-        found = self._look()
+        with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
+            found = None if directory is None else look(self._disk, directory)
         return "" if found is None else str(found.mark)
 
     def settled(self) -> int:
@@ -198,21 +212,15 @@ class FileLog(Log):
     def close(self) -> None:
         """Close the file, and note how much of it is safe."""
         with self._sync_lock, self._open_lock:
-            if self._descriptor is not None and self._is_safe():
+            # Whether all that was appended here, and the way to it, is on the medium. What was found may end in a
+            # torn record, which nobody promised.
+            is_safe = self._entries_synced and self._found < self._size == self._synced
+            if self._descriptor is not None and self._dead is None and is_safe:
                 self._note_settled()
             descriptor, self._descriptor = self._descriptor, None
             self._entries_synced = False
             if descriptor is not None:
                 let_go(self._disk, descriptor)
-
-    def _is_safe(self) -> bool:
-        """Whether everything that was appended here, and the way to it, is on the medium.
-
-        What was found may end in a torn record, which nobody promised.
-        """
-        if self._dead is not None or not self._entries_synced:
-            return False
-        return self._found < self._size == self._synced
 
     def _note_settled(self) -> None:
         with contextlib.suppress(OSError), self._tree.opened(self._parts) as directory:
@@ -221,26 +229,6 @@ class FileLog(Log):
             if directory is not None and found is not None and whole:
                 size = self._inherited + self._size
                 note_settled(self._disk, directory, str(found.mark), size)
-
-    def _is_shared(self, descriptor: int) -> bool:
-        """Whether the file has another name, by which another key may go on with its bytes."""
-        with translation(f"looking at {self._name}"):
-            return self._disk.node(descriptor).links > 1
-
-    def _cut_copy(self, offset: int) -> None:
-        """Leave the files as they are to who shares them; what is kept becomes a file of its own.
-
-        Closed before, so that no append can ever go to a file that the log has left.
-        """
-        self.close()
-        self._size = self._synced = self._found = 0
-        self._kept.clear()
-        with translation(f"cutting {self._name}"):
-            FileForms(self._tree, self._parts).make_plain(offset)
-
-    def _look(self) -> Look | None:
-        with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
-            return None if directory is None else look(self._disk, directory)
 
     def _sync_all(self) -> bool:
         """The documents that lines may name, then the lines, then the way to them.
@@ -252,8 +240,13 @@ class FileLog(Log):
         if descriptor is not None:
             self._disk.sync(descriptor)
         inherits = self._inherited > 0 and not self._entries_synced
-        if (descriptor is None or inherits) and not self._sync_unopened():
-            return False
+        if descriptor is None or inherits:
+            # Nothing was appended here yet, but an earlier process may have died before its sync.
+            opened = self._open_to_read()
+            if opened is None:
+                return False
+            with opened:
+                opened.sync()
         if not self._entries_synced:
             self._tree.sync(self._parts)
         return True
@@ -268,15 +261,6 @@ class FileLog(Log):
         except OSError:
             return True  # nothing can be said
         return node is not None and node.inode == inode
-
-    def _sync_unopened(self) -> bool:
-        """Nothing was appended here yet, but an earlier process may have died before its sync."""
-        opened = self._open_to_read()
-        if opened is None:
-            return False
-        with opened:
-            opened.sync()
-        return True
 
     def _open_to_read(self, start: int = 0) -> OpenLog | None:
         with self._tree.opened(self._parts, doing=f"reading {self._name}") as directory:
@@ -346,14 +330,6 @@ class FileLog(Log):
         return ours
 
 
-def _lost(name: str) -> SyncFailed:
-    return SyncFailed(
-        f"{name} was removed or replaced by somebody else while it was written",
-        remedy="Stop what cleans up or restores inside of the store, then open the session again;"
-        " `.unsaved` holds what was recorded since the last flush.",
-    )
-
-
 # Reading short pieces of many logs: the folder above them is opened once, each log once.
 
 
@@ -363,7 +339,7 @@ _checked = lru_cache(maxsize=16)(check_prefix)
 def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
     """What each plain log has at these places; what cannot be had so is left out."""
     found: dict[str, Pieces] = {}
-    for above, keys in groupby(starts, _folder):
+    for above, keys in groupby(starts, folder_of):
         try:
             with tree.opened(_checked(above)) as folder:
                 if folder is None:
@@ -376,10 +352,6 @@ def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> d
         except (OSError, HoldfastError):
             continue  # reading the log itself tells what is wrong
     return found
-
-
-def _folder(key: str) -> str:
-    return key[: key.rfind("/") + 1]
 
 
 def _read(disk: Disk, folder: int, name: str, starts: Sequence[int], size: int) -> Pieces | None:

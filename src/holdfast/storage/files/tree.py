@@ -14,6 +14,7 @@ from holdfast.storage.disk import Disk, Node, is_full, resolved
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
 _WRITABLE_BY_OTHERS = 0o022
@@ -97,8 +98,7 @@ class Tree:
             except OSError as error:
                 self._refuse(part, above, error)
             finally:
-                with contextlib.suppress(OSError):
-                    self.disk.close(above)
+                let_go(self.disk, above)
         return current
 
     def node_below(self, path: str) -> Node | None:
@@ -152,8 +152,7 @@ class Tree:
         """Stop going by the directory that this thread has kept open."""
         descriptor = self._kept.pop((get_ident(), parts), None)
         if descriptor is not None:
-            with contextlib.suppress(OSError):
-                self.disk.close(descriptor)
+            let_go(self.disk, descriptor)
 
     @contextmanager
     def at_root(self) -> Iterator[int]:
@@ -187,22 +186,16 @@ class Tree:
         while own and os.path.dirname(path) != path:
             path = os.path.dirname(path)
             try:
-                own = self._sync_path(path)
+                descriptor = self._walk_path(path, create=False)
+                if descriptor is None:
+                    return
+                with held(self.disk, descriptor):
+                    self.disk.sync_directory(descriptor)
+                    own = self.disk.node(descriptor).owner == os.geteuid()
             except OSError as error:
                 if path in self._made_in or error.errno not in _CANNOT_SYNC:
                     raise
                 return
-
-    def _sync_path(self, path: str) -> bool:
-        """Sync a directory; whether it is there and this user's."""
-        descriptor = self._walk_path(path, create=False)
-        if descriptor is None:
-            return False
-        try:
-            self.disk.sync_directory(descriptor)
-            return self.disk.node(descriptor).owner == os.geteuid()
-        finally:
-            let_go(self.disk, descriptor)
 
     def close(self) -> None:
         """Close the root."""
@@ -308,6 +301,11 @@ def held(disk: Disk, descriptor: int) -> Iterator[int]:
         let_go(disk, descriptor)
 
 
+def reading(disk: Disk, name: str, directory: int) -> AbstractContextManager[int]:
+    """Open a file to read for the length of a ``with`` block."""
+    return held(disk, disk.open_read(name, directory))
+
+
 def walk(disk: Disk, path: str, *, passing: bool = True, make: Callable[[str, int], None] | None = None) -> int:
     """A descriptor of a directory anywhere, reached from the top without following a symlink.
 
@@ -373,19 +371,14 @@ def remove_tree(disk: Disk, name: str, above: int) -> bool:
 
 
 def _empty(disk: Disk, name: str, above: int) -> None:
-    directory = disk.open_directory(name, above)
-    try:
+    with held(disk, disk.open_directory(name, above)) as directory:
         for inside in disk.scan(directory):
             node = disk.node_at(inside, directory)
-            if node is None:
-                continue
-            if node.is_directory:
+            if node is not None and node.is_directory:
                 _empty(disk, inside, directory)
                 disk.remove_directory(inside, directory)
-            else:
+            elif node is not None:
                 disk.unlink(inside, directory)
-    finally:
-        let_go(disk, directory)
 
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:

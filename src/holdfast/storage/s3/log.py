@@ -13,7 +13,7 @@ import contextlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ import msgspec
 from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._deferred import Packet
 from holdfast.storage._leases import stale
-from holdfast.storage._pieces import packed, unpacked
+from holdfast.storage._pieces import packed, rechunked, unpacked
 from holdfast.storage.s3.objects import ListedObject, Objects
 
 # The head of a log in a bucket: the one object that says which others count.
@@ -204,11 +204,8 @@ class LogObjects:
         if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
             raise stale(key)
         new = Head(head.generation + 1, replaced=head.replaced + another, epoch=epoch, place=f"-{uuid4().hex[:16]}")
-        number = 0
-        for piece in frames(chunks):
+        for number, piece in enumerate(chain(rechunked(chunks, PACK_BYTES), [b""])):
             self._objects.put(self._log_path(new, number), framed(epoch, piece))
-            number += 1
-        self._objects.put(self._log_path(new, number), framed(epoch, b""))
         if not self._write_head(new, etag):
             self._drop(new)
             raise stale(key)
@@ -264,7 +261,8 @@ class LogObjects:
 
         Their numbers are not used again, since the pack has them in its name.
         """
-        path = self._pack_folder(head) + pack_name(first, last, len(data), compressed=compress)
+        name = f"{first:012d}-{last:012d}-{len(data)}-{'z' if compress else 'p'}"
+        path = self._pack_folder(head) + name
         self._objects.put(path, packed(data) if compress else data)
         now = self.head()
         if now.mark != head.mark or now.sealed:
@@ -378,7 +376,7 @@ class LogObjects:
         return f"{self.folder}/pack/{head.mark}/"
 
     def _log_path(self, head: Head, number: int) -> str:
-        return f"{self._log_folder(head)}{log_name(number)}"
+        return f"{self._log_folder(head)}{number:012d}"
 
 
 # Which objects a log in a bucket consists of: what is in them, their names, and their order.
@@ -435,16 +433,6 @@ def epoch_of(data: bytes) -> int:
     return int(text, 16)
 
 
-def log_name(number: int) -> str:
-    """What the object of a number is called."""
-    return f"{number:012d}"
-
-
-def pack_name(first: int, last: int, size: int, *, compressed: bool) -> str:
-    """What a pack of the objects ``first`` to ``last`` is called, which have so many bytes."""
-    return f"{first:012d}-{last:012d}-{size}-{'z' if compressed else 'p'}"
-
-
 def log_piece(number: int, size: int, path: str) -> ObjectPiece:
     """The piece that the object of a number is, with so many bytes of the log."""
     return ObjectPiece(number, number, size, path, HEAD_BYTES)
@@ -494,18 +482,6 @@ def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
         pieces.append(one._replace(start=start))
         start += one.size
     return pieces
-
-
-def frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes in pieces of the size of a pack."""
-    waiting = b""
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) >= PACK_BYTES:
-            yield waiting[:PACK_BYTES]
-            waiting = waiting[PACK_BYTES:]
-    if waiting:
-        yield waiting
 
 
 def groups(pieces: list[ObjectPiece], *, archive: bool) -> Iterator[list[ObjectPiece]]:
