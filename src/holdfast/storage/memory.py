@@ -96,8 +96,7 @@ class MemoryStore(Store):
         return MemoryLease(self, check_key(key))
 
     def exists(self, key: str) -> bool:
-        shelf = self.peek(check_key(key))
-        return shelf is not None and shelf.log is not None
+        return self.entry(key) is not None
 
     def clash(self, key: str) -> str | None:
         folded = fold_id(check_key(key))

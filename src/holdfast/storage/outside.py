@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from holdfast.errors import Forbidden, Locked, NotFound, TooLarge, UsageError
+from holdfast.storage._pieces import first_bytes
 from holdfast.storage.base import Documents
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.parts import ARCHIVE_NAME, BASE_NAME, LOG_NAME, open_archive, open_parts, read_file_part
-from holdfast.storage.files.tree import Tree, held, let_go, read_all, translation, walk, write_all
+from holdfast.storage.files.tree import Tree, held, let_go, read_all, reading, translation, walk, write_all
 
 if TYPE_CHECKING:
     import socket
@@ -44,19 +45,15 @@ class OutsideFile:
 
         The way to it is walked anew, without following a symlink that was put there meanwhile.
         """
-        with translation(f"reading {self._name}"), self._opened() as descriptor:
-            yield from read_all(self._disk, descriptor, size=chunk_bytes)
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
         disk = self._disk
         above, _, name = f"{self._root}/{self._name}".rpartition("/")
-        with held(disk, walk(disk, above)) as folder:
-            descriptor = disk.open_read(name, folder)
-        with held(disk, descriptor):
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Forbidden(f"{self._name} is not a plain file any more")
-            yield descriptor
+        with translation(f"reading {self._name}"):
+            with held(disk, walk(disk, above)) as folder:
+                descriptor = disk.open_read(name, folder)
+            with held(disk, descriptor):
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise Forbidden(f"{self._name} is not a plain file any more")
+                yield from read_all(disk, descriptor, size=chunk_bytes)
 
 
 class Outside:
@@ -74,10 +71,7 @@ class Outside:
 
     def beside(self, name: str) -> OutsideFile | None:
         """A plain file in the same folder as this one; None if there is none."""
-        if "/" in name or not self.is_file:
-            return None
-        folder = os.path.dirname(self.path)
-        return self._plain(folder, name)
+        return self._plain(os.path.dirname(self.path), name) if self.is_file and "/" not in name else None
 
     def look(self, files_max: int, levels_max: int) -> None:
         """Find what is there."""
@@ -109,24 +103,18 @@ class Outside:
                     self._look_below(name, files_max, levels - 1)
                 else:
                     self.passed_over.append(f"{name}: too many folders within folders")
+            elif entry.is_symlink():
+                self.passed_over.append(f"{name}: a symlink is not followed")
+            elif (file := self._plain(self.path, name)) is None:
+                self.passed_over.append(f"{name}: not a plain file")
             else:
-                self._take(entry, name)
+                self.files[name] = file
             if len(self.files) > files_max:
                 raise TooLarge(
                     f"{self.path} holds more than {files_max:,} files",
                     remedy="Name the folder of one tool, or one file.",
                     path=self.path,
                 )
-
-    def _take(self, entry: os.DirEntry[str], name: str) -> None:
-        if entry.is_symlink():
-            self.passed_over.append(f"{name}: a symlink is not followed")
-            return
-        file = self._plain(self.path, name)
-        if file is None:
-            self.passed_over.append(f"{name}: not a plain file")
-        else:
-            self.files[name] = file
 
     def _plain(self, root: str, name: str) -> OutsideFile | None:
         try:
@@ -174,8 +162,7 @@ def find_log(path: str | os.PathLike[str]) -> str:
         raise UsageError("a log needs the path of a file or folder")
     found = os.path.realpath(text)
     if os.path.isdir(found):
-        names = (LOG_NAME, ARCHIVE_NAME, BASE_NAME)
-        paths = [os.path.join(found, name) for name in names]
+        paths = [os.path.join(found, name) for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME)]
         found = next((path for path in paths if os.path.lexists(path)), paths[0])
     if not os.path.lexists(found):
         raise NotFound(f"there is no log at {text}", path=text)
@@ -200,7 +187,7 @@ def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
                 return
             if branch is not None:
                 branch.close()
-        with held(disk, disk.open_read(name, directory)) as descriptor:
+        with reading(disk, name, directory) as descriptor:
             if name.endswith(".jsonl.zst"):
                 yield from open_archive(disk, descriptor).read()
             else:
@@ -244,18 +231,17 @@ class Folder:
                 raise Forbidden(f"{path} is {kind}", remedy="Name a file.")
             if node.size > bytes_max:
                 raise TooLarge(f"{path} has {node.size:,} bytes, more than {bytes_max:,}")
-            with held(self._disk, self._disk.open_read(name, parent)) as descriptor:
-                return self._read_all(descriptor, bytes_max)
+            with reading(self._disk, name, parent) as descriptor:
+                data = b"".join(first_bytes(read_all(self._disk, descriptor), bytes_max + 1))
+            if len(data) > bytes_max:  # it grew meanwhile
+                raise TooLarge(f"the file has more than {bytes_max:,} bytes")
+            return data
 
     def names(self, path: str = ".") -> list[FolderEntry]:
         """What is in a directory, sorted by name."""
         with self._inside(path, self._parts(path)) as directory:
-            entries = []
-            for name in sorted(self._disk.scan(directory)):
-                node = self._disk.node_at(name, directory)
-                if node is not None:
-                    entries.append(FolderEntry(name, node.is_directory, node.size))
-            return entries
+            nodes = [(name, self._disk.node_at(name, directory)) for name in sorted(self._disk.scan(directory))]
+            return [FolderEntry(name, node.is_directory, node.size) for name, node in nodes if node is not None]
 
     def _parts(self, path: str) -> list[str]:
         if not isinstance(path, str) or "\0" in path:
@@ -272,24 +258,12 @@ class Folder:
     def _inside(self, path: str, parts: list[str]) -> Iterator[int]:
         """A descriptor of a directory below the root."""
         try:
-            way = walk(self._disk, os.path.join(self.root, *parts), passing=False)
-            with held(self._disk, way) as descriptor:
+            with held(self._disk, walk(self._disk, os.path.join(self.root, *parts), passing=False)) as descriptor:
                 yield descriptor
         except FileNotFoundError as error:
             raise NotFound(f"there is no {path}", remedy="List the directory first.") from error
         except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise Forbidden(f"{path} cannot be read: {reason}") from error
-
-    def _read_all(self, descriptor: int, bytes_max: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        for chunk in read_all(self._disk, descriptor):
-            parts.append(chunk)
-            size += len(chunk)
-            if size > bytes_max:
-                raise TooLarge(f"the file has more than {bytes_max:,} bytes")
-        return b"".join(parts)
+            raise Forbidden(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
 
 
 # A file outside of any store, where a person wants it: whole or not at all, or line by line.
@@ -297,13 +271,6 @@ class Folder:
 
 # What file systems without hard links say.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-
-
-class _Mode(NamedTuple):
-    """How a file is put in its place."""
-
-    overwrite: bool
-    for_all: bool
 
 
 def place_file(
@@ -327,9 +294,28 @@ def place_file(
     folder = os.path.realpath(os.path.dirname(text) or ".")
     name = os.path.basename(text)
     disk = disk or Disk()
-    mode = _Mode(overwrite=overwrite, for_all=for_all)
+    there = UsageError(f"there is something at {text} already", remedy="Choose another name, or ask to overwrite.")
     with translation(f"writing {text}"), _opened(folder, disk, make=make_folders) as directory:
-        _place(name, directory, chunks, disk, mode, shown=text)
+        node = disk.node_at(name, directory)
+        if node is not None and (not overwrite or node.is_directory):
+            raise there
+        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        descriptor = disk.open_new(temporary, directory)
+        try:
+            with held(disk, descriptor):
+                for chunk in chunks:
+                    write_all(disk, descriptor, chunk)
+                if for_all:
+                    disk.show_to_all(descriptor)
+                disk.sync(descriptor)
+            if overwrite or not _linked(temporary, name, directory, disk):
+                disk.rename(temporary, directory, name, directory)
+        except FileExistsError:
+            raise there from None
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                disk.unlink(temporary, directory)
+        disk.sync_directory(directory)
     return os.path.join(folder, name)
 
 
@@ -364,35 +350,10 @@ def _opened(folder: str, disk: Disk, *, make: bool = False) -> Iterator[int]:
         yield way
 
 
-def _place(name: str, directory: int, chunks: Iterable[bytes], disk: Disk, mode: _Mode, *, shown: str) -> None:
-    node = disk.node_at(name, directory)
-    if node is not None and (not mode.overwrite or node.is_directory):
-        raise _is_there(shown)
-    temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
-    descriptor = disk.open_new(temporary, directory)
-    try:
-        with held(disk, descriptor):
-            for chunk in chunks:
-                write_all(disk, descriptor, chunk)
-            if mode.for_all:
-                disk.show_to_all(descriptor)
-            disk.sync(descriptor)
-        if mode.overwrite or not _linked(temporary, name, directory, disk):
-            disk.rename(temporary, directory, name, directory)
-    except FileExistsError:
-        raise _is_there(shown) from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            disk.unlink(temporary, directory)
-    disk.sync_directory(directory)
-
-
 def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
     """Give the file its name, unless another has it; False where there are no second names."""
     try:
         disk.link(temporary, directory, name, directory)
-    except FileExistsError:
-        raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -400,10 +361,6 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
             raise FileExistsError from error
         return False
     return True
-
-
-def _is_there(path: str) -> UsageError:
-    return UsageError(f"there is something at {path} already", remedy="Choose another name, or ask to overwrite.")
 
 
 # A socket in the file system that only its owner can reach.
@@ -472,9 +429,6 @@ class PrivateSocket:
         if not self._disk.lock(self._lock):
             raise Locked(f"someone listens at {self.path} already", remedy="Use that one.")
         self._remove()
-        return self._bind()
-
-    def _bind(self) -> socket.socket:
         # Late: nothing else here needs it, and it takes long to load.
         import socket
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, UsageError
@@ -87,7 +88,7 @@ def shown_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
-    place, _, _ = rest.partition("?")
+    place = rest.partition("?")[0]
     if scheme in ("file", "sqlite"):
         return f"{scheme}://{place}"
     # The last of them: a password in which a slash or another @ was not escaped is hidden as well.
@@ -117,16 +118,10 @@ def cache_place(address: str) -> str | None:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     try:
         folder = real_path(os.path.join(home, "holdfast"))
-    except HoldfastError:
-        return None
-    tree = Tree(folder, Disk())
-    try:
-        with translation(f"making {folder}"):
+        with translation(f"making {folder}"), closing(Tree(folder, Disk())) as tree:
             tree.root(create=True)
     except HoldfastError:
         return None
-    finally:
-        tree.close()
     from hashlib import sha256  # a store of files needs none
 
     return os.path.join(folder, f"{sha256(address.encode()).hexdigest()[:32]}.db")
