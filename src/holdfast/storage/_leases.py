@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from holdfast.errors import Fenced, Locked, StoreError
-from holdfast.storage._worker import Worker
-from holdfast.storage.base import Lease
+from holdfast.storage._worker import FlushingStore, Worker
+from holdfast.storage.base import Lease, check_key
 from holdfast.storage.disk import Disk, forks, is_running
 
 _RENEWALS_PER_TERM = 3
@@ -195,3 +195,32 @@ class RenewedLease(Lease):
     @abstractmethod
     def _give_back(self) -> None:
         """Say in the store that nobody has it, if it is still this one's."""
+
+
+class LeasedStore(FlushingStore):
+    """A store whose leases run out, unless its renewer puts their end off."""
+
+    def __init__(self, gather_s: float = 0.0) -> None:
+        super().__init__(gather_s)
+        self.renewer = Renewer(self._renew_all)
+
+    def exists(self, key: str) -> bool:
+        return self.entry(key) is not None
+
+    def archive(self, key: str) -> None:
+        self._repack(check_key(key), archived=True)
+
+    def unarchive(self, key: str) -> None:
+        self._repack(check_key(key), archived=False)
+
+    def close(self) -> None:
+        super().close()
+        self.renewer.close()
+
+    @abstractmethod
+    def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
+        """Put off the end of these leases, each with its epoch and its term; the keys whose lease is lost."""
+
+    @abstractmethod
+    def _repack(self, key: str, *, archived: bool) -> None:
+        """Write a log that nobody has anew, compressed or not. Raises NotFound and Locked."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.storage.base import Log
+from holdfast.storage.base import Log, Store
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
@@ -187,3 +187,16 @@ class _Parts:
             self._result.set_exception(self._error)
         else:
             self._result.set_result(None)
+
+
+class FlushingStore(Store):
+    """A store that syncs on a thread of its own."""
+
+    def __init__(self, gather_s: float = 0.0) -> None:
+        self._flusher = Flusher(gather_s)
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        return self._flusher.sync(logs)
+
+    def close(self) -> None:
+        self._flusher.close()

@@ -10,26 +10,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unavailable, UsageError
 from holdfast.model import check_id, fold_id, is_id
 from holdfast.storage._pieces import check_branch
-from holdfast.storage._worker import Flusher
-from holdfast.storage.base import (
-    Capabilities,
-    Changes,
-    Entry,
-    Lease,
-    Log,
-    Pieces,
-    Stamp,
-    Store,
-    check_key,
-    check_prefix,
-    needs_log,
-)
+from holdfast.storage._worker import FlushingStore
+from holdfast.storage.base import Capabilities, Changes, Entry, Pieces, Stamp, check_key, check_prefix, needs_log
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.forms import FileForms, inherit, making
@@ -39,9 +26,6 @@ from holdfast.storage.files.log import FileLog, read_pieces
 from holdfast.storage.files.parts import LOG_NAME, Look, look, open_parts
 from holdfast.storage.files.tree import Tree, real_path, remove_tree, translated, translation
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 _MS = 1_000_000
 # Two changes of a directory within the clock's grain leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
@@ -49,7 +33,7 @@ _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _DROPPED = ".dropped-"
 
 
-class FileStore(Store):
+class FileStore(FlushingStore):
     """``<root>/sessions/<id>/events.jsonl`` and its neighbours; see docs/internals/format.md."""
 
     capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, archives=True)
@@ -58,11 +42,11 @@ class FileStore(Store):
         text = os.fspath(path)
         if not text or "\0" in text:
             raise UsageError("a file store needs the path of a directory")
+        super().__init__()
         self.path = real_path(text)
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
         self._touched = Touched(self._tree)
-        self._flusher = Flusher()
         self._folded: tuple[tuple[int, int], dict[str, list[str]]] | None = None
         self._lock = threading.Lock()
         # Shared by all who ask, since a log's sync must cover what was put without one.
@@ -80,7 +64,7 @@ class FileStore(Store):
         """The path, and the disk if it is not the real one."""
         return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
 
-    def log(self, key: str) -> Log:
+    def log(self, key: str) -> FileLog:
         """The key's ``events.jsonl``, or what stands for it."""
         documents = self._documents.get(key) or self.documents(key)
         return FileLog(self._tree, _parts(key), documents)
@@ -93,7 +77,7 @@ class FileStore(Store):
                 self._documents[key] = found
             return found
 
-    def lease(self, key: str) -> Lease:
+    def lease(self, key: str) -> FileLease:
         return FileLease(self._tree, _parts(key), self._touched)
 
     def exists(self, key: str) -> bool:
@@ -110,9 +94,6 @@ class FileStore(Store):
             names = self._folded_names(directory).get(fold_id(name), [])
         others = ("/".join((*above, other)) for other in names if other != name)
         return next((other for other in others if self.exists(other)), None)
-
-    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """One look at each session's directory."""
@@ -227,17 +208,14 @@ class FileStore(Store):
         with translation("scrubbing"):
             with self._tree.opened(("spaces",)) as spaces:
                 inside = [] if spaces is None else self._disk.scan(spaces)
-            for above in [(), *(("spaces", name) for name in inside)]:
-                for folder in ("sessions", "trash"):
-                    self._sweep((*above, folder))
+            places = [(), *(("spaces", name) for name in inside)]
+            for folder in [(*above, kind) for above in places for kind in ("sessions", "trash")]:
+                with self._tree.opened(folder) as directory:
+                    names = [] if directory is None else self._disk.scan(directory)
+                    for name in names:
+                        if directory is not None and name.startswith(_DROPPED):
+                            remove_tree(self._disk, name, directory)
         return []
-
-    def _sweep(self, folder: tuple[str, ...]) -> None:
-        with self._tree.opened(folder) as directory:
-            if directory is not None:
-                for name in self._disk.scan(directory):
-                    if name.startswith(_DROPPED):
-                        remove_tree(self._disk, name, directory)
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """Second names for the log's files, in constant time; a copy where there can be none."""
@@ -288,7 +266,7 @@ class FileStore(Store):
 
     def close(self) -> None:
         """Stop the flusher and close the root."""
-        self._flusher.close()
+        super().close()
         self._tree.close()
 
     def _look(self, key: str) -> Look | None:

@@ -12,21 +12,8 @@ from holdfast.storage._deferred import Dispatch, SendingLog
 from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale
 from holdfast.storage._pieces import read_rows
 from holdfast.storage.base import Documents, check_document_name, etag_of, folder_of, needs_log
+from holdfast.storage.postgres import tables
 from holdfast.storage.postgres.link import ServerLink
-from holdfast.storage.postgres.tables import (
-    FIELDS,
-    HEAD,
-    LOCKED,
-    READ,
-    check_free,
-    describe,
-    made,
-    made_and_locked,
-    put_document,
-    repack,
-    whole_log,
-    write_pieces,
-)
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -56,12 +43,12 @@ class PostgresLog(SendingLog):
                 head = await self._fenced(connection, epoch)
                 if head["size"] <= offset:
                     return
-                whole = await whole_log(connection, head)
+                whole = await tables.whole_log(connection, head)
                 torn = whole[offset:]
                 name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
-                await put_document(connection, head["id"], name, torn)
-                await write_pieces(connection, head["id"], head["generation"], whole[:offset], pack=False)
-                await describe(connection, head["id"], head["generation"], offset)
+                await tables.put_document(connection, head["id"], name, torn)
+                await tables.write_pieces(connection, head["id"], head["generation"], whole[:offset], pack=False)
+                await tables.describe(connection, head["id"], head["generation"], offset)
 
         self._link.run(work)
 
@@ -77,14 +64,14 @@ class PostgresLog(SendingLog):
                 head = await self._fenced(connection, epoch)
                 id, generation = head["id"], head["generation"]
                 if generation:
-                    old = await whole_log(connection, head)
+                    old = await tables.whole_log(connection, head)
                     if again and old == new:
                         return  # the try before this one was stored
                     name = f"quarantine/generation-{generation}"
-                    await put_document(connection, id, name, old)
+                    await tables.put_document(connection, id, name, old)
                     await connection.execute("DELETE FROM pieces WHERE id = $1", id)
-                await write_pieces(connection, id, generation + 1, new, pack=False)
-                await describe(connection, id, generation + 1, len(new))
+                await tables.write_pieces(connection, id, generation + 1, new, pack=False)
+                await tables.describe(connection, id, generation + 1, len(new))
 
         self._link.run(work)
 
@@ -95,17 +82,17 @@ class PostgresLog(SendingLog):
 
     async def _fenced(self, connection: Connection, epoch: int) -> Any:
         if epoch == 0:
-            await made(connection, self.key)
-        head = await connection.fetchrow(LOCKED, self.key)
+            await tables.made(connection, self.key)
+        head = await connection.fetchrow(tables.LOCKED, self.key)
         if head is None or head["epoch"] != epoch:
             raise stale(self.key)
         return head
 
     def _head(self) -> Any:
-        return next(iter(self._link.fetch(HEAD, self.key)), None)
+        return next(iter(self._link.fetch(tables.HEAD, self.key)), None)
 
     def _rows(self, head: Any, start: int, count: int) -> list[Any]:
-        return self._link.fetch(READ, head["id"], head["generation"], start, count)
+        return self._link.fetch(tables.READ, head["id"], head["generation"], start, count)
 
 
 class PostgresDocuments(Documents):
@@ -126,13 +113,13 @@ class PostgresDocuments(Documents):
             again, tried = tried, True
             async with connection.transaction():
                 # The head is locked, since a row that is not there yet cannot be.
-                id = (await made_and_locked(connection, self._key))["id"]
+                id = (await tables.made_and_locked(connection, self._key))["id"]
                 old = await connection.fetchval("SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name)
                 if if_match is not None and if_match != (old or ""):
                     if again and old == etag:
                         return  # the try before this one was stored
                     raise Conflict(f"{name} is not what it was", etag=old or "")
-                await put_document(connection, id, name, data)
+                await tables.put_document(connection, id, name, data)
 
         self._link.run(work)
         return etag
@@ -181,10 +168,10 @@ class PostgresLease(RenewedLease):
     def _take(self, holder: Holder, ttl_ms: int) -> int:
         async def work(connection: Connection) -> int:
             async with connection.transaction():
-                head = await made_and_locked(connection, self._key)
+                head = await tables.made_and_locked(connection, self._key)
                 if head["holder"] == holder.to_bytes():
                     return int(head["epoch"])
-                check_free(self._key, head)
+                tables.check_free(self._key, head)
                 # Not below the time: a key of this name may have been dropped or moved away, and
                 # whoever wrote that one must not be taken for the writer of this one.
                 epoch = await connection.fetchval(
@@ -201,7 +188,7 @@ class PostgresLease(RenewedLease):
         return self._link.run(work)
 
 
-def renew(link: ServerLink, held: dict[str, tuple[int, int]]) -> set[str]:
+def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
     """Put off the end of all these leases; the keys whose lease is lost."""
     rows = link.fetch(
         "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
@@ -219,7 +206,7 @@ def renew(link: ServerLink, held: dict[str, tuple[int, int]]) -> set[str]:
 
 
 _STATE = f"""
-SELECT {FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
+SELECT {tables.FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
 FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
 """  # noqa: S608 - ours
 _REMOVED = """
@@ -244,7 +231,7 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
         other = await connection.fetchrow(_STATE, to)
         if other is not None:
             _check_not_taken(to, other)
-            check_free(to, other)
+            tables.check_free(to, other)
             await _forget(connection, to, other["id"])
         await connection.execute(
             "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1", key, to, folder_of(to), fold_id(to)
@@ -260,19 +247,19 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
 async def branch_key(connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
     """Make a key that begins with what another one has. Raises Conflict and Locked."""
     async with connection.transaction():
-        await made_and_locked(connection, to)
-        source = await connection.fetchrow(HEAD, key)
+        await tables.made_and_locked(connection, to)
+        source = await connection.fetchrow(tables.HEAD, key)
         if source is None or source["size"] < size:
             raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
         target = await connection.fetchrow(_STATE, to)
         if target is None:
             raise Conflict(f"{to} is taken")
         _check_not_taken(to, target)
-        check_free(to, target)
+        tables.check_free(to, target)
         id = target["id"]
         await connection.execute("DELETE FROM documents WHERE id = $1", id)
-        whole = await whole_log(connection, source, size)
-        await write_pieces(connection, id, 1, whole, pack=False)
+        whole = await tables.whole_log(connection, source, size)
+        await tables.write_pieces(connection, id, 1, whole, pack=False)
         await connection.execute(
             "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
             " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'",
@@ -280,8 +267,8 @@ async def branch_key(connection: Connection, key: str, to: str, size: int, docum
             source["id"],
         )
         for name, data in documents.items():
-            await put_document(connection, id, name, data)
-        await describe(connection, id, 1, size)
+            await tables.put_document(connection, id, name, data)
+        await tables.describe(connection, id, 1, size)
 
 
 async def drop_key(connection: Connection, key: str) -> None:
@@ -297,7 +284,7 @@ async def repack_key(connection: Connection, key: str, *, archived: bool) -> Non
     async with connection.transaction():
         head = await _free(connection, key, log=True)
         if head["archived"] != archived:
-            await repack(connection, head, archived=archived)
+            await tables.repack(connection, head, archived=archived)
 
 
 async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
@@ -305,7 +292,7 @@ async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
     head = await connection.fetchrow(_STATE, key)
     if head is None or not (head["generation"] or (head["noted"] and not log)):
         raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
-    check_free(key, head)
+    tables.check_free(key, head)
     return head
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.model import fold_id
-from holdfast.storage._leases import Renewer
+from holdfast.storage._leases import LeasedStore
 from holdfast.storage._pieces import check_branch
-from holdfast.storage._worker import Flusher
-from holdfast.storage.base import Capabilities, Changes, Documents, Entry, Lease, Log, Store, check_key, check_prefix
+from holdfast.storage.base import Capabilities, Changes, Entry, check_key, check_prefix
 from holdfast.storage.postgres.key import (
     PostgresDocuments,
     PostgresLease,
@@ -30,10 +29,6 @@ from holdfast.storage.postgres.link import ServerLink, read_options
 from holdfast.storage.postgres.sender import LinkSender
 from holdfast.storage.postgres.tables import CHANGES_TOGETHER_BITS
 from holdfast.storage.urls import cache_place
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 
 _EARS_MAX = 256
 _ENTRIES = """
@@ -52,32 +47,28 @@ UNION SELECT key FROM removals WHERE folder = $1 AND version >= $2::text::xid8
 _XID_DIGITS_MAX = 20
 
 
-class PostgresStore(Store):
+class PostgresStore(LeasedStore):
     """One schema of one database, shared by everyone who may use it."""
 
     capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         dsn, options = read_options(url)
         self.url = url
         self.link = ServerLink(dsn, options)
         self._sender = LinkSender(self.link)
-        self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
-        self._flusher = Flusher()
         self._ears: dict[str, tuple[str, threading.Event]] = {}
         self._ears_lock = threading.Lock()
 
-    def log(self, key: str) -> Log:
+    def log(self, key: str) -> PostgresLog:
         return PostgresLog(self.link, self._sender, check_key(key))
 
-    def documents(self, key: str) -> Documents:
+    def documents(self, key: str) -> PostgresDocuments:
         return PostgresDocuments(self.link, check_key(key))
 
-    def lease(self, key: str) -> Lease:
-        return PostgresLease(self.link, self._renewer, check_key(key))
-
-    def exists(self, key: str) -> bool:
-        return self.entry(key) is not None
+    def lease(self, key: str) -> PostgresLease:
+        return PostgresLease(self.link, self.renewer, check_key(key))
 
     def clash(self, key: str) -> str | None:
         rows = self.link.fetch(
@@ -87,10 +78,6 @@ class PostgresStore(Store):
             key,
         )
         return rows[0]["key"] if rows else None
-
-    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """Done once all of them are committed."""
-        return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
@@ -153,14 +140,11 @@ class PostgresStore(Store):
         check_branch(self, key, to, size)
         self.link.run(lambda connection: branch_key(connection, key, to, size, documents or {}), again=False)
 
-    def archive(self, key: str) -> None:
-        self._repack(check_key(key), archived=True)
-
-    def unarchive(self, key: str) -> None:
-        self._repack(check_key(key), archived=False)
-
     def _repack(self, key: str, *, archived: bool) -> None:
         self.link.run(lambda connection: repack_key(connection, key, archived=archived))
+
+    def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
+        return renew(self.link, held)
 
     def is_archived(self, key: str) -> bool:
         rows = self.link.fetch(
@@ -221,8 +205,7 @@ class PostgresStore(Store):
     def close(self) -> None:
         """Send what is waiting, then close the connections."""
         self._sender.close()
-        self._flusher.close()
-        self._renewer.close()
+        super().close()
         self.link.close()
 
 

@@ -7,29 +7,16 @@ tried when the store is first used, and one that ignores them is refused, since 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
 from holdfast.model import fold_id
 from holdfast.storage._deferred import Packet, Sender, joined
-from holdfast.storage._leases import Renewer
+from holdfast.storage._leases import LeasedStore
 from holdfast.storage._pieces import check_branch, first_bytes
-from holdfast.storage._worker import Flusher
-from holdfast.storage.base import (
-    Capabilities,
-    Documents,
-    Entry,
-    Lease,
-    Log,
-    Store,
-    check_key,
-    check_prefix,
-    folder_of,
-    needs_log,
-)
+from holdfast.storage.base import Capabilities, Entry, check_key, check_prefix, folder_of, needs_log
 from holdfast.storage.s3.key import (
     AtOnce,
     Listing,
@@ -46,38 +33,34 @@ from holdfast.storage.s3.log import HEAD_BYTES, LogObjects
 from holdfast.storage.s3.objects import open_objects
 from holdfast.storage.urls import cache_place
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 _LEASE_MS = 30_000
 
 
-class ObjectStore(Store):
+class ObjectStore(LeasedStore):
     """Everything below one prefix of one bucket."""
 
     capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.url = url
         self.objects = open_objects(url)
         self.names = Names(self.objects)
         self._at_once = AtOnce()
         self._listing = Listing(self.objects, self.names, self._at_once)
         self._sender = Sender(self._send, "holdfast-sender")
-        self.renewer = Renewer(self._renew_all)
-        self._flusher = Flusher()
         self._writing: dict[str, LogObjects] = {}
         self._checked = False
 
-    def log(self, key: str) -> Log:
+    def log(self, key: str) -> ObjectLog:
         self.check()
         return ObjectLog(self, self._sender, check_key(key))
 
-    def documents(self, key: str) -> Documents:
+    def documents(self, key: str) -> ObjectDocuments:
         self.check()
         return ObjectDocuments(self, check_key(key))
 
-    def lease(self, key: str) -> Lease:
+    def lease(self, key: str) -> ObjectLease:
         self.check()
         return ObjectLease(self, check_key(key))
 
@@ -92,10 +75,6 @@ class ObjectStore(Store):
             if other != key and fold_id(other) == folded and self.exists(other):
                 return other
         return None
-
-    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """Done once all of them are stored."""
-        return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log; what was seen before and has not changed is not asked for again."""
@@ -184,14 +163,6 @@ class ObjectStore(Store):
             self._remove(name.folder)
             raise
 
-    def archive(self, key: str) -> None:
-        """All objects of the log as compressed packs."""
-        self._on_free_log(key, lambda pieces: pieces.compact(archive=True))
-
-    def unarchive(self, key: str) -> None:
-        """Packs are read as they are; only the mark goes."""
-        self._on_free_log(key, LogObjects.unarchive)
-
     def is_archived(self, key: str) -> bool:
         named = self.names.get(check_key(key))
         return named is not None and LogObjects(self.objects, named.name.folder).head().archived
@@ -227,8 +198,7 @@ class ObjectStore(Store):
     def close(self) -> None:
         """Send what is waiting, then stop the threads."""
         self._sender.close()
-        self._flusher.close()
-        self.renewer.close()
+        super().close()
         self._at_once.close()
 
     def pieces_for_writing(self, key: str) -> LogObjects:
@@ -311,14 +281,18 @@ class ObjectStore(Store):
             )
         )
 
-    def _on_free_log(self, key: str, work: Callable[[LogObjects], None]) -> None:
-        """Do something with a log that nobody writes, and see to it that nobody does meanwhile."""
+    def _repack(self, key: str, *, archived: bool) -> None:
+        """Put all objects of the log into compressed packs, or take the mark away: packs are read as they are."""
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
         lease = ObjectLease(self, key)
         lease.acquire("archive", _LEASE_MS)
         try:
-            work(LogObjects(self.objects, lease.folder))
+            log = LogObjects(self.objects, lease.folder)
+            if archived:
+                log.compact(archive=True)
+            else:
+                log.unarchive()
         finally:
             lease.release()
 

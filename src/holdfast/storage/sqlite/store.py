@@ -13,9 +13,8 @@ from urllib.parse import quote
 
 from holdfast.errors import Conflict, Damaged, Fenced, NotFound, UsageError
 from holdfast.model import check_id, fold_id
-from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale
+from holdfast.storage._leases import Holder, LeasedStore, RenewedLease, Renewer, stale
 from holdfast.storage._pieces import check_branch, read_rows
-from holdfast.storage._worker import Flusher
 from holdfast.storage.base import (
     Capabilities,
     Changes,
@@ -23,7 +22,6 @@ from holdfast.storage.base import (
     Entry,
     Lease,
     Log,
-    Store,
     check_document_name,
     check_key,
     check_prefix,
@@ -34,8 +32,6 @@ from holdfast.storage.sqlite import tables
 from holdfast.storage.sqlite.database import SharedDatabase
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from holdfast.storage.sqlite.connection import Connection
 
 
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
 _GATHER_S = 0.004
 
 
-class SQLiteStore(Store):
+class SQLiteStore(LeasedStore):
     """One database file, shared by many processes of one machine."""
 
     capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, can_steal=True, archives=True)
@@ -51,11 +47,10 @@ class SQLiteStore(Store):
     def __init__(self, path: str) -> None:
         if not path or "\0" in path:
             raise UsageError("a SQLite store needs the path of a file")
+        super().__init__(_GATHER_S)
         self.database = SharedDatabase(path, tables.SCHEMA)
         self.path = self.database.path
         self.url = f"sqlite://{quote(self.path)}"
-        self.renewer = Renewer(self._renew_all)
-        self._flusher = Flusher(_GATHER_S)
 
     def log(self, key: str) -> Log:
         return SQLiteLog(self.database, check_key(key))
@@ -66,18 +61,11 @@ class SQLiteStore(Store):
     def lease(self, key: str) -> Lease:
         return SQLiteLease(self.database, self.renewer, check_key(key))
 
-    def exists(self, key: str) -> bool:
-        return self.entry(key) is not None
-
     def clash(self, key: str) -> str | None:
         found = self.database.read(
             "SELECT key FROM keys WHERE folded = ? AND key <> ? AND generation > 0", (fold_id(check_key(key)), key)
         )
         return next((key for (key,) in found if isinstance(key, str)), None)
-
-    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """On the flusher thread; one sync of the file serves all that wait."""
-        return self._flusher.sync(logs)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
@@ -184,13 +172,6 @@ class SQLiteStore(Store):
         self.database.write(work)
         self.database.sync()
 
-    def archive(self, key: str) -> None:
-        self._repack(check_key(key), archived=True)
-
-    def unarchive(self, key: str) -> None:
-        """Make a plain piece of each mebibyte of an archived log."""
-        self._repack(check_key(key), archived=False)
-
     def is_archived(self, key: str) -> bool:
         rows = self.database.read("SELECT archived FROM keys WHERE key = ?", (check_key(key),))
         return bool(rows and rows[0][0])
@@ -210,8 +191,7 @@ class SQLiteStore(Store):
 
     def close(self) -> None:
         """Stop the threads and close the file."""
-        self._flusher.close()
-        self.renewer.close()
+        super().close()
         self.database.close()
 
     def _repack(self, key: str, *, archived: bool) -> None:
@@ -227,8 +207,6 @@ class SQLiteStore(Store):
         self.database.sync()
 
     def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
-        """Renew the leases of this process with one transaction; the keys whose lease is lost."""
-
         def work(connection: Connection) -> set[str]:
             now = tables.now_ms()
             return {
