@@ -35,7 +35,7 @@ KEY = "sessions/s"
 @pytest.fixture(autouse=True)
 def cheap_keys(monkeypatch):
     """A key costs half a second by design; not in every test."""
-    monkeypatch.setattr("holdfast.security._seal._COST", 1 << 10)
+    monkeypatch.setattr("holdfast.security._seal.SCRYPT_COST", 1 << 10)
 
 
 @pytest.fixture

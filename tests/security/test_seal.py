@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec.structs import replace
 
 from holdfast.errors import KeyMissing, Tampered, TooNew
 from holdfast.security import DataKey, Opener, Sealer, is_sealed_document, new_data_key, open_document, seal_document
@@ -178,8 +179,8 @@ def test_every_byte_counts(at):
 def test_every_associated_field_counts():
     """Another seq, log, generation, epoch, count or line before: Tampered."""
     log = sealed_log(3)
-    other_log = KEY._replace(id=bytes(16))
-    generation = KEY._replace(generation=3)
+    other_log = replace(KEY, id=bytes(16))
+    generation = replace(KEY, generation=3)
     epoch = Sealer(KEY, 8, salt=log[0][11:27]).seal(1, b"text 1", tag_end(log[0]))
     with pytest.raises(Tampered):
         Opener([KEY])(2, log[1], None)
@@ -228,7 +229,7 @@ def test_an_older_form_of_a_line_is_noticed():
 
 def test_a_key_opens_only_its_part_of_a_log():
     """The key of a fork's parent opens nothing that was written after the fork."""
-    parent = KEY._replace(stop=2)
+    parent = replace(KEY, stop=2)
     log = sealed_log(4)
     assert Opener([parent])(1, log[1], None) == b"text 1"
     with pytest.raises(Tampered):
@@ -240,7 +241,7 @@ def test_a_key_opens_only_its_part_of_a_log():
 def test_a_key_that_is_not_there_is_named():
     """KeyMissing and not Tampered: nothing is wrong with the bytes."""
     with pytest.raises(KeyMissing):
-        Opener([KEY._replace(number=9)])(0, sealed_log(1)[0], BEFORE_ALL)
+        Opener([replace(KEY, number=9)])(0, sealed_log(1)[0], BEFORE_ALL)
 
 
 def test_a_hostile_log_does_not_fill_the_memory(monkeypatch):
@@ -265,7 +266,7 @@ def test_a_document_opens_under_its_name_only():
         with pytest.raises(Tampered):
             open_document([KEY], name, text)
     with pytest.raises(Tampered):
-        open_document([KEY._replace(id=bytes(16))], "memory.json", data)
+        open_document([replace(KEY, id=bytes(16))], "memory.json", data)
     with pytest.raises(KeyMissing):
         open_document([new_data_key(8)], "memory.json", data)
     with pytest.raises(TooNew):

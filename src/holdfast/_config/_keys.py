@@ -103,10 +103,8 @@ def check(name: str, value: Any, origin: str) -> Any:
     key = KEYS[name]
     if key.kind is int:
         return _whole_number(name, value, key.least, origin)
-    if key.kind is list:
+    if key.kind in (list, dict):
         return _tables(name, value, origin)
-    if key.kind is dict:
-        return _price_table(name, value, origin)
     if key.kind is bool:
         return _yes_or_no(name, value, origin)
     if name == "store" and isinstance(value, (os.PathLike, Store)) and origin == CODE:
@@ -165,40 +163,27 @@ def _yes_or_no(name: str, value: Any, origin: str) -> bool:
     return value
 
 
-def _price_table(name: str, value: Any, origin: str) -> dict[str, Any]:
+def _tables(name: str, value: Any, origin: str) -> Any:
+    """A table, or a list of them, in the environment as JSON; checked by who knows its members."""
+    is_list = KEYS[name].kind is list
+    shape = "a list of tables" if is_list else "a table"
     if isinstance(value, str) and origin.startswith("environment"):
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            raise _wrong(origin, f"{name} must be a table as JSON: {error}") from error
-    if not isinstance(value, Mapping):
-        raise _wrong(origin, f"{name} must be a table of prices by model, not {value!r}")
-    from holdfast.catalog import read_prices
-
-    try:
-        read_prices(value)
-    except UsageError as error:
-        raise _wrong(origin, error.message) from error
-    return dict(value)
-
-
-def _tables(name: str, value: Any, origin: str) -> list[Any]:
-    """A list of tables, in the environment as JSON; each is checked by who knows its members."""
-    if isinstance(value, str) and origin.startswith("environment"):
-        try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError as error:
-            raise _wrong(origin, f"{name} must be a list of tables as JSON: {error}") from error
-    if not isinstance(value, list) or not all(isinstance(table, Mapping) for table in value):
-        raise _wrong(origin, f"{name} must be a list of tables, not {value!r}")
-    from holdfast.catalog import read_policies
+            raise _wrong(origin, f"{name} must be {shape} as JSON: {error}") from error
+    tables = value if is_list and isinstance(value, list) else [None if is_list else value]
+    if not all(isinstance(table, Mapping) for table in tables):
+        raise _wrong(origin, f"{name} must be {shape if is_list else 'a table of prices by model'}, not {value!r}")
+    from holdfast.catalog import read_policies, read_prices
     from holdfast.security import read_user_rules
 
+    read: Any = {"prices": read_prices, "redaction.rules": read_user_rules, "retention.policies": read_policies}[name]
     try:
-        (read_user_rules if name == "redaction.rules" else read_policies)(value)
+        read(value)
     except UsageError as error:
         raise _wrong(origin, error.message) from error
-    return value
+    return value if is_list else dict(value)
 
 
 def _storage_place(storage: Any, origin: str) -> str:
@@ -208,9 +193,8 @@ def _storage_place(storage: Any, origin: str) -> str:
     _check_names(storage, ("type", "options"), "storage.", origin)
     kind = storage.get("type", "none")
     if kind not in STORAGE_TYPES:
-        raise _wrong(
-            origin, f"storage type {kind!r} is none of {', '.join(STORAGE_TYPES)}{suggestion(str(kind), STORAGE_TYPES)}"
-        )
+        close = suggestion(str(kind), STORAGE_TYPES)
+        raise _wrong(origin, f"storage type {kind!r} is none of {', '.join(STORAGE_TYPES)}{close}")
     options = storage.get("options") or {}
     if not isinstance(options, Mapping):
         raise _wrong(origin, f"storage.options must be a table, not {options!r}")

@@ -114,9 +114,10 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
     """The settings in a TOML or JSON file; with ``own`` false only what a stranger may set."""
     text = os.path.abspath(os.fspath(path))
     document = _document(text)
-    # The file is another system's: only its part for storage is ours to judge.
+    # The file is another system's: only its part for storage is ours to judge, or a near miss of that name.
     if text.endswith(".json"):
-        document = _storage_alone(document)
+        document = {name: one for name, one in document.items() if suggestion(str(name), ("storage",))}
+        document = document or {"storage": {}}
     settings = flatten(document, text, os.path.dirname(text))
     refused = [name for name in settings if KEYS[name].own and not own]
     if refused:
@@ -125,11 +126,6 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
             remedy=f"Set it in {user_file()} or as {variable(refused[0])}.",
         )
     return settings
-
-
-def read_table(path: str) -> dict[str, Any]:
-    """What a TOML file of the user holds. Raises as :func:`configuration` does."""
-    return _document(path)
 
 
 def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -192,12 +188,6 @@ def _bytes_of(path: str) -> bytes:
     return b"".join(read_file(real))
 
 
-def _storage_alone(document: dict[str, Any]) -> dict[str, Any]:
-    """Of an ``agent-config.json`` only ``storage`` is ours; a near miss of it is refused."""
-    ours = {name: value for name, value in document.items() if suggestion(str(name), ("storage",))}
-    return ours or {"storage": {}}
-
-
 # What ``holdfast.open`` makes of the configuration.
 
 
@@ -250,7 +240,7 @@ def load_prices(found: Configuration) -> Prices:
     place = prices_file()
     if os.path.isfile(place):
         try:
-            own = {**own, **read_prices(read_table(place))}
+            own = {**own, **read_prices(_document(place))}
         except UsageError as error:
             message = error.message if place in error.message else f"{place}: {error.message}"
             raise UsageError(message, remedy="Correct the file.") from error

@@ -17,7 +17,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import Forbidden, KeyMissing, Tampered, TooNew, UsageError
-from holdfast.security._seal import KEY_BYTES, DataKey, cipher_of, derive, new_data_key
+from holdfast.security._seal import (
+    KEY_BYTES,
+    SCRYPT_COST,
+    DataKey,
+    cipher_of,
+    derive,
+    is_scrypt_cost,
+    needing,
+    new_data_key,
+    scrypt,
+)
 
 KEY_DOCUMENT = "seal.json"
 """The name of the document with the data keys, beside the log."""
@@ -35,9 +45,6 @@ _ARGON_MEMORY_KIB = 65_536
 _ARGON_MEMORY_KIB_MAX = 262_144
 _ARGON_TIMES = 3
 _ARGON_TIMES_MAX = 10
-_SCRYPT_COST = 1 << 16
-_SCRYPT_COST_MAX = 1 << 18
-_SCRYPT_MEMORY_MAX = 1 << 29
 _WRAPS_MAX = 64
 
 
@@ -78,18 +85,9 @@ class Wrap(msgspec.Struct, frozen=True, omit_defaults=True):
     kdf: Kdf | None = None
 
 
-class _StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    number: int
-    id: bytes
-    secret: bytes
-    first: int = 0
-    stop: int | None = None
-    generation: int = 0
-
-
 class _StoredRing(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str
-    keys: list[_StoredKey]
+    keys: tuple[DataKey, ...]
     rotation: str = ""
 
 
@@ -120,9 +118,8 @@ class Ring(NamedTuple):
         """The ring with a last key that may seal every event; a fork's own begins where it does."""
         if self.current.first == 0:
             return self
-        number = 1 + max(one.number for one in self.keys)
         generation = 1 + max(one.generation for one in self.keys)
-        fresh = new_data_key(number, generation=generation)
+        fresh = new_data_key(1 + max(one.number for one in self.keys), generation=generation)
         return self._replace(keys=(*self.keys, fresh))
 
     def __repr__(self) -> str:
@@ -142,15 +139,13 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def wrapped(cls, ring: Ring, keys: Iterable[WrappingKey]) -> KeyDocument:
         """A ring under each of these keys."""
-        plain = _encode_ring(ring)
+        plain = msgspec.json.encode(_StoredRing(ring.state, ring.keys, ring.rotation))
         return cls(wraps=[_wrap(plain, key) for key in keys])
 
     def unwrap(self, key: WrappingKey) -> Ring | None:
         """The ring, by a key; None if it is not wrapped under it. Raises Tampered."""
-        for wrap in self.wraps:
-            if wrap.key == key.id:
-                return _unwrap(wrap, key)
-        return None
+        wrap = next((wrap for wrap in self.wraps if wrap.key == key.id), None)
+        return None if wrap is None else _unwrap(wrap, key)
 
     def sources(self) -> list[str]:
         """What the keys that open it are called."""
@@ -197,7 +192,7 @@ def new_kdf() -> Kdf:
     """How a new passphrase is stretched: Argon2id, or scrypt where there is none."""
     salt = os.urandom(_SALT_BYTES)
     if _argon2id() is None:
-        return Kdf(name="scrypt", salt=salt, cost=_SCRYPT_COST)
+        return Kdf(name="scrypt", salt=salt, cost=SCRYPT_COST)
     return Kdf(name="argon2id", salt=salt, cost=_ARGON_MEMORY_KIB, times=_ARGON_TIMES, lanes=4)
 
 
@@ -207,12 +202,12 @@ def is_strong(kdf: Kdf) -> bool:
         return False
     if kdf.name == "argon2id":
         return kdf.cost >= _ARGON_MEMORY_KIB and kdf.times >= _ARGON_TIMES
-    return kdf.cost >= _SCRYPT_COST
+    return kdf.cost >= SCRYPT_COST
 
 
 def _is_affordable(kdf: Kdf) -> bool:
     if kdf.name == "scrypt":
-        return 1 < kdf.cost <= _SCRYPT_COST_MAX and kdf.cost & (kdf.cost - 1) == 0
+        return is_scrypt_cost(kdf.cost)
     few = 1 <= kdf.times <= _ARGON_TIMES_MAX and 1 <= kdf.lanes <= _ARGON_TIMES_MAX
     dear = 8 * kdf.lanes <= kdf.cost <= _ARGON_MEMORY_KIB_MAX
     return kdf.name == "argon2id" and few and dear and len(kdf.salt) >= _SALT_BYTES // 2
@@ -220,12 +215,11 @@ def _is_affordable(kdf: Kdf) -> bool:
 
 def stretch(passphrase: str, kdf: Kdf) -> bytes:
     """The key that a passphrase stands for. Raises Tampered for costs that nobody writes."""
-    secret = passphrase.encode("utf-8", "surrogatepass")
-    if not secret:
+    if not passphrase:
         raise KeyMissing("an empty passphrase is none")
     if kdf.name == "scrypt":
         _check_cost(is_known=_is_affordable(kdf))
-        return hashlib.scrypt(secret, salt=kdf.salt, n=kdf.cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES)
+        return scrypt(passphrase, kdf.salt, kdf.cost)
     if kdf.name != "argon2id":
         raise TooNew(f"a passphrase is stretched with {kdf.name[:20]!a}, which is not known here")
     argon = _argon2id()
@@ -234,7 +228,7 @@ def stretch(passphrase: str, kdf: Kdf) -> bytes:
     _check_cost(is_known=_is_affordable(kdf))
     found: bytes = argon(
         salt=kdf.salt, length=KEY_BYTES, iterations=kdf.times, lanes=kdf.lanes, memory_cost=kdf.cost
-    ).derive(secret)
+    ).derive(passphrase.encode("utf-8", "surrogatepass"))
     return found
 
 
@@ -249,11 +243,6 @@ def _argon2id() -> Callable[..., Any] | None:
     except ImportError:
         return None
     return Argon2id
-
-
-def _encode_ring(ring: Ring) -> bytes:
-    keys = [_StoredKey(*key) for key in ring.keys]
-    return msgspec.json.encode(_StoredRing(ring.state, keys, ring.rotation))
 
 
 def _wrap(plain: bytes, key: WrappingKey) -> Wrap:
@@ -272,8 +261,7 @@ def _unwrap(wrap: Wrap, key: WrappingKey) -> Ring:
         stored = msgspec.json.decode(plain, type=_StoredRing)
     except Exception as error:
         raise Tampered(f"{KEY_DOCUMENT} is not what was written there") from error
-    found = tuple(DataKey(*msgspec.structs.astuple(one)) for one in stored.keys)
-    return Ring(found, stored.state, stored.rotation)
+    return Ring(stored.keys, stored.state, stored.rotation)
 
 
 def _context(key: str, source: str, kdf: Kdf | None) -> bytes:
@@ -283,7 +271,8 @@ def _context(key: str, source: str, kdf: Kdf | None) -> bytes:
 def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
     """The keys of a log's events before ``stop``, and of nothing else."""
     ends = [stop if key.stop is None else min(stop, key.stop) for key in keys]
-    return tuple(key._replace(stop=end) for key, end in zip(keys, ends, strict=True) if key.first < end)
+    pairs = zip(keys, ends, strict=True)
+    return tuple(msgspec.structs.replace(key, stop=end) for key, end in pairs if key.first < end)
 
 
 # Where a wrapping key comes from: the keyring, a file, the environment, a command, a passphrase.
@@ -354,12 +343,8 @@ def find_passphrase(source: str, ask: Callable[[str], str] | None) -> str:
 
 def keyring_backend() -> Any:
     """The system's keyring. Raises KeyMissing without one, Forbidden for one that is unsafe."""
-    try:
+    with needing("keyring", "the keyring"):
         import keyring
-    except ImportError as error:
-        raise UsageError(
-            "the keyring needs the package keyring", remedy="Install it with: pip install 'holdfast[crypto]'"
-        ) from error
     found = keyring.get_keyring()
     for backend in getattr(found, "backends", None) or [found]:
         name = f"{type(backend).__module__}.{type(backend).__qualname__}"

@@ -12,7 +12,6 @@ the format, the log, its generation and the seq, is authenticated. docs/internal
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import os
@@ -20,7 +19,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 
 
 KEY_BYTES = 32
+SCRYPT_COST = 1 << 16
+_SCRYPT_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend
+_SCRYPT_MEMORY_MAX = 1 << 29
 BEFORE_ALL = bytes(8)
 """What stands for the line before the first one."""
 
@@ -54,7 +56,7 @@ _MAGIC = b"HFSEAL\0"
 _DOCUMENT_HEAD = struct.Struct(">7sBH")
 
 
-class DataKey(NamedTuple):
+class DataKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """One key of a log: for its events from ``first`` on, up to ``stop`` if others follow."""
 
     number: int
@@ -76,25 +78,24 @@ class DataKey(NamedTuple):
 
 def new_data_key(number: int, *, first: int = 0, generation: int = 0) -> DataKey:
     """A random key that nothing has been sealed with."""
-    id, secret = os.urandom(_ID_BYTES), os.urandom(KEY_BYTES)
-    return DataKey(number, id, secret, first, None, generation)
+    return DataKey(number, os.urandom(_ID_BYTES), os.urandom(KEY_BYTES), first, None, generation)
 
 
 def cipher_of(key: bytes) -> AESGCM:
     """AES-256-GCM under a key. Raises UsageError without the extra."""
-    with needing_cryptography("sealing"):
+    with needing("cryptography", "sealing"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     return AESGCM(key)
 
 
 @contextmanager
-def needing_cryptography(what: str) -> Iterator[None]:
-    """Import from the extra within this: without it UsageError says how to get it."""
+def needing(package: str, what: str) -> Iterator[None]:
+    """Import a package of the extra within this: without it UsageError says how to get it."""
     try:
         yield
     except ImportError as error:
         raise UsageError(
-            f"{what} needs the package cryptography", remedy="Install it with: pip install 'holdfast[crypto]'"
+            f"{what} needs the package {package}", remedy="Install it with: pip install 'holdfast[crypto]'"
         ) from error
 
 
@@ -103,6 +104,17 @@ def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
     # RFC 5869; one block is as long as the key.
     extracted = hmac.digest(salt, secret, hashlib.sha256)
     return hmac.digest(extracted, purpose + b"\x01", hashlib.sha256)
+
+
+def scrypt(passphrase: str, salt: bytes, cost: int) -> bytes:
+    """The key that a passphrase stands for. Its cost is checked before: see :func:`is_scrypt_cost`."""
+    secret = passphrase.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(secret, salt=salt, n=cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES)
+
+
+def is_scrypt_cost(cost: int) -> bool:
+    """Whether this is a cost that can be paid: an unknown file may ask for any."""
+    return 1 < cost <= _SCRYPT_COST_MAX and cost & (cost - 1) == 0
 
 
 class Sealer:
@@ -274,9 +286,6 @@ SEALED_MARK = b"HOLDFAST-SEALED\n"
 _CHUNK_BYTES = 1 << 16
 _PREFIX_BYTES = 7
 _HEAD_BYTES_MAX = 1024
-_COST = 1 << 16
-_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend
-_MEMORY_MAX = 1 << 29
 
 
 class _Head(msgspec.Struct):
@@ -285,8 +294,8 @@ class _Head(msgspec.Struct):
     n: int
     r: int
     p: int
-    salt: str
-    prefix: str
+    salt: bytes
+    prefix: bytes
 
 
 def is_sealed_file(head: bytes) -> bool:
@@ -298,10 +307,9 @@ def seal_with_passphrase(chunks: Iterable[bytes], passphrase: str) -> Iterator[b
     """The chunks, encrypted. Raises UsageError without a passphrase or without the extra."""
     if not passphrase:
         raise UsageError("an empty passphrase seals nothing")
-    head = _Head(1, "scrypt", _COST, 8, 1, _text(os.urandom(16)), _text(os.urandom(_PREFIX_BYTES)))
-    line = SEALED_MARK + msgspec.json.encode(head) + b"\n"
-    cipher = _cipher(head, passphrase)
-    return _sealed(chunks, cipher, head, line)
+    salt, prefix = os.urandom(16), os.urandom(_PREFIX_BYTES)
+    line = SEALED_MARK + msgspec.json.encode(_Head(1, "scrypt", SCRYPT_COST, 8, 1, salt, prefix)) + b"\n"
+    return _sealed(chunks, cipher_of(scrypt(passphrase, salt, SCRYPT_COST)), prefix, line)
 
 
 def open_with_passphrase(data: bytes, passphrase: str | None) -> bytes:
@@ -309,20 +317,25 @@ def open_with_passphrase(data: bytes, passphrase: str | None) -> bytes:
     line, head = _read_head(data)
     if not passphrase:
         raise KeyMissing("the file is sealed", remedy="Give the passphrase it was sealed with.")
-    cipher = _cipher(head, passphrase)
-    prefix = base64.b64decode(head.prefix)
+    cipher = cipher_of(scrypt(passphrase, head.salt, head.n))
+    from cryptography.exceptions import InvalidTag
+
     size = _CHUNK_BYTES + _TAG_BYTES
     opened = []
-    for number, start in enumerate(range(len(line), max(len(data), len(line) + 1), size)):
-        chunk = data[start : start + size]
-        nonce = _nonce(prefix, number, last=start + size >= len(data))
-        opened.append(_opened(cipher, nonce, chunk, line))
+    try:
+        for number, start in enumerate(range(len(line), max(len(data), len(line) + 1), size)):
+            nonce = _nonce(head.prefix, number, last=start + size >= len(data))
+            opened.append(cipher.decrypt(nonce, data[start : start + size], line))
+    except (InvalidTag, ValueError) as error:
+        raise Tampered(
+            "the file does not open: the passphrase is another one, or the bytes were changed",
+            remedy="Give the passphrase it was sealed with, or get the file again.",
+        ) from error
     return b"".join(opened)
 
 
-def _sealed(chunks: Iterable[bytes], cipher: Any, head: _Head, line: bytes) -> Iterator[bytes]:
+def _sealed(chunks: Iterable[bytes], cipher: Any, prefix: bytes, line: bytes) -> Iterator[bytes]:
     yield line
-    prefix = base64.b64decode(head.prefix)
     number = 0
     waiting = bytearray()
     for chunk in chunks:
@@ -341,46 +354,15 @@ def _read_head(data: bytes) -> tuple[bytes, _Head]:
         raise Tampered("the file does not begin like a sealed one")
     try:
         head = msgspec.json.decode(data[len(SEALED_MARK) : end], type=_Head)
-        lengths = len(base64.b64decode(head.salt)), len(base64.b64decode(head.prefix))
     except ValueError as error:
         raise Tampered("the head of the sealed file cannot be read") from error
     if head.version != 1 or head.kdf != "scrypt":
         raise TooNew("the file was sealed in a way that this Holdfast does not know")
-    known = 1 < head.n <= _COST_MAX and head.n & (head.n - 1) == 0 and (head.r, head.p) == (8, 1)
-    if not known or lengths != (16, _PREFIX_BYTES):
+    lengths = len(head.salt), len(head.prefix)
+    if not is_scrypt_cost(head.n) or (head.r, head.p) != (8, 1) or lengths != (16, _PREFIX_BYTES):
         raise Tampered("the head of the sealed file asks for what no Holdfast writes")
     return data[:end], head
 
 
-def _cipher(head: _Head, passphrase: str) -> AESGCM:
-    key = hashlib.scrypt(
-        passphrase.encode("utf-8", "surrogatepass"),
-        salt=base64.b64decode(head.salt),
-        n=head.n,
-        r=head.r,
-        p=head.p,
-        maxmem=_MEMORY_MAX,
-        dklen=KEY_BYTES,
-    )
-    return cipher_of(key)
-
-
-def _opened(cipher: Any, nonce: bytes, chunk: bytes, line: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-
-    try:
-        plain: bytes = cipher.decrypt(nonce, chunk, line)
-    except (InvalidTag, ValueError) as error:
-        raise Tampered(
-            "the file does not open: the passphrase is another one, or the bytes were changed",
-            remedy="Give the passphrase it was sealed with, or get the file again.",
-        ) from error
-    return plain
-
-
 def _nonce(prefix: bytes, number: int, *, last: bool) -> bytes:
     return prefix + number.to_bytes(4, "big") + bytes([last])
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()

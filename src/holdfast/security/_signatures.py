@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from holdfast.errors import Tampered, UsageError
-from holdfast.security._seal import needing_cryptography
+from holdfast.security._seal import needing
 
 SIGNATURE_SUFFIX = ".minisig"
 _ALGORITHM = b"Ed"
@@ -85,7 +85,7 @@ def verify_signature(chunks: Iterable[bytes], signature: bytes, key: str) -> str
 
 
 def _private_key(seed: bytes):  # type: ignore[no-untyped-def]  # noqa: ANN202 - of an extra
-    with needing_cryptography("signing"):
+    with needing("cryptography", "signing"):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     return Ed25519PrivateKey.from_private_bytes(seed)
 

@@ -25,9 +25,7 @@ _NAME_FINGERPRINT_CHARS = 32
 _UNTOUCHED = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY})
 # Members that are ids by their nature: only a rule that knows a token by itself counts in them.
 _IDS = frozenset(
-    """
-    id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+    "id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run".split()  # noqa: SIM905 - words
 )
 # Numbers that are places in the log: no secret is one of them.
 _PLACES = frozenset({"base", "covers", "covers_from", "epoch", "generation", "parent_seq", "seq", "seqs"})
@@ -168,8 +166,11 @@ class Redactor:
 
     def refuse(self, findings: list[Finding], *, unscanned: int = 0) -> None:
         """With the mode "block": raise SecretFound if anything was found."""
-        if self.mode == "block" and (findings or unscanned):
-            raise _refusal(findings)
+        if self.mode == "block" and findings:
+            rules = sorted({finding.rule for finding in findings})
+            raise SecretFound(f"what was to be recorded holds a secret: {', '.join(rules)}", rules=rules)
+        if self.mode == "block" and unscanned:
+            raise SecretFound("what was to be recorded could not be looked at in time", rules=[])
 
     def _changed(self, leaves: list[_Leaf], spans: list[SecretSpan]) -> tuple[dict[int, str], list[Finding]]:
         """The texts that are not as they were, by their number."""
@@ -262,13 +263,6 @@ def _is_known(value: Any, name: str, scanner: Scanner) -> bool:
     return is_number and name not in _PLACES and scanner.knows_number(str(value))
 
 
-def _refusal(findings: list[Finding]) -> SecretFound:
-    if not findings:
-        return SecretFound("what was to be recorded could not be looked at in time", rules=[])
-    rules = sorted({finding.rule for finding in findings})
-    return SecretFound(f"what was to be recorded holds a secret: {', '.join(rules)}", rules=rules)
-
-
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """The values of variables whose names say that they are secret."""
     return [
@@ -357,8 +351,7 @@ def _goes_on(held: str, piece: str) -> bool:
 
 def _cut(context: str, text: str, spans: list[SecretSpan]) -> int:
     """Up to where the text can be recorded."""
-    whole = context + text
-    shift = len(context)
+    whole, shift = context + text, len(context)
     start = len(whole.rstrip(_OF_WORDS))
     held = len(whole) if _is_plain(whole[:start], whole[start:]) else start
     begun = whole.rfind(_PEM)
@@ -370,9 +363,7 @@ def _cut(context: str, text: str, spans: list[SecretSpan]) -> int:
 
 def _is_plain(before: str, run: str) -> bool:
     """Whether the word at the end is one that no secret begins with."""
-    if _PLAIN_WORD.match(run) is None:
-        return False
-    return not run or _TELLING.search(before[-_TELLING_CHARS:]) is None
+    return _PLAIN_WORD.match(run) is not None and (not run or _TELLING.search(before[-_TELLING_CHARS:]) is None)
 
 
 def _given(

@@ -180,23 +180,18 @@ def table_rules() -> Iterator[Rule]:
 def _rule(provider: str, kind: str, form: str, *more: str) -> Rule:
     facts = dict(fact.partition("=")[::2] for fact in more)
     form = form.replace("{uuid}", _UUID)
-    words = tuple(facts.get("words", "").split(",")) if "words" in facts else ()
+    words = tuple(facts["words"].split(",")) if "words" in facts else ()
+    # The words as people write them: in one, with a hyphen or an underscore.
+    spelt = {word.replace("_", gap) for word in words for gap in ("", "-", "_")}
     return Rule(
         f"{provider}_{kind}",
         _named(words, form) if words else _alone(form),
-        tuple(sorted({*_spellings(words)} or {_mark(one) for one in _choices(form)})),
+        tuple(sorted(spelt or set(map(_mark, _choices(form))))),
         entropy=_bits(form),
         careful=bool(words),
         random="random" in facts,
         checksum=facts.get("checksum") == "crc32",
     )
-
-
-def _spellings(words: tuple[str, ...]) -> Iterator[str]:
-    """The words as people write them: in one, with a hyphen or an underscore."""
-    for word in words:
-        for gap in ("", "-", "_"):
-            yield word.replace("_", gap)
 
 
 def _named(words: tuple[str, ...], form: str) -> str:
@@ -209,10 +204,10 @@ def _alone(form: str) -> str:
     # that is nothing but beginnings.
     before = r"[\w-]" if "+}" in form else "[A-Za-z0-9]"
     lead = re.escape(re.split(r"[{(]", form, maxsplit=1)[0])
-    if form.startswith("."):
-        return _pattern(form) + _end(form)
-    # The prefix first and then a look back at it: a search for text is quicker than one for places.
     whole = _pattern(form)
+    if form.startswith("."):
+        return whole + _end(form)
+    # The prefix first and then a look back at it: a search for text is quicker than one for places.
     return f"{lead}(?<!{before}{lead}){whole[len(lead) :]}{_end(form)}"
 
 

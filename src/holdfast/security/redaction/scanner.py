@@ -204,18 +204,22 @@ class Scanner:
         by_word = self._rules.by_word
         if high - low < _WIDE:
             words = self._words(lowered, low, high)
-            asked = sorted({index for word in words for index in by_word[word]})
-            return [(index, low, high) for index in asked]
+            return [(index, low, high) for index in sorted({index for word in words for index in by_word[word]})]
         blocks: dict[int, set[int]] = {}
-        for word in self._words_of_many(lowered[low:high]):
+        # Most of what is said in long text is said again and again.
+        window = lowered[low:high]
+        said = b" ".join(set(window.translate(_AS_WORDS).split()))
+        for word in self._words(said, 0, len(said)) | {word for word in self._rare if word in window}:
             found = set(_blocks_with(word, lowered, low, high))
             for index in by_word[word]:
                 blocks.setdefault(index, set()).update(found)
-        return [
-            (index, max(start, low), min(stop, high))
-            for index, found in sorted(blocks.items())
-            for start, stop in _neighbourhoods(found, len(lowered))
-        ]
+        asked = []
+        for index, found in sorted(blocks.items()):
+            # What lies around these blocks, up to the end of the longest secret.
+            around = [((at << _BLOCK_BITS) - _BLOCK_BEFORE, ((at + 1) << _BLOCK_BITS) + _PEM_MAX) for at in found]
+            places = _merged(around, len(lowered))
+            asked += [(index, max(start, low), min(stop, high)) for start, stop in places]
+        return asked
 
     def _words(self, lowered: bytes, low: int, high: int) -> set[bytes]:
         words: set[bytes] = set()
@@ -225,11 +229,6 @@ class Scanner:
             words.add(match.group())
             match = search(lowered, match.start() + 1, high)  # words may overlap
         return words
-
-    def _words_of_many(self, lowered: bytes) -> set[bytes]:
-        """The words of text in which most of what is said is said again and again."""
-        said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
-        return self._words(said, 0, len(said)) | {word for word in self._rare if word in lowered}
 
     def _by_look(self, text: str, runs: list[tuple[int, int]]) -> Iterator[_Hit]:
         """By the rules without words: only a long run can be what they mean."""
@@ -278,12 +277,6 @@ def _blocks_with(word: bytes, lowered: bytes, low: int, high: int) -> Iterator[i
         block = at >> _BLOCK_BITS
         yield block
         at = lowered.find(word, (block + 1) << _BLOCK_BITS, high)
-
-
-def _neighbourhoods(blocks: set[int], size: int) -> list[tuple[int, int]]:
-    """What lies around these blocks of a text, up to the end of the longest secret."""
-    around = [((block << _BLOCK_BITS) - _BLOCK_BEFORE, ((block + 1) << _BLOCK_BITS) + _PEM_MAX) for block in blocks]
-    return _merged(around, size)
 
 
 def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -427,29 +420,20 @@ def is_secret(rule: Rule, secret: str) -> bool:
         return True
     if (rule.entropy and entropy(secret) < rule.entropy) or _SAMPLE.search(secret):
         return False
-    if rule.random and not _is_random(secret):
+    # Whether small letters, capitals and digits follow each other as they do by chance.
+    if rule.random and len(_CHANGE.findall(secret)) < _CHANGES_MIN * len(secret):
         return False
-    return not rule.careful or _is_plausible(secret)
+    if not rule.careful:
+        return True
+    if _PLACEHOLDER.search(secret) or _NUMBER.match(secret) or _FILE.match(secret) or not _IRREGULAR.search(secret):
+        return False
+    return not all(_PLAIN_PART.match(part) for part in _PART.split(secret))
 
 
 def entropy(text: str) -> float:
     """Shannon's, in bits for each character."""
     size = len(text)
     return -sum(n / size * math.log2(n / size) for n in Counter(text).values()) if size else 0.0
-
-
-def _is_random(secret: str) -> bool:
-    """Whether small letters, capitals and digits follow each other as they do by chance."""
-    changes = len(_CHANGE.findall(secret))
-    return changes >= _CHANGES_MIN * len(secret)
-
-
-def _is_plausible(secret: str) -> bool:
-    if _PLACEHOLDER.search(secret) or _NUMBER.match(secret) or _FILE.match(secret):
-        return False
-    if not _IRREGULAR.search(secret):
-        return False
-    return not all(_PLAIN_PART.match(part) for part in _PART.split(secret))
 
 
 # Text without the escapes that JSON put into it, however often, and the way back to its places.
@@ -485,17 +469,12 @@ def without_breaks(text: str) -> str:
     if "\\" not in text:
         return text
     if "\\u00" in text:
-        text = _CODED.sub(_decoded, text)
+        text = _CODED.sub(lambda match: chr(int(match[1], 16)).rjust(len(match[0]), "\\"), text)
     if "\\\\" in text:
-        return _BREAK.sub(lambda match: " " * len(match.group()), text)
+        return _BREAK.sub(lambda match: " " * len(match[0]), text)
     for sign in "nrt":
         text = text.replace(f"\\{sign}", "  ")
     return text
-
-
-def _decoded(match: re.Match[str]) -> str:
-    sign = chr(int(match.group(1), 16))
-    return sign.rjust(len(match.group()), "\\")
 
 
 def _meant(match: re.Match[str]) -> str:
