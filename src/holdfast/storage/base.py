@@ -474,6 +474,15 @@ def check_key(key: str) -> str:
     return key
 
 
+def is_key(key: str) -> bool:
+    """Whether a text is a well-formed key."""
+    try:
+        check_key(key)
+    except InvalidId:
+        return False
+    return True
+
+
 def needs_log(key: str) -> bool:
     """Whether a key is a session, which is nothing without its log."""
     return key.split("/")[-2] in ("sessions", "trash")

@@ -10,7 +10,7 @@ import os
 import time
 from types import SimpleNamespace
 
-from holdfast.errors import HoldfastError, InvalidId
+from holdfast.errors import HoldfastError
 from holdfast.storage.disk import is_running
 from holdfast.storage.files.tree import Tree, held, let_go, read_all, translation
 
@@ -93,7 +93,7 @@ class Touched:
 
     def changes(self, mark: str, prefix: str) -> Changes:
         """What may have changed in a folder of keys since the mark."""
-        from holdfast.storage.base import Changes, check_prefix
+        from holdfast.storage.base import Changes, check_prefix, is_key
 
         old = _read_mark(mark)
         if prefix not in self._parts:
@@ -110,7 +110,8 @@ class Touched:
             boot=self._boot or "", file=seen.file, size=seen.size, folder=time_ns, inode=inode, fresh=fresh, held=alive
         )
         keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
-        if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
+        # A disk that was full may have cut a line short: then it is no key.
+        if old is None or not seen.resumed or new.folder < old.folder or not all(map(is_key, keys)):
             return Changes(str(new), None, listed=True)
         moved = (old.inode, old.folder) != (new.inode, new.folder)
         if moved and not touched:
@@ -244,16 +245,6 @@ def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[
             now.pop(key, None)
         touched.add(key)
     return touched, now
-
-
-def _are_keys(keys: Iterable[str]) -> bool:
-    """Whether all are well-formed: a disk that was full may have cut a line short."""
-    from holdfast.storage.base import check_key
-
-    try:
-        return all(map(check_key, keys))
-    except InvalidId:
-        return False
 
 
 def _may_live(who: str) -> bool:

@@ -210,16 +210,15 @@ class ServerLink:
                     connection = await self._connection()
                     connected = True
                     try:
-                        result = await work(connection)
-                    except BaseException:
+                        return await work(connection)
+                    finally:
                         await self._give_back(connection)
-                        raise
-                    await self._give_back(connection)
-                    return result
             except HoldfastError:
                 raise
             except Exception as error:
-                unknown = unknown or (connected and _is_unknown(error))
+                # Whether what was asked may have been done: any other error takes the transaction back.
+                state = getattr(error, "sqlstate", None)
+                unknown = unknown or (connected and (state is None or str(state).startswith(_UNKNOWN)))
                 retriable = _is_retriable(error) and (again or not unknown)
                 # Of a server that was never reached it is told soon: the address may be wrong.
                 first = not self._migrated and not connected
@@ -296,9 +295,10 @@ class ServerLink:
         await asyncio.sleep(_SAY_AFTER_S)
         with self._lock:
             names, self._unsaid = sorted(self._unsaid), set()
+        said = [",".join(names[at : at + _NAMES_AT_ONCE]) for at in range(0, len(names), _NAMES_AT_ONCE)]
         # Whoever misses it looks again after a moment anyway.
         with contextlib.suppress(HoldfastError):
-            await self.tried(lambda connection: _notify(connection, names), again=False)
+            await self.tried(lambda connection: connection.execute(_NOTIFY, _CHANNEL, said), again=False)
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         with self._lock:
@@ -321,11 +321,6 @@ class ServerLink:
             self._unsaid.clear()  # nobody is going to say it: the next one to speak is the first
 
 
-async def _notify(connection: Connection, names: list[str]) -> None:
-    said = [names[at : at + _NAMES_AT_ONCE] for at in range(0, len(names), _NAMES_AT_ONCE)]
-    await connection.execute(_NOTIFY, _CHANNEL, [",".join(some) for some in said])
-
-
 def _is_retriable(error: BaseException) -> bool:
     state = getattr(error, "sqlstate", None)
     if state is not None:
@@ -335,12 +330,6 @@ def _is_retriable(error: BaseException) -> bool:
     if isinstance(error, (ssl.SSLError, socket.gaierror)):
         return False  # a certificate or a name is wrong, and stays so
     return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
-
-
-def _is_unknown(error: BaseException) -> bool:
-    """Whether what was asked may have been done: any other error takes the transaction back."""
-    state = getattr(error, "sqlstate", None)
-    return state is None or str(state).startswith(_UNKNOWN)
 
 
 def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:

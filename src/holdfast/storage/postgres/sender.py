@@ -110,17 +110,14 @@ class LinkSender(Dispatch):
             while logs := self._next():
                 await self._send_some(logs)
         except CancelledError:
-            self._begin_again()
+            # The link was closed meanwhile: what was not under way is sent by the next thread.
+            with self._lock:
+                self._is_driving = False
+                begun = not self._ready() or self._start()
+                self._condition.notify_all()
+            if not begun:
+                self._serve()
             raise
-
-    def _begin_again(self) -> None:
-        """The link was closed meanwhile: what was not under way is sent by the next thread."""
-        with self._lock:
-            self._is_driving = False
-            begun = not self._ready() or self._start()
-            self._condition.notify_all()
-        if not begun:
-            self._serve()
 
     def _next(self) -> list[SendingLog]:
         with self._lock:
@@ -163,8 +160,12 @@ async def _send(
 ) -> list[StoreError | None]:
     # It may be the second try after a lost connection. What the first one stored does not fit a
     # second time, gives no row, and is then found in its place.
-    if len(packets) == 1 and await _send_one(connection, packets[0], known, changed):
-        return [None]
+    id = known.get(packets[0].key) if len(packets) == 1 else None
+    if id is not None:  # the only packet of a batch, by the id that its log had before
+        at = (packets[0].epoch, packets[0].start, len(packets[0].data))
+        if await connection.fetchval(_APPEND_ONE, id, *at, *pack(packets[0].data)):
+            changed.add(str(id))
+            return [None]
     rows = await connection.fetch(_APPEND, *_columns(packets))
     if len(known) > _KNOWN_MAX:
         known.clear()
@@ -174,18 +175,6 @@ async def _send(
     return [
         None if number in stored else await _outcome(connection, packet) for number, packet in enumerate(packets, 1)
     ]
-
-
-async def _send_one(connection: Connection, packet: Packet, known: dict[str, UUID], changed: set[str]) -> bool:
-    """Whether the only packet of a batch was stored by the id that its log had before."""
-    id = known.get(packet.key)
-    if id is None:
-        return False
-    at = (packet.epoch, packet.start, len(packet.data))
-    stored = await connection.fetchval(_APPEND_ONE, id, *at, *pack(packet.data))
-    if stored:
-        changed.add(str(id))
-    return bool(stored)
 
 
 def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
@@ -213,14 +202,12 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
             return None if rows else stale(packet.key)
         if head["size"] < packet.start + len(packet.data):
             return stale(packet.key)
-        rows = await connection.fetch(READ, head["id"], head["generation"], packet.start, 1)
-        return None if rows and _is_in(rows[0], packet) else stale(packet.key)
-
-
-def _is_in(row: Any, packet: Packet) -> bool:
-    data = bytes(row["data"])
-    plain = unpacked(data, row["size"]) if row["packed"] else data
-    return bool(row["start"] == packet.start and plain == packet.data)
+        for row in await connection.fetch(READ, head["id"], head["generation"], packet.start, 1):
+            data = bytes(row["data"])
+            plain = unpacked(data, row["size"]) if row["packed"] else data
+            if row["start"] == packet.start and plain == packet.data:
+                return None
+        return stale(packet.key)
 
 
 # Pieces that a PostgreSQL server would keep as they come, packed before they are sent.

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._deferred import Sender, SendingLog
 from holdfast.storage._leases import Holder, RenewedLease, locked, stale
-from holdfast.storage.base import Documents, Entry, check_document_name, check_key, etag_of
+from holdfast.storage.base import Documents, Entry, check_document_name, etag_of, is_key
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import Head, LogObjects, Sealed, end_of
 from holdfast.storage.s3.objects import ListedObject, Objects
@@ -42,8 +42,7 @@ class HeldKey(msgspec.Struct, omit_defaults=True):
 
 def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
     """The lease of a folder, its etag, and when it was written. Raises Damaged."""
-    what = f"the lease of {folder}"
-    found, etag, since = objects.get_value(f"{folder}/lease", HeldKey, what)
+    found, etag, since = objects.get_value(f"{folder}/lease", HeldKey, f"the lease of {folder}")
     return found or HeldKey(), etag, since
 
 
@@ -52,10 +51,8 @@ def check_free(objects: Objects, key: str, folder: str) -> None:
     found, _, since = held(objects, folder)
     if found.holder is None or found.holder.is_gone():
         return
-    now = objects.now(f"clock/{uuid4().hex[:2]}")
-    if now > since + found.ttl_ms + _GRAIN_MS:
-        return
-    raise locked(key, found.holder)
+    if objects.now(f"clock/{uuid4().hex[:2]}") <= since + found.ttl_ms + _GRAIN_MS:
+        raise locked(key, found.holder)
 
 
 def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
@@ -96,8 +93,7 @@ class ObjectLog(SendingLog):
         if len(whole) <= offset:
             return
         torn = whole[offset:]
-        name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
-        self._set_aside(name, torn)
+        self._set_aside(f"quarantine/torn-{offset}-{etag_of(torn)[:8]}", torn)
         self._rewrite([whole[:offset]], epoch, another=False)
 
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
@@ -105,8 +101,7 @@ class ObjectLog(SendingLog):
         new = list(chunks)
         pieces = self._pieces()
         if pieces is not None and pieces.exists():
-            name = f"quarantine/generation-{pieces.head().generation}"
-            self._set_aside(name, b"".join(pieces.read(0)))
+            self._set_aside(f"quarantine/generation-{pieces.head().generation}", b"".join(pieces.read(0)))
         self._rewrite(new, epoch)
 
     def generation(self) -> str:
@@ -153,12 +148,8 @@ class ObjectDocuments(Documents):
         old = "" if found is None else etag_of(found.data)
         if if_match != old:
             raise Conflict(f"{name} is not what it was", etag=old)
-        done = (
-            self._objects.create(path, bytes(data))
-            if found is None
-            else self._objects.swap(path, bytes(data), found.etag)
-        )
-        if not done:
+        create, swap = self._objects.create, self._objects.swap
+        if not (create(path, bytes(data)) if found is None else swap(path, bytes(data), found.etag)):
             now = self._objects.get(path)
             raise Conflict(f"{name} is not what it was", etag=etag_of(now.data) if now else "")
         return etag
@@ -222,12 +213,8 @@ class ObjectLease(RenewedLease):
 
     def renew(self, ttl_ms: int) -> None:
         named = self._store.names.get(self._key)
-        if (
-            self._holder is None
-            or named is None
-            or named.name.folder != self.folder
-            or not renew_one(self._store.objects, self.folder, self._epoch, ttl_ms)
-        ):
+        is_there = self._holder is not None and named is not None and named.name.folder == self.folder
+        if not is_there or not renew_one(self._store.objects, self.folder, self._epoch, ttl_ms):
             raise stale(self._key)
 
     def _give_back(self) -> None:
@@ -333,16 +320,8 @@ class Names:
         """The keys of a folder that may have a name."""
         for one in self._objects.list(f"names/{prefix}"):
             key = one.path.removeprefix("names/")
-            if one.size and "/" not in key.removeprefix(prefix) and _is_key(key):
+            if one.size and "/" not in key.removeprefix(prefix) and is_key(key):
                 yield key, one
-
-
-def _is_key(key: str) -> bool:
-    try:
-        check_key(key)
-    except HoldfastError:
-        return False
-    return True
 
 
 # What a list of a bucket says of its keys: what was seen before is not asked for again.

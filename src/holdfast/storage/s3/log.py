@@ -117,9 +117,7 @@ class LogObjects:
     def exists(self) -> bool:
         """Whether there is a log, be it an empty one that was put in the place of another."""
         head = self.head()
-        if head.sealed:
-            return False
-        return head.generation > 0 or any(one.size for one in self.pieces(head))
+        return not head.sealed and (head.generation > 0 or any(one.size for one in self.pieces(head)))
 
     def read(self, start: int) -> Iterator[bytes]:
         """The bytes from an offset on, as they are when it begins or later."""
@@ -224,8 +222,7 @@ class LogObjects:
                 self._pack(head, group, compress=archive)
         self.forget()
         if archive:
-            archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
-            self._write_head(archived, etag)
+            self._write_head(msgspec.structs.replace(head, archived=True, changed_ms=changed_ms), etag)
 
     def changed_ms(self, head: Head, objects: Iterable[ListedObject]) -> int:
         """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
@@ -253,8 +250,7 @@ class LogObjects:
         data = b"".join(self._bytes(one) or b"" for one in full)
         if len(data) != sum(one.size for one in full):
             raise Damaged(f"an object of {self.folder} went while it was being packed")
-        old = [one.path for one in full]
-        self._put_pack(head, group[0].first, group[-1].last, data, old, compress=compress)
+        self._put_pack(head, group[0].first, group[-1].last, data, [one.path for one in full], compress=compress)
 
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
         """Store a pack; only then does what is in it go. Fences, which have no bytes, stay.
@@ -310,8 +306,7 @@ class LogObjects:
             # Some servers refuse both of two that come at the same moment.
         else:
             return False
-        known = self._found.setdefault(head.mark, [])
-        known.append(log_piece(number, len(data), path))
+        self._found.setdefault(head.mark, []).append(log_piece(number, len(data), path))
         self._seen[head.mark] = path
         return True
 
@@ -350,19 +345,21 @@ class LogObjects:
         if not known:
             return 0
         last = self._objects.get(known[-1].path)
-        return None if last is None else epoch_of(last.data)
+        if last is None:
+            return None
+        magic, text = last.data[: len(_MAGIC)], last.data[len(_MAGIC) : len(_MAGIC) + 16]
+        if magic != _MAGIC or not _HEX.fullmatch(text):
+            raise Damaged("an object of a log does not begin as one")
+        return int(text, 16)
 
     def _drop(self, head: Head) -> None:
         """Remove the data of a generation that does not count; its fences stay."""
-        data = list(self._objects.list(self._log_folder(head)))
-        packs = list(self._objects.list(self._pack_folder(head)))
-        gone = [one.path for one in data if one.size > HEAD_BYTES] + [one.path for one in packs]
-        self._objects.delete(*gone)
+        data = [one.path for one in self._objects.list(self._log_folder(head)) if one.size > HEAD_BYTES]
+        self._objects.delete(*data, *(one.path for one in self._objects.list(self._pack_folder(head))))
 
     def _read_head(self) -> tuple[Head, str]:
         """The head as it is now, and its etag; an empty one, and none, if there is no object."""
-        what = f"the head of {self.folder}"
-        head, etag, _ = self._objects.get_value(f"{self.folder}/head", Head, what)
+        head, etag, _ = self._objects.get_value(f"{self.folder}/head", Head, f"the head of {self.folder}")
         return head or Head(), etag
 
     def _write_head(self, head: Head, etag: str) -> bool:
@@ -423,14 +420,6 @@ def end_of(pieces: list[ObjectPiece]) -> int:
 def framed(epoch: int, data: bytes) -> bytes:
     """The bytes of an object: which epoch wrote it, and what."""
     return _MAGIC + b"%016x" % epoch + b"\n\n\n\n" + data
-
-
-def epoch_of(data: bytes) -> int:
-    """The epoch that wrote an object. Raises Damaged."""
-    text = data[len(_MAGIC) : len(_MAGIC) + 16]
-    if data[: len(_MAGIC)] != _MAGIC or not _HEX.fullmatch(text):
-        raise Damaged("an object of a log does not begin as one")
-    return int(text, 16)
 
 
 def log_piece(number: int, size: int, path: str) -> ObjectPiece:

@@ -96,7 +96,6 @@ class Objects:
         from obstore import put
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        lost = (AlreadyExistsError, PreconditionError)
         tries = 0
 
         def work() -> bool:
@@ -104,7 +103,7 @@ class Objects:
             tries += 1
             try:
                 put(self._bucket, path, data, mode=mode)
-            except lost:
+            except (AlreadyExistsError, PreconditionError):
                 return False
             except FileNotFoundError:
                 if mode == "create":
@@ -193,8 +192,15 @@ class Objects:
 
     def _tried(self, work: Callable[[], T]) -> T:
         """Once more, with growing pauses, while the server cannot be reached or is overrun."""
+        if not _first_use:
+            _first_use.append(forks.count)
+        if _first_use[0] != forks.count:
+            # The library behind has threads that a forked child lacks: it would wait for ever.
+            raise UsageError(
+                "a bucket cannot be used in a forked child of a process that used one",
+                remedy="Start the child anew (spawn), or fork before the first use.",
+            )
         # Of a server that was never reached it is told soon: the address may be wrong.
-        _check_fork()
         patience = self._retry_s if self._reached else min(self._retry_s, _FIRST_S)
         until = time.monotonic() + patience
         wait = _BACK_OFF_S
@@ -210,17 +216,6 @@ class Objects:
                 return result
             time.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
             wait = min(wait * 2, _BACK_OFF_MAX_S)
-
-
-def _check_fork() -> None:
-    """The library behind has threads that a forked child lacks: it would wait for ever."""
-    if not _first_use:
-        _first_use.append(forks.count)
-    if _first_use[0] != forks.count:
-        raise UsageError(
-            "a bucket cannot be used in a forked child of a process that used one",
-            remedy="Start the child anew (spawn), or fork before the first use.",
-        )
 
 
 @contextmanager

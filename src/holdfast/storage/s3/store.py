@@ -69,12 +69,8 @@ class ObjectStore(LeasedStore):
         return named is not None and LogObjects(self.objects, named.name.folder).exists()
 
     def clash(self, key: str) -> str | None:
-        folder = folder_of(check_key(key))
-        folded = fold_id(key)
-        for other, _ in self.names.listed(folder):
-            if other != key and fold_id(other) == folded and self.exists(other):
-                return other
-        return None
+        others = (other for other, _ in self.names.listed(folder_of(check_key(key))) if other != key)
+        return next((other for other in others if fold_id(other) == fold_id(key) and self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log; what was seen before and has not changed is not asked for again."""
@@ -146,7 +142,7 @@ class ObjectStore(LeasedStore):
             raise NotFound(f"there is no log at {key}")
         self._clear_the_way(to)
         name = Name(uuid4().hex)
-        source, copy = (LogObjects(self.objects, named.name.folder), LogObjects(self.objects, name.folder))
+        source, copy = LogObjects(self.objects, named.name.folder), LogObjects(self.objects, name.folder)
         try:
             copy.replace(first_bytes(source.read(0), size), 0, to)
             if copy.size() != size:
@@ -205,8 +201,7 @@ class ObjectStore(LeasedStore):
         """The objects of a log as its writer knows them."""
         pieces = self._writing.get(key)
         if pieces is None:
-            folder = self.names.made(key).folder
-            pieces = self._writing[key] = LogObjects(self.objects, folder)
+            pieces = self._writing[key] = LogObjects(self.objects, self.names.made(key).folder)
         return pieces
 
     def forget_writing(self, key: str) -> None:
@@ -271,15 +266,9 @@ class ObjectStore(LeasedStore):
 
     def _remove(self, folder: str) -> None:
         """Remove everything of a folder but its fences, its head and its lease."""
-        kept = (f"{folder}/lease", f"{folder}/head")
-        fences = f"{folder}/log/"
-        self.objects.delete(
-            *(
-                one.path
-                for one in self.objects.list(f"{folder}/")
-                if one.path not in kept and not (one.path.startswith(fences) and one.size <= HEAD_BYTES)
-            )
-        )
+        kept, fences = (f"{folder}/lease", f"{folder}/head"), f"{folder}/log/"
+        found = [one for one in self.objects.list(f"{folder}/") if one.path not in kept]
+        self.objects.delete(*(one.path for one in found if one.size > HEAD_BYTES or not one.path.startswith(fences)))
 
     def _repack(self, key: str, *, archived: bool) -> None:
         """Put all objects of the log into compressed packs, or take the mark away: packs are read as they are."""
@@ -302,12 +291,10 @@ class ObjectStore(LeasedStore):
         for number, run in enumerate(runs):
             by_key.setdefault(run[0].key, []).append(number)
         found: dict[int, StoreError | None] = {}
-        for some in self._at_once.map(lambda numbers: self._send_key(runs, numbers), by_key.values()):
+        # Those of one log one after the other.
+        for some in self._at_once.map(lambda one: {n: self._send_run(runs[n]) for n in one}, by_key.values()):
             found.update(some)
         return [found[number] for number, run in enumerate(runs) for _ in run]
-
-    def _send_key(self, runs: list[list[Packet]], numbers: list[int]) -> dict[int, StoreError | None]:
-        return {number: self._send_run(runs[number]) for number in numbers}
 
     def _send_run(self, run: list[Packet]) -> StoreError | None:
         whole = run[0]._replace(data=b"".join(packet.data for packet in run))
