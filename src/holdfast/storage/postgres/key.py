@@ -125,11 +125,8 @@ class PostgresDocuments(Documents):
         return etag
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        rows = self._link.fetch(
-            "SELECT d.data, d.etag FROM names n JOIN documents d USING (id) WHERE n.key = $1 AND d.name = $2",
-            self._key,
-            check_document_name(name),
-        )
+        query = "SELECT d.data, d.etag FROM names n JOIN documents d USING (id) WHERE n.key = $1 AND d.name = $2"
+        rows = self._link.fetch(query, self._key, check_document_name(name))
         return (bytes(rows[0]["data"]), rows[0]["etag"]) if rows else None
 
     def names(self, prefix: str = "") -> list[str]:
@@ -137,11 +134,10 @@ class PostgresDocuments(Documents):
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def delete(self, name: str) -> bool:
-        rows = self._link.fetch(
-            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1 AND d.name = $2 RETURNING d.name",
-            self._key,
-            check_document_name(name),
+        query = (
+            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1 AND d.name = $2 RETURNING d.name"
         )
+        rows = self._link.fetch(query, self._key, check_document_name(name))
         return bool(rows)
 
 
@@ -157,12 +153,11 @@ class PostgresLease(RenewedLease):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        rows = self._link.fetch(
+        query = (
             "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-            " AND h.epoch = $2 RETURNING n.id",
-            self._key,
-            self._epoch,
+            " AND h.epoch = $2 RETURNING n.id"
         )
+        rows = self._link.fetch(query, self._key, self._epoch)
         self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
 
     def _take(self, holder: Holder, ttl_ms: int) -> int:
@@ -174,15 +169,13 @@ class PostgresLease(RenewedLease):
                 tables.check_free(self._key, head)
                 # Not below the time: a key of this name may have been dropped or moved away, and
                 # whoever wrote that one must not be taken for the writer of this one.
-                epoch = await connection.fetchval(
+                query = (
                     "UPDATE heads SET holder = $2, epoch = greatest("
                     "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
                     " expires = clock_timestamp() + $3 * interval '1 millisecond'"
-                    " WHERE id = $1 RETURNING epoch",
-                    head["id"],
-                    holder.to_bytes(),
-                    ttl_ms,
+                    " WHERE id = $1 RETURNING epoch"
                 )
+                epoch = await connection.fetchval(query, head["id"], holder.to_bytes(), ttl_ms)
                 return int(epoch)
 
         return self._link.run(work)
@@ -190,15 +183,13 @@ class PostgresLease(RenewedLease):
 
 def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
     """Put off the end of all these leases; the keys whose lease is lost."""
-    rows = link.fetch(
+    query = (
         "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
         " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
         " JOIN names n USING (key)"
-        " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key",
-        list(held),
-        [epoch for epoch, _ in held.values()],
-        [ttl for _, ttl in held.values()],
+        " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key"
     )
+    rows = link.fetch(query, list(held), [epoch for epoch, _ in held.values()], [ttl for _, ttl in held.values()])
     return set(held) - {row["key"] for row in rows}
 
 
@@ -260,12 +251,11 @@ async def branch_key(connection: Connection, key: str, to: str, size: int, docum
         await connection.execute("DELETE FROM documents WHERE id = $1", id)
         whole = await tables.whole_log(connection, source, size)
         await tables.write_pieces(connection, id, 1, whole, pack=False)
-        await connection.execute(
+        query = (
             "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
-            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'",
-            id,
-            source["id"],
+            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'"
         )
+        await connection.execute(query, id, source["id"])
         for name, data in documents.items():
             await tables.put_document(connection, id, name, data)
         await tables.describe(connection, id, 1, size)

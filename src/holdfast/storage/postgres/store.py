@@ -71,12 +71,11 @@ class PostgresStore(LeasedStore):
         return PostgresLease(self.link, self.renewer, check_key(key))
 
     def clash(self, key: str) -> str | None:
-        rows = self.link.fetch(
+        query = (
             "SELECT n.key FROM names n JOIN heads h USING (id)"
-            " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1",
-            fold_id(check_key(key)),
-            key,
+            " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1"
         )
+        rows = self.link.fetch(query, fold_id(check_key(key)), key)
         return rows[0]["key"] if rows else None
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:

@@ -112,12 +112,8 @@ async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
 
 async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
     """All bytes of a log, or the first so many."""
-    rows = await connection.fetch(
-        "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3 ORDER BY start",
-        head["id"],
-        head["generation"],
-        head["size"] if stop is None else stop,
-    )
+    query = "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3 ORDER BY start"
+    rows = await connection.fetch(query, head["id"], head["generation"], head["size"] if stop is None else stop)
     parts = (unpacked(r["data"], r["size"]) if r["packed"] else r["data"] for r in rows)
     return b"".join(parts)[:stop]
 
@@ -143,14 +139,11 @@ async def made(connection: Connection, key: str) -> UUID:
             return id
         id = uuid4()
         async with connection.transaction():
-            row = await connection.fetchrow(
+            query = (
                 "INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4)"
-                " ON CONFLICT (key) DO NOTHING RETURNING id",
-                key,
-                folder_of(key),
-                fold_id(key),
-                id,
+                " ON CONFLICT (key) DO NOTHING RETURNING id"
             )
+            row = await connection.fetchrow(query, key, folder_of(key), fold_id(key), id)
             if row is not None:
                 await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
 
@@ -166,25 +159,20 @@ async def made_and_locked(connection: Connection, key: str) -> Any:
 
 async def put_document(connection: Connection, id: UUID, name: str, data: bytes) -> None:
     """Replace one document."""
-    await connection.execute(
+    query = (
         "INSERT INTO documents (id, name, etag, data) VALUES ($1, $2, $3, $4)"
-        " ON CONFLICT (id, name) DO UPDATE SET etag = excluded.etag, data = excluded.data",
-        id,
-        name,
-        etag_of(data),
-        bytes(data),
+        " ON CONFLICT (id, name) DO UPDATE SET etag = excluded.etag, data = excluded.data"
     )
+    await connection.execute(query, id, name, etag_of(data), bytes(data))
 
 
 async def describe(connection: Connection, id: UUID, generation: int, size: int) -> None:
     """Note the size and the generation of a log that changed."""
-    await connection.execute(
+    query = (
         "UPDATE heads SET size = $2, generation = $3, archived = false,"
-        " modified = clock_timestamp(), version = pg_current_xact_id() WHERE id = $1",
-        id,
-        size,
-        generation,
+        " modified = clock_timestamp(), version = pg_current_xact_id() WHERE id = $1"
     )
+    await connection.execute(query, id, size, generation)
 
 
 def check_free(key: str, head: Any) -> None:
