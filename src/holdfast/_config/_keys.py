@@ -80,10 +80,7 @@ def variable(name: str) -> str:
 
 
 def flatten(document: Mapping[str, Any], origin: str, base: str | None) -> dict[str, Any]:
-    """The settings of a document by their full names, checked.
-
-    Relative places count from ``base``. Raises UsageError, naming the origin and the setting.
-    """
+    """Check a document; its settings by full name, places counted from ``base``. Raises UsageError, with the origin."""
     if not isinstance(document, Mapping):
         raise _wrong(origin, f"settings are a table, not {type(document).__name__}")
     rest = dict(document)

@@ -20,10 +20,7 @@ _HARMLESS = (ENVIRONMENT, "HOLDFAST_PAGER", "HOLDFAST_PASSPHRASE", "HOLDFAST_PUR
 
 
 def store_without_settings() -> str | None:
-    """Where the store is, if no setting but its place was given anywhere; None if one was.
-
-    Then settings have to be read to know, or to be complained about.
-    """
+    """Where the store is, if no setting but its place was given anywhere; None if settings have to be read."""
     given = [name for name, value in os.environ.items() if name.startswith("HOLDFAST_") and value]
     if not set(given).issubset(_HARMLESS) or project_file() is not None:
         return None

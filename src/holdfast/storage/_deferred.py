@@ -101,10 +101,7 @@ class Dispatch(Worker):
             self._serve()
 
     def catch_up(self, key: str | None = None) -> None:
-        """Wait until all that was taken before the call, of all logs or of one, was sent.
-
-        Or until it is known that it cannot be. What is taken meanwhile is not waited for.
-        """
+        """Wait until what was taken before the call, of all logs or of one, was sent or cannot be."""
         self._renew_after_fork()
         with self._lock:
             logs = [log for log in self._waiting if key is None or log.key == key]

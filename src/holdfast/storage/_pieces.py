@@ -60,10 +60,7 @@ def check_branch(store: Store, key: str, to: str, size: int) -> None:
 
 
 def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
-    """A branch as a copy, for stores that have no better way.
-
-    It is right on every store, and as slow as the log is long.
-    """
+    """Branch by copying, for stores that have no better way: right on every store, and as slow as the log is long."""
     check_branch(store, key, to, size)
     lease = store.lease(to)
     epoch = lease.acquire("store", _LEASE_MS)

@@ -79,10 +79,7 @@ _GATHER_STEPS_MAX = 10
 
 
 class Flusher(Worker):
-    """Collects requests while a sync is under way and serves them all with the next one.
-
-    Closed, it serves what is waiting.
-    """
+    """Collects requests while a sync is under way and serves them with the next one; closed, it serves the rest."""
 
     def __init__(self, gather_s: float = 0.0) -> None:
         super().__init__("holdfast-flusher")

@@ -221,10 +221,7 @@ class Lease(ABC):
 
     @abstractmethod
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take the lease and return its epoch, which is higher than every earlier one.
-
-        Raises Locked, with what is known of the holder, while another one has it.
-        """
+        """Take the lease; its epoch is higher than every earlier one. Raises Locked, with what is known of a holder."""
 
     @abstractmethod
     def renew(self, ttl_ms: int) -> None:
@@ -276,10 +273,7 @@ class Store(ABC):
 
     @abstractmethod
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log in a folder, such as ``sessions/`` or ``spaces/x/trash/``; no order.
-
-        What is there and is not a key of ours is passed over.
-        """
+        """Every key with a log in a folder such as ``sessions/``, in no order; what is no key is passed over."""
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key; None if it has no log."""
@@ -316,10 +310,7 @@ class Store(ABC):
         return nullcontext(self.exists(key))
 
     def may_hold(self, key: str, folder: str) -> bool:
-        """Whether a key may have documents in a folder; False only where that is certain.
-
-        Quicker than asking for their names, for whoever asks about all keys.
-        """
+        """Whether a key may have documents in a folder, without asking for names; False only where that is certain."""
         return True
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
@@ -364,10 +355,7 @@ class Store(ABC):
         """
 
     def forget(self, key: str) -> None:
-        """Remove what a lease left of a key that has no log, where that can be seen.
-
-        Harmless for a key that has one, or that somebody else has.
-        """
+        """Remove what a lease left of a key that has no log, where that can be seen; any other key stays as it is."""
         check_key(key)
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:

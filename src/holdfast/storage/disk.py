@@ -238,10 +238,7 @@ class Disk:
             return file.read(64).decode("ascii", "replace").strip()
 
     def process_space(self) -> str:
-        """Within which process ids mean something: this run of the system, and a container in it.
-
-        Empty where there is no telling.
-        """
+        """Where process ids mean something: a run of the system, and a container in it; empty where that is unknown."""
         try:
             return f"{self.boot_id()} {os.readlink('/proc/self/ns/pid')}"
         except OSError:

@@ -73,10 +73,7 @@ class _Shelf:
 
 
 class MemoryStore(Store):
-    """Keys in a dict. What it keeps ends with the process.
-
-    Its archive is a mark and nothing more: it is for testing what is built on top.
-    """
+    """Keys in a dict, as long as the process lives. Its archive is a mark, for testing what is built on top."""
 
     capabilities = Capabilities(archives=True)
     url = "memory:"

@@ -172,10 +172,7 @@ def find_log(path: str | os.PathLike[str]) -> str:
 
 
 def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
-    """The bytes that a log has now, in chunks, by the path that ``find_log`` gave.
-
-    Raises StoreError if it cannot be read, and TooLarge for an archive that claims too much.
-    """
+    """The bytes of a log that ``find_log`` found, in chunks. Raises StoreError, and TooLarge for an absurd archive."""
     disk = disk or Disk()
     above, name = os.path.split(path)
     with translation(f"reading {path}"), held(disk, walk(disk, above)) as directory:

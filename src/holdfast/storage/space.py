@@ -40,10 +40,7 @@ def _of_key(method: F) -> F:
 
 
 class SpaceStore(Store):
-    """The keys below ``spaces/<name>/`` of another store, as a store of their own.
-
-    It is closed with ``store`` if it owns it; otherwise closing it does nothing.
-    """
+    """The keys below ``spaces/<name>/`` of another store, as a store of their own; it closes a store that it owns."""
 
     def __init__(self, store: Store, name: str, *, owns: bool = True) -> None:
         if isinstance(store, SpaceStore):

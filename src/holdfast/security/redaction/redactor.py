@@ -312,10 +312,7 @@ NOTHING_STREAMED = Streamed()
 
 
 def ends_stream(run: str | None, event: str, event_run: str | None) -> bool:
-    """Whether an event of this type and run ends what is streamed in ``run``.
-
-    What other runs do at the same time ends nothing: a secret may go on after it.
-    """
+    """Whether an event of this type and run ends what is streamed in ``run``: what other runs do ends nothing."""
     return event in _ENDS_OF_ALL or (run == event_run and event in _ENDS_OF_RUN)
 
 

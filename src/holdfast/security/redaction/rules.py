@@ -257,10 +257,7 @@ def _bits(form: str) -> float:
 
 
 def has_checksum(token: str) -> bool:
-    """Whether the last six characters are the CRC-32, in base 62, of the random ones before them.
-
-    GitHub and npm make their tokens so; nothing has such an end by chance.
-    """
+    """Whether it ends in the CRC-32, in base 62, of the signs before, as tokens of GitHub and npm do, and no others."""
     body = token.rpartition("_")[2]
     number, found = zlib.crc32(body[:-_CHECKSUM_CHARS].encode()), ""
     for _ in range(_CHECKSUM_CHARS):

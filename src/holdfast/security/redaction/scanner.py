@@ -489,10 +489,7 @@ def unescaped(text: str) -> str:
 
 
 def places_before(places: Iterable[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Where these places of ``unescaped(text)`` are in the text itself.
-
-    What begins with an escaped sign begins with its backslashes.
-    """
+    """Where these places of ``unescaped(text)`` are in the text itself, with the backslashes before them."""
     where, totals, total = [], [0], 0
     for match in _ESCAPED.finditer(text):
         start, stop = match.span()

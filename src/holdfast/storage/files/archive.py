@@ -40,10 +40,7 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class ArchiveFrame(NamedTuple):
-    """Bytes ``start`` to ``start + size`` of the log, packed in ``packed`` bytes at ``offset``.
-
-    Nothing is packed for bytes that are known to be lost.
-    """
+    """Bytes ``start`` to ``start + size`` of the log, in ``packed`` bytes at ``offset``: none for what is lost."""
 
     offset: int
     packed: int

@@ -75,10 +75,7 @@ class FileDocuments(Documents):
         return True
 
     def sync_pending(self) -> None:
-        """Sync the documents that were put without it, also by a process that died.
-
-        Lets OSError through; what could not be synced is still waiting then.
-        """
+        """Sync documents put without it, also by a process that died. Lets OSError through; the rest still waits."""
         with self._lock:
             pending, self._pending = self._pending, {}
         try:
@@ -109,10 +106,7 @@ class FileDocuments(Documents):
                 self._putting -= 1
 
     def _put_later(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
-        """Put without a sync, but never in the place of bytes that may be safe already.
-
-        The same bytes stay as they are; other bytes are replaced only by ones that are synced.
-        """
+        """Put without a sync, but never over bytes that may be safe: those are replaced only by synced ones."""
         with self._tree.opened(folder) as directory:
             old = None if directory is None else self._read(leaf, directory)
         if old != data:
@@ -191,10 +185,7 @@ class FileDocuments(Documents):
                 let_go(self._disk, descriptor)
 
     def _open_temporary(self, temporary: str, directory: int) -> int:
-        """The temporary file, locked: two who put the same name take turns.
-
-        One that a crash left behind is used again, so none are ever left over.
-        """
+        """The temporary file, locked: who puts the same name waits; one that a crash left behind is used again."""
         while True:
             descriptor = self._disk.open_lock(temporary, directory)
             try:

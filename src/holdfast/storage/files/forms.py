@@ -66,10 +66,7 @@ class FileForms:
 
     @contextmanager
     def _held(self, directory: int) -> Iterator[None]:
-        """Keep open what tells this generation of the log from others by its inode.
-
-        A file that goes could otherwise give its inode to the very file that takes its place.
-        """
+        """Keep open what tells this generation by its inode: that could otherwise go to the file in its place."""
         with contextlib.ExitStack() as held:
             for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME):
                 if self._disk.node_at(name, directory) is not None:
@@ -83,10 +80,7 @@ class FileForms:
                 self._make_plain(directory, size)
 
     def ready_to_write(self, directory: int) -> Look | None:
-        """What the log is once it can be appended to: not archived, and nothing left over.
-
-        Raises Damaged for an archive that is not whole: nobody goes on from there unasked.
-        """
+        """Make the log one to append to, with nothing left over. Raises Damaged for an archive that is not whole."""
         found = look(self._disk, directory)
         if found is None or found.is_branch:
             return found

@@ -51,10 +51,7 @@ class _Mark(SimpleNamespace):
 
 
 class _Seen(SimpleNamespace):
-    """What the file says from some place on.
-
-    ``resumed`` says that the lines are those that follow what the mark knows.
-    """
+    """What the file says from some place on; ``resumed`` if the lines are those that follow what the mark knows."""
 
     file: str = ""
     size: int = 0

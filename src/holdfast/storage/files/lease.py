@@ -142,10 +142,7 @@ def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
 
 
 def forget_settled(disk: Disk, directory: int) -> None:
-    """Take the note away, for good, before another log takes the place of the one it is about.
-
-    Lets OSError through: what is written anew must never be measured by an old note.
-    """
+    """Take the note away for good before another log comes: an old note must not measure it. Lets OSError through."""
     if not read_settled(disk, directory)[0]:
         return
     with held(disk, disk.open_lock(LOCK_NAME, directory)) as descriptor:

@@ -231,10 +231,7 @@ class FileLog(Log):
                 note_settled(self._disk, directory, str(found.mark), size)
 
     def _sync_all(self) -> bool:
-        """The documents that lines may name, then the lines, then the way to them.
-
-        Whether there was a file. Lets OSError through.
-        """
+        """Sync the documents that lines may name, the lines, the way to them; whether there was a log."""
         self._documents.sync_pending()
         descriptor = self._descriptor
         if descriptor is not None:

@@ -108,10 +108,7 @@ def look(disk: Disk, directory: int) -> Look | None:
 
 
 def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
-    """The files of a log from offset ``start`` on, all open and from the same moment.
-
-    Below 0 it is counted from the end of the log.
-    """
+    """The files of a log from an offset on, all open and from the same moment; below 0 it counts from the end."""
     for _ in range(_LOOKS_MAX):
         found = look(disk, directory)
         if found is None:

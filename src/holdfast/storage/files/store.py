@@ -183,10 +183,7 @@ class FileStore(FlushingStore):
             self._documents.pop(to, None)
 
     def drop(self, key: str) -> None:
-        """Out of sight with one rename, then removed piece by piece.
-
-        A crash in between leaves what is out of sight; dropping the key again removes that too.
-        """
+        """Out of sight with one rename, then removed; what a crash leaves goes when the key is dropped again."""
         *above, name = _parts(key)
         with self._tree.opened(tuple(above), doing=f"dropping {key}") as directory:
             swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)

@@ -117,10 +117,7 @@ class Tree:
 
     @contextmanager
     def opened(self, parts: tuple[str, ...], *, create: bool = False, doing: str = "") -> Iterator[int | None]:
-        """Open a directory below the root for the length of a ``with`` block.
-
-        With ``doing`` what the operating system says inside of the block becomes a typed error.
-        """
+        """Open a directory below the root for a ``with`` block; with ``doing``, errors inside of it become typed."""
         descriptor = kept = self._kept.get((get_ident(), parts))
         try:
             if kept is None:
@@ -164,10 +161,7 @@ class Tree:
             yield self._root
 
     def sync(self, parts: tuple[str, ...]) -> None:
-        """Make the entries that lead to a directory, and those in it, survive power loss.
-
-        Always the whole way: an earlier process may have made a level and died before its sync.
-        """
+        """Make all entries that lead to a directory survive power loss: who made some may have died before its sync."""
         for depth in range(len(parts), -1, -1):
             with self.opened(parts[:depth]) as descriptor:
                 if descriptor is not None:
@@ -328,10 +322,7 @@ def walk(disk: Disk, path: str, *, passing: bool = True, make: Callable[[str, in
 
 
 def plain_file(disk: Disk, name: str, directory: int, path: str) -> Node | None:
-    """See to it that there is a file of this name; what it was before, None if it was made.
-
-    It is made 0600. Raises Forbidden for a symlink or a directory in its place.
-    """
+    """Make a file of this name, 0600, unless there is one; what was there. Raises Forbidden for what is no file."""
     node = disk.node_at(name, directory)
     if node is None:
         try:

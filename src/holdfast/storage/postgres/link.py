@@ -84,10 +84,7 @@ class ServerLink:
         return self.run(lambda connection: connection.fetch(query, *values))
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have it done on the thread of this link, and wait for nothing.
-
-        It is called off when the link is closed. Raises RuntimeError where no thread can start.
-        """
+        """Begin it on the link's thread; a close calls it off. Raises RuntimeError where no thread can start."""
         self._renew_after_fork()
         with self._lock:
             loop = self._started()
@@ -131,10 +128,7 @@ class ServerLink:
                 self._changed.pop(name, None)
 
     def close(self) -> None:
-        """Close the connections and end the thread; it can be used again.
-
-        Whoever still waits for an answer gets Unavailable.
-        """
+        """Close the connections and end the thread; whoever waits gets Unavailable. It can be used again."""
         self._renew_after_fork()
         with self._lock:
             loop, thread = self._loop, self._thread

@@ -142,10 +142,7 @@ class LinkSender(Dispatch):
 async def send(
     link: ServerLink, packets: Sequence[Packet], known: dict[str, UUID] | None = None
 ) -> list[StoreError | None]:
-    """Store a batch; the outcome of a broken connection is looked up, never guessed.
-
-    ``known`` keeps the ids of logs from one batch to the next.
-    """
+    """Store a batch, and look up what a broken connection did. ``known`` keeps the ids of logs between batches."""
     ids = {} if known is None else known
     runs = joined(packets)
     whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]

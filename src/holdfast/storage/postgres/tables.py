@@ -47,10 +47,7 @@ class Migrations:
         self._table = table
 
     async def run(self, connection: Connection, schema: str) -> None:
-        """Bring the tables up to date; of several that start at once one does it, the rest wait.
-
-        The name of the schema was checked to be one. Raises TooNew.
-        """
+        """Bring the tables of a schema up to date; of several starters one does it, the rest wait. Raises TooNew."""
         # The tables of most are up to date: one question is enough.
         question = f"SELECT version FROM {schema}.{self._table}"  # noqa: S608 - names of our own
         with contextlib.suppress(Exception):

@@ -149,10 +149,7 @@ class LogObjects:
     # -- changing it -------------------------------------------------------------------------
 
     def fence(self, epoch: int, key: str) -> None:
-        """Put an object of this epoch at the end, whatever else is being written there.
-
-        Raises Fenced if a later epoch was there first, and Sealed if the key went.
-        """
+        """Put an object of this epoch at the end. Raises Fenced if a later epoch was there, Sealed if the key went."""
         while True:
             head, etag = self._read_head()
             if head.sealed:
@@ -225,10 +222,7 @@ class LogObjects:
             self._write_head(msgspec.structs.replace(head, archived=True, changed_ms=changed_ms), etag)
 
     def changed_ms(self, head: Head, objects: Iterable[ListedObject]) -> int:
-        """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
-
-        0 if there is nothing of it.
-        """
+        """When the log was last changed by the server's clock, of all ``objects`` in its folder; 0 if none are its."""
         if head.archived and head.changed_ms:
             return head.changed_ms
         folders = (self._log_folder(head), self._pack_folder(head))
@@ -253,10 +247,7 @@ class LogObjects:
         self._put_pack(head, group[0].first, group[-1].last, data, [one.path for one in full], compress=compress)
 
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
-        """Store a pack; only then does what is in it go. Fences, which have no bytes, stay.
-
-        Their numbers are not used again, since the pack has them in its name.
-        """
+        """Store a pack; only then what is in it goes. Fences stay; their numbers are not used again: the pack has them."""
         name = f"{first:012d}-{last:012d}-{len(data)}-{'z' if compress else 'p'}"
         path = self._pack_folder(head) + name
         self._objects.put(path, packed(data) if compress else data)
@@ -337,10 +328,7 @@ class LogObjects:
         return data == packet.data
 
     def _epoch_of(self, head: Head) -> int | None:
-        """The epoch in force: the last object is a fence, or was written after one.
-
-        None if it was packed meanwhile: look again.
-        """
+        """The epoch in force: the last object is a fence, or came after one. None if that was packed: look again."""
         known = self._found[head.mark]
         if not known:
             return 0

@@ -139,10 +139,7 @@ class Objects:
         return self._tried(work)
 
     def get_value(self, path: str, type: type[T], what: str) -> tuple[T | None, str, int]:
-        """What an object of JSON says, its etag, and when it was written; None, "" and 0 for none.
-
-        Raises Damaged for one that cannot be read.
-        """
+        """What an object of JSON says, its etag, and its time; None, "" and 0 for none. Raises Damaged."""
         found = self.get(path)
         if found is None:
             return None, "", 0

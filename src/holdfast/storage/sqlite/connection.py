@@ -101,10 +101,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
 
 
 def connect_file(path: str) -> Connection:
-    """A file that is there and must last, as it is: nothing in it is changed yet.
-
-    Transactions are the caller's. Raises as :func:`failures` says.
-    """
+    """Open a file that must last, as it is; transactions are the caller's. Raises as :func:`failures` says."""
     with failures(f"opening {path}"):
         connect = _library().connect
         connection: Connection = connect(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False)
@@ -149,10 +146,7 @@ def _wal_mode(connection: Connection) -> str:
 
 @contextmanager
 def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[None]:
-    """Commit what the block writes, all of it, or nothing if it raises.
-
-    One that only reads sees the database as it was at one moment, whoever writes meanwhile.
-    """
+    """Commit what the block writes, or nothing if it raises; one that reads sees the database of one moment."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")  # of one that was interrupted on its way out
     try:

@@ -272,10 +272,7 @@ class SharedDatabase:
             self._disk.sync_directory(entry)
 
     def _copy_log(self, size: int) -> None:
-        """Copy the log into the database if it has grown by much since that was last done.
-
-        What goes wrong here is no harm: everything is in the log, and it is tried again.
-        """
+        """Copy the log into the database if it has grown much. A failure is no harm: all of it is in the log."""
         if size < self._copied_at:
             self._copied_at = 0  # all of it had been copied: it began anew
         if size - self._copied_at < _CHECKPOINT_BYTES:

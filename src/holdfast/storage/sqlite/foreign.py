@@ -54,10 +54,7 @@ class ForeignDatabase:
 
 
 def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
-    """Someone else's database with what its write-ahead log has committed.
-
-    Raises InvalidData for what is no SQLite file.
-    """
+    """Someone else's database with what its write-ahead log has committed. Raises InvalidData for what is none."""
     connection = connect_memory()
     try:
         connection.deserialize(merge_wal(database, wal))
@@ -100,10 +97,7 @@ _PAGE_COUNT, _PAGE_COUNT_AT = struct.Struct(">I"), 28
 
 
 def merge_wal(database: bytes, wal: bytes) -> bytes:
-    """The database after every transaction that the log has committed.
-
-    What the log holds after its last valid commit is left out, as SQLite does.
-    """
+    """The database after every transaction that the log has committed; what follows the last is left out."""
     merged = bytearray(database)
     pages: dict[int, bytes] = {}
     for number, size, page in _frames(wal):

@@ -210,10 +210,7 @@ def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterato
 
 
 def reading(id: int, generation: int, at: int, count: int) -> tuple[str, tuple[int, int, int, int, int]]:
-    """The question for some pieces of a generation of a log, from a place on, and its values.
-
-    Their columns: place, size, data, whether they are packed.
-    """
+    """The question for pieces of a generation from a place on (place, size, data, packed), and its values."""
     return _READ, (_number(id, 0), _number(id, at), id, generation, count)
 
 
