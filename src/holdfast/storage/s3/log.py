@@ -247,7 +247,7 @@ class LogObjects:
         self._put_pack(head, group[0].first, group[-1].last, data, [one.path for one in full], compress=compress)
 
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
-        """Store a pack; only then what is in it goes. Fences stay; their numbers are not used again: the pack has them."""
+        """Store a pack; only then what is in it goes. Fences stay: the pack's name has their numbers from then on."""
         name = f"{first:012d}-{last:012d}-{len(data)}-{'z' if compress else 'p'}"
         path = self._pack_folder(head) + name
         self._objects.put(path, packed(data) if compress else data)
