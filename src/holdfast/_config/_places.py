@@ -33,12 +33,10 @@ def store_without_settings() -> str | None:
 
 
 def project_file() -> str | None:
-    """The settings of the project."""
     return _upwards(PROJECT_FILE, os.path.isfile)
 
 
 def project_folder() -> str | None:
-    """The store of the project."""
     return _upwards(PROJECT_FOLDER, os.path.isdir)
 
 
@@ -58,7 +56,6 @@ def _upwards(name: str, is_there: Callable[[str], bool]) -> str | None:
 
 
 def here(name: str) -> str:
-    """``name`` in the working directory."""
     try:
         return os.path.join(os.getcwd(), name) if name else os.getcwd()
     except FileNotFoundError:  # the working directory is gone
@@ -66,7 +63,6 @@ def here(name: str) -> str:
 
 
 def user_file() -> str:
-    """The user's own settings."""
     return os.path.join(_user_place("config", "~/.config"), USER_FILE)
 
 
@@ -76,7 +72,6 @@ def prices_file() -> str:
 
 
 def user_folder() -> str:
-    """The user's own store."""
     return _user_place("data", "~/.local/share")
 
 

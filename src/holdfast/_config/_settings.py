@@ -60,7 +60,6 @@ class Configuration:
         self._found = found
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a setting."""
         found = self._found.get(name)
         return default if found is None else found.value
 
@@ -74,7 +73,6 @@ class Configuration:
         return ((name, self._found[name]) for name in KEYS if name in self._found)
 
     def below(self, section: str) -> dict[str, Any]:
-        """The settings of a section by their short names."""
         start = f"{section}."
         return {name.removeprefix(start): found.value for name, found in self._found.items() if name.startswith(start)}
 

@@ -133,7 +133,6 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     wraps: list[Wrap]
 
     def encode(self) -> bytes:
-        """The document's bytes."""
         return msgspec.json.encode(self)
 
     @classmethod

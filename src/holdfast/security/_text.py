@@ -65,14 +65,6 @@ def _is_harmful(char: str) -> bool:
     return char == "\x7f" or any(first <= ord(char) <= last for first, last in _INVISIBLE)
 
 
-@cache
-def _harmful() -> re.Pattern[str]:
-    import re
-
-    ranges = "".join(f"{chr(first)}-{chr(last)}" for first, last in _INVISIBLE)
-    return re.compile(f"[\x7f{ranges}]")
-
-
 def neutralise(text: str) -> str:
     """``text`` with every character that a terminal could obey or hide replaced by a visible one.
 
@@ -99,7 +91,10 @@ def escape_json(document: str) -> str:
     """
     if not any(map(_is_harmful, set(document))):
         return document
-    return _harmful().sub(_escape, document)
+    import re
+
+    ranges = "".join(f"{chr(first)}-{chr(last)}" for first, last in _INVISIBLE)
+    return re.sub(f"[\x7f{ranges}]", _escape, document)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -238,18 +238,15 @@ class SendingLog(Log):
         yield from self.stored(start)
 
     def size(self) -> int:
-        """How many bytes are stored, after what waits here has been sent."""
         self._settled()
         return self.stored_size()
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Send everything, then cut."""
         self.sync()
         self.cut_stored(offset, epoch)
         self._end = None
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Send everything, then replace."""
         self.sync()
         self.replace_stored(chunks, epoch)
         self._end = None
@@ -274,7 +271,6 @@ class SendingLog(Log):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether there is something to send."""
         return bool(self._queue) and self._failed is None and self._full is None
 
     def take(self, room: int) -> list[Packet]:

@@ -32,7 +32,6 @@ class Holder(msgspec.Struct, frozen=True):
     """When it began, as its machine counts: another process may have the same id later."""
 
     def to_bytes(self) -> bytes:
-        """For the store."""
         return msgspec.json.encode(self)
 
     @classmethod
@@ -97,7 +96,6 @@ class Renewer(Worker):
         self._held: WeakKeyDictionary[Lease, tuple[str, int, int]] = WeakKeyDictionary()
 
     def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
-        """Renew this lease from now on."""
         self._renew_after_fork()
         with self._lock:
             self._held[lease] = (key, epoch, term_ms)
@@ -106,7 +104,6 @@ class Renewer(Worker):
             self._condition.notify()
 
     def let_go(self, lease: Lease) -> None:
-        """Renew it no more."""
         self._renew_after_fork()
         with self._lock:
             self._held.pop(lease, None)

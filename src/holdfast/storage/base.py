@@ -486,9 +486,8 @@ def check_prefix(prefix: str) -> tuple[str, ...]:
 def is_document_name(name: str) -> bool:
     """Whether ``name`` is a safe relative name that no other file of a key has."""
     parts = name.split("/")
-    for part in parts:
-        if not _DOCUMENT.match(part) or ".." in part:
-            return False
+    if not all(_DOCUMENT.match(part) and ".." not in part for part in parts):
+        return False
     return len(parts) <= _DOCUMENT_DEPTH_MAX and not _NOT_DOCUMENTS.match(parts[0].lower())
 
 

@@ -182,17 +182,14 @@ class MemoryStore(Store):
         """Nothing is held open; what was stored stays with the object."""
 
     def clear(self) -> None:
-        """Forget everything."""
         with self.guard:
             for key in [*self._shelves]:
                 self.forget(key)
 
     def ids(self) -> list[str]:
-        """The ids of all sessions."""
         return sorted(entry.key.rpartition("/")[2] for entry in self.entries())
 
     def count(self) -> int:
-        """How many sessions there are."""
         return len(self.ids())
 
     def shelf(self, key: str) -> _Shelf:
@@ -201,7 +198,6 @@ class MemoryStore(Store):
             return self._shelves.setdefault(key, _Shelf())
 
     def peek(self, key: str) -> _Shelf | None:
-        """What a key has, if anything."""
         return self._shelves.get(key)
 
     def _mark(self, key: str, *, archived: bool) -> None:

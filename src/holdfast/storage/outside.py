@@ -74,7 +74,6 @@ class Outside:
         return self._plain(os.path.dirname(self.path), name) if self.is_file and "/" not in name else None
 
     def look(self, files_max: int, levels_max: int) -> None:
-        """Find what is there."""
         found = os.stat(self.path)
         if stat.S_ISREG(found.st_mode):
             self.is_file = True
@@ -235,7 +234,6 @@ class Folder:
             return data
 
     def names(self, path: str = ".") -> list[FolderEntry]:
-        """What is in a directory, sorted by name."""
         with self._inside(path, self._parts(path)) as directory:
             nodes = [(name, self._disk.node_at(name, directory)) for name in sorted(self._disk.scan(directory))]
             return [FolderEntry(name, node.is_directory, node.size) for name, node in nodes if node is not None]
@@ -253,7 +251,6 @@ class Folder:
 
     @contextlib.contextmanager
     def _inside(self, path: str, parts: list[str]) -> Iterator[int]:
-        """A descriptor of a directory below the root."""
         try:
             with held(self._disk, walk(self._disk, os.path.join(self.root, *parts), passing=False)) as descriptor:
                 yield descriptor

@@ -65,7 +65,6 @@ class FileDocuments(Documents):
         return [name for name in found if name.startswith(prefix)] if begins else found
 
     def delete(self, name: str) -> bool:
-        """Unlink and sync the directory."""
         folder, leaf = self._split(name)
         with self._tree.opened(folder, doing=f"deleting {name}") as directory:
             if directory is None or self._disk.node_at(leaf, directory) is None:

@@ -100,7 +100,6 @@ class FileLog(Log):
             del self._kept[:kept]
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """Chunks of what is in the files while they are being read."""
         with self._tree.opened(self._parts, doing=f"reading {self._name}") as directory:
             opened = None if directory is None else open_parts(self._disk, directory, start)
         if opened is None:
@@ -135,7 +134,6 @@ class FileLog(Log):
         return super().read_part(start, stop)
 
     def size(self) -> int:
-        """The size of the files together, whoever wrote them."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             return 0 if directory is None else log_size(self._disk, directory)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.errors import Forbidden, StoreError
 from holdfast.storage.disk import Disk, Node
-from holdfast.storage.files.tree import let_go
+from holdfast.storage.files.tree import let_go, reading
 
 if TYPE_CHECKING:
     from holdfast.storage.files.archive import Archive
@@ -202,12 +202,10 @@ class OpenLog:
         return ""
 
     def sync(self) -> None:
-        """Return once the files are on the medium."""
         for _, descriptor in self.files:
             self._disk.sync(descriptor)
 
     def close(self) -> None:
-        """Close the files."""
         while self.files:
             let_go(self._disk, self.files.pop()[1])
 
@@ -263,15 +261,12 @@ def _is_still_branch(disk: Disk, directory: int) -> bool:
 def _read_base(disk: Disk, directory: int) -> Base | None:
     """What ``base.json`` says; nothing if it says nothing that can be understood."""
     try:
-        descriptor = disk.open_read(BASE_NAME, directory)
+        with reading(disk, BASE_NAME, directory) as descriptor:
+            return msgspec.json.decode(disk.read_at(descriptor, _BASE_BYTES_MAX, 0), type=Base)
     except FileNotFoundError:
         return None
-    try:
-        return msgspec.json.decode(disk.read_at(descriptor, _BASE_BYTES_MAX, 0), type=Base)
     except msgspec.MsgspecError:
         return Base([])
-    finally:
-        let_go(disk, descriptor)
 
 
 def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:

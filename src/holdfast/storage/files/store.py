@@ -54,7 +54,6 @@ class FileStore(FlushingStore):
 
     @cached_property
     def url(self) -> str:  # type: ignore[override]  # made when first asked for
-        """The path as an address."""
         from pathlib import Path
 
         return Path(self.path).as_uri()
@@ -96,7 +95,6 @@ class FileStore(FlushingStore):
         return next((other for other in others if self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """One look at each session's directory."""
         above = check_prefix(prefix)
         with translation(f"listing {prefix}"):
             with self._tree.opened(above) as directory:
@@ -110,7 +108,6 @@ class FileStore(FlushingStore):
                     yield entry
 
     def entry(self, key: str) -> Entry | None:
-        """A look at one session's directory."""
         with translation(f"looking for {key}"):
             return self._log_entry(key, _parts(key))
 
@@ -127,7 +124,6 @@ class FileStore(FlushingStore):
 
     @contextmanager
     def kept_open(self, key: str) -> Iterator[bool]:
-        """Walk to the key's directory once."""
         parts = _parts(key)
         try:
             directory = self._tree.keep(parts)
@@ -196,7 +192,6 @@ class FileStore(FlushingStore):
             remove_tree(self._disk, _DROPPED + name, directory)
 
     def forget(self, key: str) -> None:
-        """Its directory, with the lock in it."""
         with contextlib.suppress(HoldfastError, OSError):
             self._make_room(key)
 
@@ -249,7 +244,6 @@ class FileStore(FlushingStore):
                 FileForms(self._tree, _parts(key)).make_plain()
 
     def is_archived(self, key: str) -> bool:
-        """Whether ``events.jsonl.zst`` is what the log is read from."""
         found = self._look(key)
         return found is not None and found.is_archived
 
@@ -262,7 +256,6 @@ class FileStore(FlushingStore):
             self._tree.root(create=False)
 
     def close(self) -> None:
-        """Stop the flusher and close the root."""
         super().close()
         self._tree.close()
 
@@ -271,28 +264,23 @@ class FileStore(FlushingStore):
             return None if directory is None else look(self._disk, directory)
 
     def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
+        archive = None
         with self._tree.opened(parts) as directory:
             found = None if directory is None else look(self._disk, directory)
             if directory is not None and found is not None and found.is_archived:
-                return self._archive_entry(key, directory)
+                opened = open_parts(self._disk, directory)
+                if opened is None:
+                    return None
+                with opened:
+                    found, archive = opened.found, opened.archive()
         if found is None:
             return None
-        modified = found.node.modified
-        etag = f"{found.node.inode:x}-{found.size:x}-{modified:x}"
-        return Entry(key, found.size, modified // _MS, etag)
-
-    def _archive_entry(self, key: str, directory: int) -> Entry | None:
-        """The entry from when the log was archived: that is no change to whoever lists it."""
-        opened = open_parts(self._disk, directory)
-        if opened is None:
-            return None
-        with opened:
-            node, archive = opened.found.node, opened.archive()
-            etag = f"{node.inode:x}-{node.size:x}-{node.modified:x}"
-            if archive is None:
-                return Entry(key, opened.found.size, node.modified // _MS, etag)
-            modified = node.modified if archive.modified is None else archive.modified
-            return Entry(key, archive.size, modified // _MS, etag)
+        size, modified = found.size, found.node.modified
+        etag = f"{found.node.inode:x}-{size:x}-{modified:x}"
+        if archive is not None:
+            # As it was when the log was archived: that is no change to whoever lists it.
+            size, modified = archive.size, modified if archive.modified is None else archive.modified
+        return Entry(key, size, modified // _MS, etag)
 
     def _folded_names(self, directory: int) -> dict[str, list[str]]:
         """Names by their folded form, read again only when the directory has changed."""

@@ -192,7 +192,6 @@ class Tree:
                 return
 
     def close(self) -> None:
-        """Close the root."""
         with self._lock:
             if self._root is not None:
                 let_go(self.disk, self._root)

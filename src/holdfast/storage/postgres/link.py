@@ -67,7 +67,6 @@ class ServerLink:
 
     @property
     def schema(self) -> str:
-        """The schema of the store: letters, digits and ``_``."""
         return self._options.schema
 
     def run(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
@@ -119,7 +118,6 @@ class ServerLink:
                 self._on_thread(self._listen())
 
     def unlisten(self, name: str, heard: threading.Event) -> None:
-        """Wait for it no more."""
         with self._lock:
             waiting = self._changed.get(name, [])
             with contextlib.suppress(ValueError):

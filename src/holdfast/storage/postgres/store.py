@@ -130,7 +130,6 @@ class PostgresStore(LeasedStore):
         self.link.run(lambda connection: move_key(connection, key, to), again=False)
 
     def drop(self, key: str) -> None:
-        """With all it has, in one transaction."""
         check_key(key)
         self.link.run(lambda connection: drop_key(connection, key), again=False)
 
@@ -202,7 +201,6 @@ class PostgresStore(LeasedStore):
         self.link.fetch("SELECT name FROM identity")
 
     def close(self) -> None:
-        """Send what is waiting, then close the connections."""
         self._sender.close()
         super().close()
         self.link.close()

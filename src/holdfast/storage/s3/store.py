@@ -93,7 +93,6 @@ class ObjectStore(LeasedStore):
         return cache_place(self._address)
 
     def space_catalog_place(self, space: str) -> str | None:
-        """In the user's cache directory, as the other."""
         return cache_place(f"{self._address}#spaces/{space}")
 
     @property
@@ -168,7 +167,6 @@ class ObjectStore(LeasedStore):
         return ["A bucket that keeps versions still has the old ones; remove them there."]
 
     def location(self, key: str) -> str:
-        """The bucket, the prefix, and the key in it."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}#{check_key(key)}"
 
@@ -192,7 +190,6 @@ class ObjectStore(LeasedStore):
         self._checked = True
 
     def close(self) -> None:
-        """Send what is waiting, then stop the threads."""
         self._sender.close()
         super().close()
         self._at_once.close()

@@ -43,7 +43,6 @@ class ForeignDatabase:
             raise InvalidData(f"the database cannot be read: {error}") from error
 
     def close(self) -> None:
-        """Let the copy go."""
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -103,11 +103,9 @@ class SQLiteStore(LeasedStore):
         return f"{self.path}-catalog"
 
     def space_catalog_place(self, space: str) -> str | None:
-        """Beside the file, by name."""
         return f"{self.path}-catalog-of-{check_id(space, what='space')}"
 
     def move(self, key: str, to: str) -> None:
-        """Under another name, in one transaction."""
         check_key(key)
         check_key(to)
 
@@ -129,7 +127,6 @@ class SQLiteStore(LeasedStore):
         self.database.sync()
 
     def drop(self, key: str) -> None:
-        """With all it has, in one transaction."""
         check_key(key)
 
         def work(connection: Connection) -> None:
@@ -186,11 +183,9 @@ class SQLiteStore(LeasedStore):
         return ["Another process reads the database: what was removed may be left in its log."]
 
     def check(self) -> None:
-        """Open the file if there is one."""
         self.database.check()
 
     def close(self) -> None:
-        """Stop the threads and close the file."""
         super().close()
         self.database.close()
 
