@@ -48,16 +48,16 @@ class _Log(SendingLog):
         self._backend = backend
 
     def stored(self, start):
-        yield self._backend.stored.get(self._key, b"")[start:]
+        yield self._backend.stored.get(self.key, b"")[start:]
 
     def stored_size(self):
-        return len(self._backend.stored.get(self._key, b""))
+        return len(self._backend.stored.get(self.key, b""))
 
     def cut_stored(self, offset, epoch):
-        self._backend.stored[self._key] = self._backend.stored[self._key][:offset]
+        self._backend.stored[self.key] = self._backend.stored[self.key][:offset]
 
     def replace_stored(self, chunks, epoch):
-        self._backend.stored[self._key] = b"".join(chunks)
+        self._backend.stored[self.key] = b"".join(chunks)
 
     def generation(self):
         return ""
