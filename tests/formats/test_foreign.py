@@ -218,6 +218,6 @@ def test_small_things():
     assert as_text(object).startswith("<class")
     assert (as_json('{"a":1}'), as_json("{"), as_json(5)) == ({"a": 1}, "{", 5)
     entries = [{"key": "k", "sizeBytes": "many"}, {"value": 1}, "x"]
-    [only] = memories(entries, 3, read_time)
+    [only] = memories(entries, 3)
     assert ("sizeBytes" in only.data, only.timestamp) == (False, 3)
-    assert list(memories("none", None, read_time)) == []
+    assert list(memories("none", None)) == []

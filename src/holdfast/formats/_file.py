@@ -326,24 +326,33 @@ def check_name(name: str) -> str:
 
 
 def decode_document(data: bytes, bounds: Bounds) -> Any:
-    """The value of JSON bytes. Raises TooLarge or InvalidData, before it costs much memory.
-
-    Takes what tools really write: lone halves of surrogates, NaN, and text that is not UTF-8.
-    """
+    """The value of JSON bytes, as :func:`decode_value`. Raises TooLarge or InvalidData, before it costs much memory."""
     # Editors of Windows put a mark before UTF-8, which JSON does not allow.
     data = data.removeprefix(BYTE_ORDER_MARK)
     if len(data) > bounds.document_bytes_max:
         raise _over("document_bytes_max", bounds.document_bytes_max, len(data))
     _check_shape(data, bounds)
+    return decode_value(data)
+
+
+def decode_or_none(data: bytes, bounds: Bounds) -> Any:
+    """The value of JSON bytes, as :func:`decode_document`; None for what it refuses."""
+    try:
+        return decode_document(data, bounds)
+    except (InvalidData, TooLarge):
+        return None
+
+
+def decode_value(data: bytes) -> Any:
+    """The value of JSON bytes as tools really write them: with lone halves of surrogates, NaN, text that is not UTF-8.
+
+    Raises InvalidData.
+    """
     try:
         return decode_json(data)
     except InvalidData:
         if len(data) > _LENIENT_BYTES_MAX or data.lstrip()[:1] not in _BEGINNINGS:
             raise
-        return _decode_leniently(data)
-
-
-def _decode_leniently(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:

@@ -21,6 +21,7 @@ from holdfast.formats._file import (
     check_line_count,
     check_name,
     decode_document,
+    decode_or_none,
     expanded,
     is_compressed,
     read_lines,
@@ -189,11 +190,7 @@ class Source:
 
     def first(self, name: str) -> Any:
         """The value of the first line of a JSONL file; None if that is none."""
-        line = self._text(name).partition(b"\n")[0]
-        try:
-            return decode_document(line, self.bounds)
-        except (InvalidData, TooLarge):
-            return None
+        return decode_or_none(self._text(name).partition(b"\n")[0], self.bounds)
 
     def lines(self, name: str, problems: list[str] | None = None) -> Iterator[bytes]:
         """The lines of a log that are not blank, without their newline, within bounds.

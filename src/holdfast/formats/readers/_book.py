@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from holdfast.formats._foreign import Foreign, ForeignDraft, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._files import Record, records
-from holdfast.formats.readers._values import block_text, first_text, items, mapping, text
+from holdfast.formats.readers._values import block_text, first_text, items, text, text_result
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
 _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
@@ -45,14 +45,12 @@ class SourceEntry:
 
     def user(self, content: Any, key: str | None = None) -> None:
         """What a person said: a text or blocks. Nothing is not said."""
-        said = _content(content)
-        if said:
+        if said := _content(content):
             self.add("user", {"role": "user", "content": said}, key)
 
     def assistant(self, content: Any, model: Any = None, key: str | None = None) -> None:
         """What the model said."""
-        said = _content(content)
-        if said:
+        if said := _content(content):
             self.add("assistant", {"role": "assistant", "content": said, "model": _name(model)}, key)
 
     def thinking(self, content: Any, signature: Any = None, key: str | None = None) -> None:
@@ -62,9 +60,8 @@ class SourceEntry:
 
     def call(self, id: Any, tool: Any, params: Any, signature: Any = None) -> None:
         """What the model wants done. Told again, it is left out."""
-        name = _name(tool) or "unknown"
-        call = {"id": str(id), "tool": name, "params": params, "thought_signature": _name(signature)}
-        self.add("tool_call", call, f"call/{id}")
+        call = {"id": str(id), "tool": _name(tool) or "unknown", "params": params}
+        self.add("tool_call", call | {"thought_signature": _name(signature)}, f"call/{id}")
 
     def block(self, block: Record, kinds: Mapping[str, tuple[str, ...]], model: Any = None) -> bool:
         """What a block of an answer says; False if the table has no such kind.
@@ -89,9 +86,9 @@ class SourceEntry:
 
         Results of parallel calls come after the last of the calls: else they would part them.
         """
-        data: dict[str, Any] = {"toolCallId": str(id), "result": _result(result)}
+        data: dict[str, Any] = {"toolCallId": str(id), "result": text_result(result), "is_error": is_error or None}
         count = len(self.drafts)
-        self.add("tool_result", data | ({"is_error": True} if is_error else {}), f"result/{id}")
+        self.add("tool_result", data, f"result/{id}")
         for draft in self.drafts[count:]:
             draft.timestamp = stamp or draft.timestamp
 
@@ -164,6 +161,11 @@ class Book:
                 at for at, draft in enumerate(self.drafts[first:], first) if draft.run is None and draft.type in _TALK
             ]
 
+    def note(self, raw: Any, kind: str, stamp: int | None = None, key: str | None = None) -> None:
+        """Write down an entry that says nothing of the conversation, under its kind."""
+        with self.entry(raw, stamp, key) as entry:
+            entry.kind = kind
+
     def has_talk(self) -> bool:
         """Whether anything was said so far."""
         return bool(self._main)
@@ -192,25 +194,21 @@ class Book:
                 count -= 1
         return place
 
-    def _taken_back(self) -> list[ForeignDraft]:
-        """Take back, of what was left behind, what an earlier import had in the main run.
-
-        There it had the same key; here it gets another one, and is recorded anew in its own run.
-        """
-        keys = []
-        for draft in self.drafts:
-            run = draft.run or ""
-            if draft.type in _TALK and draft.key and run.startswith(_LEFT_BEHIND):
-                keys.append(draft.key)
-                draft.key = f"{draft.key}@{run}"
-        if not keys:
-            return []
-        return [ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")]
-
     def foreign(self, foreign_id: str, **details: Any) -> Foreign:
-        """The session as it is written down so far."""
-        details.setdefault("created_at", self.first_stamp)
-        drafts = [*_main_first(self.drafts), *self._taken_back()]
+        """The session as it is written down so far.
+
+        Of what was left behind it takes back what an earlier import had in the main run. There it had the same key;
+        here it gets another one, and is recorded anew in its own run.
+        """
+        details["created_at"] = details.get("created_at") or self.first_stamp
+        drafts, keys = _main_first(self.drafts), []
+        for draft in drafts:
+            if draft.type in _TALK and draft.key and draft.run and draft.run.startswith(_LEFT_BEHIND):
+                keys.append(draft.key)
+                draft.key = f"{draft.key}@{draft.run}"
+        if keys:
+            back = ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")
+            drafts = [*drafts, back]
         return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
 
 
@@ -218,8 +216,8 @@ class SessionLog:
     """One file of JSON lines on its way to a session: what is the same for all tools."""
 
     tool: ClassVar[str]
-    id_member: ClassVar[str] = "id"
-    """The member of a line that names it."""
+    id_member: ClassVar[str | None] = "id"
+    """The member of a line that names it; None if lines have no names."""
 
     def __init__(self, source: Source, name: str) -> None:
         self._book = Book(self.tool)
@@ -251,7 +249,7 @@ class SessionLog:
         return first_text(*(record.get(member) for _, record in self._lines))
 
     def _key(self, record: Record) -> str | None:
-        return first_text(record.get(self.id_member))
+        return first_text(record.get(self.id_member)) if self.id_member else None
 
     def _stamp(self, record: Record) -> int | None:
         return read_time(record.get("timestamp"))
@@ -271,12 +269,9 @@ class SessionLog:
 
 def _main_first(drafts: list[ForeignDraft]) -> list[ForeignDraft]:
     """The drafts, none of a side run before the first of the main one: that would pass for it."""
-    first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), None)
-    if first is None:
-        return drafts
-    early = [draft for draft in drafts[:first] if draft.run is not None]
-    main = [draft for draft in drafts[: first + 1] if draft.run is None]
-    return [*main, *early, *drafts[first + 1 :]] if early else drafts
+    first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), -1)
+    # The sort keeps the order of those that are alike.
+    return [*sorted(drafts[: first + 1], key=lambda draft: draft.run is not None), *drafts[first + 1 :]]
 
 
 def _digest(raw: Any) -> str:
@@ -297,14 +292,6 @@ def _content(content: Any) -> Any:
     if len(said) == 1 and said[0].get("type") == "text" and said[0].keys() <= {"type", "text"}:
         return _content(said[0]["text"])
     return said
-
-
-def _result(result: Any) -> Any:
-    """A tool's result; blocks that are all text become one text."""
-    blocks = items(result)
-    if blocks and all(mapping(b).get("type") == "text" for b in blocks):
-        return block_text(blocks)
-    return result
 
 
 # Which entries of a tree are the conversation as it stands, and which were left behind.
@@ -336,7 +323,11 @@ def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, s
     if leaf is None:
         return {}
     parents = _parents(nodes, joined_roots=joined_roots)
-    active = _way_back(leaf.id, parents)
+    active: set[str] = set()
+    at: str | None = leaf.id
+    while at is not None and at not in active:
+        active.add(at)
+        at = parents[at]
     # One answer is several entries, which may hang on different parents.
     groups = {node.group for node in nodes if node.group and node.id in active}
     active |= {node.id for node in nodes if node.group in groups}
@@ -355,20 +346,7 @@ def _parents(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str 
     parents: dict[str, str | None] = {}
     before: str | None = None
     for node in nodes:
-        if node.parent is not None and node.parent in parents:
-            parents[node.id] = node.parent
-        elif node.parent is None and not joined_roots:
-            parents[node.id] = None
-        else:
-            parents[node.id] = before
+        is_root = node.parent is None and not joined_roots
+        parents[node.id] = node.parent if is_root or node.parent in parents else before
         before = node.id
     return parents
-
-
-def _way_back(leaf: str, parents: dict[str, str | None]) -> set[str]:
-    way: set[str] = set()
-    at: str | None = leaf
-    while at is not None and at not in way:
-        way.add(at)
-        at = parents[at]
-    return way

@@ -6,10 +6,12 @@ Looking does not use a file up: what no reader reads is offered to the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidData
-from holdfast.formats._file import decode_document
+from holdfast.formats._file import decode_or_none
 from holdfast.formats._foreign import Foreign, check_version
 from holdfast.formats._source import Source
 from holdfast.formats.readers._values import mapping, mend, text
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 IsMine = Callable[[Source, str], bool]
-FileKind = tuple[str, IsMine, Callable[[Source, list[str]], Iterable[Foreign]]]
+ReadFiles = Callable[[Source, list[str]], Iterable[Foreign]]
+FileKind = tuple[str, IsMine, ReadFiles]
 """How the names of such files end, whether a file is one, and what reads them."""
 
 _MAGIC = b"SQLite format 3\0"
@@ -46,13 +49,18 @@ class ToolReader:
 
     def claims(self, source: Source) -> bool:
         """Whether there is a file as the tool writes them, by its content."""
-        return any(any_of(source, ending, is_mine) for ending, is_mine, _ in self._kinds)
+        # A home directory may hold thousands: a tool's own files are among the first, or elsewhere.
+        return any(
+            is_mine(source, name)
+            for ending, is_mine, _ in self._kinds
+            for name in _candidates(source, ending)[:_CANDIDATES_MAX]
+        )
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The sessions of all files; one that two kinds claim is read as the first of them."""
         told: set[str] = set()
         for ending, is_mine, read in self._kinds:
-            names = [name for name in names_of(source, ending, is_mine) if name not in told]
+            names = [name for name in _candidates(source, ending) if is_mine(source, name) and name not in told]
             told.update(names)
             yield from read(source, names)
 
@@ -67,19 +75,13 @@ def has_document(mark: bytes, is_document: Callable[[Record], bool]) -> IsMine:
     return lambda source, name: is_document(mapping(look(source, name, mark)))
 
 
-def names_of(source: Source, ending: str, is_mine: IsMine) -> list[str]:
-    """The files with that ending that are the tool's; of a single file the ending is no matter."""
-    return [name for name in _candidates(source, ending) if is_mine(source, name)]
-
-
-def any_of(source: Source, ending: str, is_mine: IsMine) -> bool:
-    """Whether there is a file of the tool's among the first ones with that ending."""
-    # A home directory may hold thousands: a tool's own files are among the first, or elsewhere.
-    names = _candidates(source, ending)[:_CANDIDATES_MAX]
-    return any(is_mine(source, name) for name in names)
+def one_by_one(read: Callable[[Source, str, list[str]], Iterable[Foreign]]) -> ReadFiles:
+    """What reads files each by itself, with a list in which to tell what could not be read."""
+    return lambda source, names: chain.from_iterable(read(source, name, []) for name in names)
 
 
 def _candidates(source: Source, ending: str) -> list[str]:
+    """The files with that ending; of a single file the ending is no matter."""
     if source.is_file:
         return source.names()
     return sorted(name for packed in _PACKED for name in source.names(ending + packed))
@@ -87,25 +89,19 @@ def _candidates(source: Source, ending: str) -> list[str]:
 
 def first_records(source: Source, name: str) -> list[dict[str, Any]]:
     """The objects that a JSONL file begins with; none if it does not begin as one."""
-    return source.remember("first records", name, lambda: _first_records(source, name))
 
+    def look() -> list[dict[str, Any]]:
+        head = source.head(name, _HEAD_BYTES)
+        # What begins otherwise is no such file, and is not searched for lines.
+        if not head.lstrip().startswith(b"{"):
+            return []
+        if b"\n" not in head and len(head) >= _HEAD_BYTES:  # a first line with a picture in it
+            head = source.head(name, _LONG_HEAD_BYTES)
+        lines = head.split(b"\n", _LOOKED_AT)[:_LOOKED_AT]
+        values = (decode_or_none(line.strip(), source.bounds) for line in lines)
+        return [value for value in values if isinstance(value, dict)]
 
-def _first_records(source: Source, name: str) -> list[dict[str, Any]]:
-    head = source.head(name, _HEAD_BYTES)
-    # What begins otherwise is no such file, and is not searched for lines.
-    if not head.lstrip().startswith(b"{"):
-        return []
-    if b"\n" not in head and len(head) >= _HEAD_BYTES:  # a first line with a picture in it
-        head = source.head(name, _LONG_HEAD_BYTES)
-    found = []
-    for line in head.split(b"\n", _LOOKED_AT)[:_LOOKED_AT]:
-        try:
-            value = decode_document(line.strip(), source.bounds)
-        except HoldfastError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+    return source.remember("first records", name, look)
 
 
 def records(source: Source, name: str, problems: list[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -120,17 +116,15 @@ def records(source: Source, name: str, problems: list[str]) -> Iterator[tuple[by
 def look(source: Source, name: str, mark: bytes) -> Any:
     """A document, to see whose it is; also one that was cut short, if the mark is in its head."""
     value = source.glimpse(name)
-    if value is not None or mark not in source.head(name):
-        return value
-    return source.remember("mended", name, lambda: _mended(source, name))
+    return value if value is not None or mark not in source.head(name) else _mended(source, name)
 
 
 def _mended(source: Source, name: str) -> Any:
-    whole = mend(source.head(name, source.bounds.document_bytes_max))
-    try:
-        return None if whole is None else decode_document(whole, source.bounds)
-    except HoldfastError:
-        return None
+    def look() -> Any:
+        whole = mend(source.head(name, source.bounds.document_bytes_max))
+        return None if whole is None else decode_or_none(whole, source.bounds)
+
+    return source.remember("mended", name, look)
 
 
 def open_document(source: Source, name: str, problems: list[str]) -> Any:
@@ -138,7 +132,7 @@ def open_document(source: Source, name: str, problems: list[str]) -> Any:
     try:
         return source.json(name)
     except InvalidData as error:
-        value = source.remember("mended", name, lambda: _mended(source, name))
+        value = _mended(source, name)
         rest = "what is whole was read" if value is not None else "nothing of it could be read"
         problems.append(f"{name}: {error}; {rest}")
         return value
@@ -169,22 +163,21 @@ def document_beside(
 
 def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
     """The tables of a SQLite file with their columns; none if it is no such file."""
-    return source.remember("tables", name, lambda: _tables_of(source, name))
 
+    def look() -> dict[str, tuple[str, ...]]:
+        if not source.head(name, len(_MAGIC)).startswith(_MAGIC):
+            return {}
+        from holdfast.storage import copy_database
 
-def _tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
-    if not source.head(name, len(_MAGIC)).startswith(_MAGIC):
-        return {}
-    from holdfast.storage import copy_database
+        most, wal = source.bounds.database_bytes_max, f"{name}-wal"
+        try:
+            data = source.head(name, most)
+            with copy_database(data, source.head(wal, most) if source.has(wal) else b"") as database:
+                return database.tables()
+        except InvalidData:
+            return {}
 
-    most = source.bounds.database_bytes_max
-    wal = f"{name}-wal"
-    try:
-        data = source.head(name, most)
-        with copy_database(data, source.head(wal, most) if source.has(wal) else b"") as database:
-            return database.tables()
-    except InvalidData:
-        return {}
+    return source.remember("tables", name, look)
 
 
 def whole_rows(
@@ -203,12 +196,9 @@ def whole_rows(
     # A damaged page stops a scan: from both ends all but what lies on it is reached.
     for way in ("ASC", "DESC"):
         query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608 - names that the reader itself gives
-        rows = database.rows(query)
-        try:
-            for row in rows:
+        with suppress(InvalidData):
+            for row in database.rows(query):
                 found.setdefault(row.pop("_at"), row)
-        except InvalidData:
-            continue
     return sorted(found.values(), key=lambda row: (str(type(row[column])), row[column]))
 
 

@@ -25,17 +25,19 @@ from holdfast.formats.readers._values import (
     member,
     rename_figures,
     speak,
+    text_result,
 )
 
 TOOL = "orbitmesh"
+Record = dict[str, Any]
 _COMPARED_CHARS_MAX = 1_000_000_000
 _NOTICE = re.compile(r"[a-z][a-z0-9_]*|status: \S+ -> \S+")
 
 
 class OrbitmeshMessage:
-    """One message: what kind, its text, when, and how it came."""
+    """One message: what kind, its text, when, and how it came, each piece of what was streamed by itself."""
 
-    __slots__ = ("_pieces", "_raws", "is_chunk", "is_notice", "kind", "own", "when")
+    __slots__ = ("is_chunk", "is_notice", "kind", "own", "pieces", "raws", "when")
 
     def __init__(self, kind: str, contents: str, when: int | None, raw: Any, own: Any, *, how: str = "") -> None:
         self.kind = kind
@@ -48,31 +50,13 @@ class OrbitmeshMessage:
         """Whether it may be a piece of an answer, as agents of ACP stream it."""
         self.is_notice = how == "append_raw" or (not how and bool(_NOTICE.fullmatch(contents)))
         """Whether the word of a system message only names an event."""
-        self._pieces = [contents]
-        self._raws = [raw]
+        self.pieces = [contents]
+        self.raws = [raw]
 
     def go_on(self, contents: str, *raws: Any) -> None:
         """Add a piece of what was streamed."""
-        self._pieces.append(contents)
-        self._raws += raws
-
-    def take_over(self, other: OrbitmeshMessage) -> None:
-        """Keep how another message came, which says the same."""
-        self._raws += other._raws
-
-    def give_back(self) -> OrbitmeshMessage:
-        """Take the last piece off again, as a message by itself."""
-        return OrbitmeshMessage(self.kind, self._pieces.pop(), self.when, self._raws.pop(), None)
-
-    @property
-    def last_piece(self) -> str:
-        """What was streamed last."""
-        return self._pieces[-1]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether every piece was taken off."""
-        return not self._pieces
+        self.pieces.append(contents)
+        self.raws += raws
 
     @property
     def is_tool_input(self) -> bool:
@@ -82,17 +66,12 @@ class OrbitmeshMessage:
     @property
     def contents(self) -> str:
         """The whole text."""
-        return "".join(self._pieces)
-
-    @property
-    def raws(self) -> list[Any]:
-        """How its pieces came."""
-        return self._raws
+        return "".join(self.pieces)
 
     @property
     def raw(self) -> Any:
         """The source as it came; of a message in pieces, all of them."""
-        return raw_of(self._raws)
+        return raw_of(self.raws)
 
     @property
     def key(self) -> str:
@@ -116,17 +95,15 @@ def logged(source: Source, name: str, problems: list[str]) -> list[OrbitmeshMess
     """The messages of a log. A delta goes on with the message before it, if that is output."""
     found: list[OrbitmeshMessage] = []
     for line, value in source.values(name, problems):
-        when = read_time(member(value, "timestamp"))
-        seq = member(value, "seq")
+        when, seq = read_time(member(value, "timestamp")), member(value, "seq")
         if not is_log_line(value) or type(seq) is not int or seq <= 0 or when is None:
             problems.append(f"{name}: a line without number, time or kind was left out")
             continue
         kind, contents = as_text(value["kind"]) or "output", as_text(value.get("contents"))
         how = as_text(value["projection"])
         said = OrbitmeshMessage(kind, contents, when, line, value.get("raw"), how=how)
-        last = found[-1] if found else None
-        joins = how == "append_output_delta" and last is not None and last.kind == "output"
-        if last is not None and joins and last.is_tool_input == said.is_tool_input:
+        last = found[-1] if found and how == "append_output_delta" else None
+        if last is not None and last.kind == "output" and last.is_tool_input == said.is_tool_input:
             last.go_on(contents, line)
         else:
             found.append(said)
@@ -143,7 +120,7 @@ def embedded(messages: Any) -> list[OrbitmeshMessage]:
             message,
             message.get("raw"),
         )
-        for message in (messages if isinstance(messages, list) else [])
+        for message in items(messages)
         if isinstance(message, dict)
     ]
 
@@ -154,13 +131,14 @@ def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) ->
     if last is None:
         return other
     known = Counter(one.key for one in base)
-    late = []
-    for one in [one for one in other if one.when and one.when > last]:
-        if known[one.key]:
+    early: list[OrbitmeshMessage] = []
+    late: list[OrbitmeshMessage] = []
+    for one in other:
+        is_late = one.when is not None and one.when > last
+        if is_late and known[one.key]:
             known[one.key] -= 1
-        else:
-            late.append(one)
-    early = [one for one in other if not any(one is later for later in late)]
+            is_late = False
+        (late if is_late else early).append(one)
     return [*join(base, early, key=lambda one: one.key), *late]
 
 
@@ -172,17 +150,19 @@ def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
     found: list[OrbitmeshMessage] = []
     for said in messages:
         last = found[-1] if found else None
-        if last is None:
-            found.append(said)
-        elif last.is_chunk and _is_echo(said, last.last_piece):
-            said.take_over(last.give_back())
-            if last.is_empty:
+        if last is not None and last.is_chunk and _is_echo(said, last.pieces[-1]):
+            last.pieces.pop()
+            said.raws.append(last.raws.pop())
+            if not last.pieces:
                 found.pop()
-            _add(found, said)
-        elif last.is_chunk and said.is_chunk:
+            last = found[-1] if found else None
+        elif last is not None and last.is_chunk and said.is_chunk:
+            last.go_on(said.contents, *said.raws)
+            continue
+        if last is not None and said.kind == last.kind == "thought":
             last.go_on(said.contents, *said.raws)
         else:
-            _add(found, said)
+            found.append(said)
     return found
 
 
@@ -193,72 +173,51 @@ def _is_echo(said: OrbitmeshMessage, words: str) -> bool:
     return said.kind == "system" and said.contents == "user_message_chunk"
 
 
-def _add(found: list[OrbitmeshMessage], said: OrbitmeshMessage) -> None:
-    if said.kind == "thought" and found and found[-1].kind == "thought":
-        found[-1].go_on(said.contents, *said.raws)
-    else:
-        found.append(said)
-
-
 def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMessage]:
     """What was said, and, in its time, what only a snapshot has.
 
     There each piece of a streamed answer is a message by itself, thoughts among them.
     """
+    pieces = [_snapped(message) for message in items(messages) if isinstance(message, dict)]
     if not said:
-        return _snapped(messages)
+        return _answers_joined(pieces)
     found = list(said)
-    for one in _snapped(_unknown(said, messages if isinstance(messages, list) else [])):
+    for one in _answers_joined(_unknown(said, pieces)):
         later = (n for n, other in enumerate(found) if one.when and (other.when or 0) > one.when)
         found.insert(next(later, len(found)), one)
     return found
 
 
-def _unknown(said: list[OrbitmeshMessage], messages: list[Any]) -> list[Any]:
-    """The messages of a snapshot whose words nobody said."""
+def _snapped(message: Record) -> OrbitmeshMessage:
+    """A message of a snapshot, whose names are those of Go fields or the tame ones."""
+    given = {name.lower(): item for name, item in message.items()}
+    role, content = as_text(given.get("role")), given.get("content")
+    if isinstance(content, list):
+        content = "".join(as_text(member(block, "text") or member(block, "Text")) for block in content)
+    kind = {"assistant": "output"}.get(role, role) or "output"
+    return OrbitmeshMessage(kind, as_text(content), read_time(given.get("timestamp")), message, None)
+
+
+def _unknown(said: list[OrbitmeshMessage], pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
+    """The pieces of a snapshot whose words nobody said."""
     asked = {one.contents for one in said if one.kind == "user"}
     answers = "\n".join(one.contents for one in said if one.kind != "user")
-    pieces = [one for one in messages if isinstance(one, dict)]
     # Each piece is looked for in all words: of large snapshots only the time decides.
     if len(pieces) * len(answers) > _COMPARED_CHARS_MAX:
         last = max((one.when for one in said if one.when), default=0)
-        return [piece for piece in pieces if (_when(piece) or 0) > last]
-    return [piece for piece in pieces if not _is_known(piece, asked, answers)]
+        return [piece for piece in pieces if (piece.when or 0) > last]
+    unasked = [piece for piece in pieces if piece.contents not in asked]
+    return [piece for piece in unasked if piece.kind == "user" or piece.contents not in answers]
 
 
-def _is_known(piece: dict[str, Any], asked: set[str], answers: str) -> bool:
-    text = _text_of(piece.get("content", piece.get("Content")))
-    if as_text(piece.get("role", piece.get("Role"))) == "user":
-        return text in asked
-    return text in answers or text in asked
-
-
-def _when(message: dict[str, Any]) -> int | None:
-    return read_time(message.get("timestamp", message.get("Timestamp")))
-
-
-def _snapped(messages: Any) -> list[OrbitmeshMessage]:
-    """The messages of a snapshot, where each piece of a streamed answer is one by itself."""
+def _answers_joined(pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
     found: list[OrbitmeshMessage] = []
-    for message in messages if isinstance(messages, list) else []:
-        if not isinstance(message, dict):
-            continue
-        role = as_text(member(message, "role") or member(message, "Role"))
-        kind = {"assistant": "output"}.get(role, role) or "output"
-        contents = _text_of(message.get("content", message.get("Content")))
-        when = _when(message)
-        if kind == "output" and found and found[-1].kind == "output":
-            found[-1].go_on(contents, message)
+    for piece in pieces:
+        if found and piece.kind == found[-1].kind == "output":
+            found[-1].go_on(piece.contents, *piece.raws)
         else:
-            found.append(OrbitmeshMessage(kind, contents, when, message, None))
+            found.append(piece)
     return found
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, list):
-        texts = (member(block, "text") or member(block, "Text") for block in content)
-        return "".join(as_text(text) for text in texts)
-    return as_text(content)
 
 
 # What the messages of orbitmesh say, as drafts.
@@ -266,8 +225,6 @@ def _text_of(content: Any) -> str:
 # It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls, their results, the
 # model and what it used are read from there.
 
-
-Record = dict[str, Any]
 
 _FORM = 2
 _IDS = ("id", "tool_call_id", "toolCallId", "call_id")
@@ -291,11 +248,11 @@ def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
 
     It told each of them by itself. Where nothing of that was recorded, nothing is taken back.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     keys = []
-    for said in messages:
-        count = counts[said.key] = counts.get(said.key, 0) + 1
-        keys += [f"{said.key}.{count}.{number}" for number in range(2)]
+    for key in (said.key for said in messages):
+        counts[key] += 1
+        keys += [f"{key}.{counts[key]}.{number}" for number in range(2)]
     return ForeignDraft("retracted", {"keys": keys}, key="earlier form")
 
 
@@ -307,11 +264,6 @@ class _ToldCall:
         self.raws = raws
         self.streamed = ""
         self.is_over = False
-
-    @property
-    def lacks_input(self) -> bool:
-        """Whether its arguments are not known yet."""
-        return not self.draft.data["params"] or "contents" in mapping(self.draft.data["params"])
 
     def keep(self, said: OrbitmeshMessage) -> None:
         """Keep how news came that say nothing by themselves."""
@@ -328,10 +280,11 @@ class _ToldCall:
 
     def complete(self, tool: str | None, params: Any) -> None:
         """Put in what was not known when it was announced."""
-        if tool and self.draft.data["tool"] == "unknown":
-            self.draft.data["tool"] = tool
-        if params and self.lacks_input:
-            self.draft.data["params"] = as_json(params)
+        data = self.draft.data
+        if tool and data["tool"] == "unknown":
+            data["tool"] = tool
+        if params and (not data["params"] or "contents" in mapping(data["params"])):
+            data["params"] = as_json(params)
 
 
 class _Told:
@@ -339,7 +292,7 @@ class _Told:
 
     def __init__(self) -> None:
         self.drafts: list[ForeignDraft] = []
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
         self._calls: dict[str, _ToldCall] = {}
         self._typing: _ToldCall | None = None
         self._model: str | None = None
@@ -347,60 +300,60 @@ class _Told:
         self._requests: set[str] = set()
         self._words = ""
         self._paid = 0.0
-        self._say: dict[str, Callable[[OrbitmeshMessage, int], list[ForeignDraft]]] = {
-            "user": lambda said, _: speak("user", said.contents, said.when, said.raw),
-            "output": lambda said, _: self._answer(said),
-            "thought": lambda said, _: [ForeignDraft("thinking", {"content": said.contents}, said.when, raw=said.raw)],
+        self._say: dict[str, Callable[[OrbitmeshMessage], list[ForeignDraft] | None]] = {
+            "user": lambda said: speak("user", said.contents, said.when, said.raw),
+            "output": self._answer,
+            "thought": lambda said: [ForeignDraft("thinking", {"content": said.contents}, said.when)],
             "tool_use": self._call,
-            "system": lambda said, _: self._notice(said),
-            "metric": lambda said, _: self._usage(said),
-            "error": lambda said, _: [ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)],
-            "plan": lambda said, _: self._plan(said),
+            "system": self._notice,
+            "metric": self._usage,
+            "error": lambda said: [ForeignDraft("agent_error", {"agent": TOOL, "error": said.contents}, said.when)],
+            "plan": self._plan,
         }
 
     def take(self, said: OrbitmeshMessage) -> None:
-        """Tell one message; what says nothing by itself is kept as it came."""
-        count = self._counts[said.key] = self._counts.get(said.key, 0) + 1
+        """Tell one message; what says nothing by itself, for which there is None, is kept as it came."""
+        key = said.key
+        self._counts[key] += 1
         say = self._say.get(said.kind)
-        drafts = say(said, count) if say else [frame(TOOL, None, said.when)]
+        drafts = say(said) if say else None
+        if drafts is None:
+            drafts = [frame(TOOL, None, said.when)]
         for number, draft in enumerate(drafts):
-            draft.key = f"{_FORM}.{said.key}.{count}.{number}"
+            draft.key = f"{_FORM}.{key}.{self._counts[key]}.{number}"
         if drafts and drafts[0].raw is None:
             drafts[0].raw = said.raw
         self.drafts += drafts
 
     # --- words
 
-    def _answer(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
-        is_input = said.is_tool_input or (said.own is None and self._typing is not None)
-        if is_input and self._typing is not None:
+    def _answer(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
+        if self._typing is not None and (said.is_tool_input or said.own is None):
             self._typing.go_on(said)
             return []
-        if is_input:
-            return [frame(TOOL, None, said.when)]
+        if said.is_tool_input:
+            return None
         self._words += said.contents
         return speak("assistant", said.contents, said.when, said.raw, model=self._model)
 
-    def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+    def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """What the provider told beside the talk: a part of the talk, or a word for what was."""
-        own = mapping(said.own)
-        kind = own.get("type")
-        if kind != "content_block_start":
-            self._typing = None
-        self._model = first_text(mapping(own.get("message")).get("model"), own.get("model")) or (self._model)
+        kind = member(said.own, "type")
+        self._model = first_text(member(said.own, "message", "model"), member(said.own, "model"), self._model)
         if kind == "content_block_start":
             return self._begin(said)
+        self._typing = None
         if kind == "assistant":
-            return self._snapshot(said) or [frame(TOOL, None, said.when)]
+            return self._snapshot(said) or None
         if kind == "user":
-            return self._results(said) or [frame(TOOL, None, said.when)]
+            return self._results(said) or None
         if kind is None and not said.is_notice:
             return speak("system", said.contents, said.when, said.raw)
-        return [frame(TOOL, None, said.when)]
+        return None
 
     def _snapshot(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """A message of the model as it was in the end: what was not streamed of it."""
-        message = mapping(mapping(said.own).get("message"))
+        message = mapping(member(said.own, "message"))
         drafts: list[ForeignDraft] = []
         for block in map(mapping, items(message.get("content"))):
             kind = block.get("type")
@@ -409,8 +362,8 @@ class _Told:
                 self._words += words
                 drafts += speak("assistant", words, said.when, None, model=self._model)
             elif kind == "thinking":
-                thought = {"type": "thinking", "thinking": block.get("thinking")}
-                drafts += speak("assistant", [thought | {"signature": block.get("signature")}], said.when, None)
+                thought = {name: block.get(name) for name in ("type", "thinking", "signature")}
+                drafts += speak("assistant", [thought], said.when, None)
             elif kind == "tool_use":
                 drafts += self._told_call(said, block)
         id = as_text(message.get("id"))
@@ -420,11 +373,11 @@ class _Told:
 
     # --- calls
 
-    def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+    def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """The model has begun to write a call, of which the input follows."""
-        block = mapping(mapping(said.own).get("content_block"))
+        block = mapping(member(said.own, "content_block"))
         if block.get("type") != "tool_use":
-            return [frame(TOOL, None, said.when)]
+            return None
         drafts = self._told_call(said, block)
         self._typing = self._calls.get(as_text(block.get("id")))
         return drafts
@@ -447,12 +400,10 @@ class _Told:
 
     def _results(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """Results of calls, which the model is told in the user's place."""
-        message = mapping(mapping(said.own).get("message"))
         drafts: list[ForeignDraft] = []
-        for block in map(mapping, items(message.get("content"))):
+        for block in map(mapping, items(member(said.own, "message", "content"))):
             if block.get("type") == "tool_result":
-                id, content = as_text(block.get("tool_use_id")), block.get("content")
-                shown = block_text(content) if _is_text(content) else content
+                id, shown = as_text(block.get("tool_use_id")), text_result(block.get("content"))
                 drafts += self._end(id, shown, said, is_error=block.get("is_error") is True)
         self._words = ""
         return drafts
@@ -466,13 +417,13 @@ class _Told:
         data = {"toolCallId": id, "result": result}
         return [ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)]
 
-    def _call(self, said: OrbitmeshMessage, count: int) -> list[ForeignDraft]:
+    def _call(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """A call, or news about one, as far as it was kept: from the provider's own words."""
         own = mapping(said.own)
         if own.get("type") == "content_block_start":
             return self._begin(said)
         if own.get("type") == "control_request":  # a question whether it may run
-            return [frame(TOOL, None, said.when)]
+            return None
         told = own or mapping(as_json(said.contents))
         id = first_text(*(told.get(name) for name in _IDS))
         known = self._calls.get(id) if id else None
@@ -484,7 +435,7 @@ class _Told:
             if not drafts:
                 known.keep(said)
             return drafts
-        id = id or f"log_{digest(said.contents)[:12]}_{count}"
+        id = id or f"log_{digest(said.contents)[:12]}_{self._counts[said.key]}"
         words = said.contents.partition("(")[0].partition(":")[0][:64]
         given = {"contents": said.contents} if params is None else params
         drafts = self._open(said, id, as_text(titled) or words.strip(), given)
@@ -494,18 +445,15 @@ class _Told:
         """The result in news about a call; none while it runs."""
         status = as_text(told.get("status"))
         result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
-        if status and status not in _ENDED:
+        if status not in _ENDED if status else result is None:
             return []
-        if not status and result is None:
-            return []
-        contents = [mapping(mapping(part).get("content")) for part in items(told.get("content"))]
-        words = block_text([content for content in contents if content])
-        shown = words or result or (told.get("content") if result is None else result)
+        words = block_text([member(part, "content") for part in items(told.get("content"))])
+        shown = words or (told.get("content") if result is None else result)
         return self._end(id, shown or "", said, is_error=_ENDED.get(status, False))
 
     # --- figures
 
-    def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+    def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """What a request used: told at its start, and again, as a sum, at its end."""
         own = mapping(said.own)
         message = mapping(own.get("message"))
@@ -519,13 +467,13 @@ class _Told:
             more = {name: n - before.get(name, 0) for name, n in figures.items()}
             self._request = before | figures
             more = {name: amount for name, amount in more.items() if amount > 0}
-            return self._report(said, {"requests": 0, **more}) if more else self._nothing(said)
+            return self._report(said, {"requests": 0, **more}) if more else None
         if own.get("type") == "result":
             # The sum of requests that were counted one by one.
-            return self._nothing(said) if self._requests else self._report(said, figures)
+            return None if self._requests else self._report(said, figures)
         counted = _METRIC.fullmatch(said.contents)
         if counted is None:
-            return self._nothing(said)
+            return None
         names = ("input_tokens", "output_tokens", "requests")
         return self._report(said, dict(zip(names, map(int, counted.groups()), strict=True)))
 
@@ -539,15 +487,11 @@ class _Told:
         named = {"model": self._model} if self._model else {}
         return [ForeignDraft("usage", figures | named, said.when)]
 
-    def _nothing(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
-        return [frame(TOOL, None, said.when)]
-
     # --- plans
 
-    def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+    def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """A plan as todos where it is one, else as the words that the agent showed."""
-        own = mapping(said.own)
-        if own.get("type") == "result":
+        if member(said.own, "type") == "result":
             return self._bill(said)
         plan = as_json(said.own if said.own is not None else said.contents)
         steps = plan.get("entries", plan.get("todos")) if isinstance(plan, dict) else plan
@@ -555,18 +499,14 @@ class _Told:
             return speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
         return [ForeignDraft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
 
-    def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
+    def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """The end of a turn of Claude, with what all of them cost so far."""
         total = rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
         since = total - self._paid if total >= self._paid else total
         self._paid = total
         if since <= 0:
-            return self._nothing(said)
+            return None
         return [ForeignDraft("usage", {"requests": 0, "cost": since, "settles": True}, said.when)]
-
-
-def _is_text(content: Any) -> bool:
-    return bool(items(content)) and all(mapping(b).get("type") == "text" for b in items(content))
 
 
 def _todo(item: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -11,15 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.errors import InvalidData
+from holdfast.formats._file import decode_value
 from holdfast.formats._foreign import ForeignDraft, read_time
-from holdfast.model import decode_json
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 ANTHROPIC_USAGE = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_input_tokens",
-    "cache_creation_input_tokens": "cache_creation_input_tokens",
+    name: name for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 }
 """What a request used, by the provider's names, which are ours."""
 _BASE64 = ";base64"
@@ -61,16 +57,6 @@ def between(words: str, opening: str, closing: str) -> str | None:
     return rest.partition(closing)[0] if found else None
 
 
-def json_value(value: Any) -> Any:
-    """The value of a text that holds JSON; the text itself if it holds none."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-
-
 def block_text(blocks: Any) -> str:
     """The text of a content: a string, or the text of its blocks one below the other."""
     if isinstance(blocks, str):
@@ -79,16 +65,27 @@ def block_text(blocks: Any) -> str:
     return "\n".join(part for part in parts if isinstance(part, str) and part)
 
 
+def text_result(result: Any) -> Any:
+    """A tool's result; blocks that are all text become one text."""
+    is_text = items(result) and all(mapping(block).get("type") == "text" for block in result)
+    return block_text(result) if is_text else result
+
+
 def said_blocks(content: Any) -> list[dict[str, Any]]:
     """The words and pictures of a content in our form; what is neither is left out."""
-    found: list[dict[str, Any] | None] = []
+    found: list[dict[str, Any]] = []
     for block in map(mapping, items(content)):
         if block.get("type") == "text":
             found.append(text_block(block.get("text")))
         elif block.get("type") == "image":
             source = mapping(block.get("source"))
             media = first_text(block.get("mimeType"), source.get("mediaType"))
-            found.append(image_block(media, block.get("data", source.get("data"))))
+            found += blocks(image_block(media, block.get("data", source.get("data"))))
+    return found
+
+
+def blocks(*found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Those of the blocks that there are."""
     return [block for block in found if block]
 
 
@@ -120,14 +117,8 @@ def data_url_block(url: Any) -> dict[str, Any] | None:
 
 def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
     """Token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
-    given = mapping(figures)
-    return {
-        ours: given[theirs] for theirs, ours in names.items() if _is_figure(given.get(theirs)) and given[theirs] > 0
-    }
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    given: list[tuple[str, Any]] = [(ours, mapping(figures).get(theirs)) for theirs, ours in names.items()]
+    return {name: amount for name, amount in given if type(amount) in (int, float) and amount > 0}
 
 
 # JSON documents that were cut short: tools that rewrite whole files leave them behind.
@@ -154,9 +145,7 @@ def mend(data: bytes) -> bytes | None:
             if len(open_ones) <= _DEPTH_KEPT:
                 kept = token.end(), list(open_ones)
         elif mark in (b"]", b"}"):
-            if not open_ones or _CLOSING[open_ones.pop()] != mark:
-                return None
-            if not open_ones:
+            if not open_ones or _CLOSING[open_ones.pop()] != mark or not open_ones:
                 return None
             if len(open_ones) < _DEPTH_KEPT:
                 kept = token.end(), list(open_ones)
@@ -171,23 +160,17 @@ def mend(data: bytes) -> bytes | None:
 
 T = TypeVar("T")
 _SIDES = {
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "agent": "assistant",
-    "model": "assistant",
-    "ai": "assistant",
-    "bot": "assistant",
-    "system": "system",
-    "developer": "system",
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "agent", "model", "ai", "bot"), "assistant"),
+    **dict.fromkeys(("system", "developer"), "system"),
 }
 
 
 def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> list[ForeignDraft]:
     """A message as drafts. ``content`` is a text or blocks; ``raw`` goes with the first of them.
 
-    Words that stand together are one event; a role that nobody knows speaks as the user, with its
-    name kept. ``extra`` (usage, model, metadata) goes with the first words of an assistant.
+    Words that stand together are one event; a role that nobody knows speaks as the user, with its name kept. ``extra``
+    (usage, model, metadata) goes with the first words of an assistant.
     """
     side = _SIDES.get(str(role).lower(), "user")
     named = {} if str(role).lower() in _SIDES else {"metadata": {"role": str(role)}}
@@ -196,101 +179,60 @@ def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> 
 
     def say() -> None:
         if words:
-            said = words[0]["text"] if _is_one_text(words) else list(words)
-            drafts.append(ForeignDraft(side, {"content": said, **named}, when))
+            bare = len(words) == 1 and words[0].get("type") == "text" and words[0].keys() <= {"type", "text"}
+            drafts.append(ForeignDraft(side, {"content": words[0]["text"] if bare else list(words), **named}, when))
             words.clear()
 
     for block in content if isinstance(content, list) else [content]:
-        own = _own_draft(block, when)
-        if own is None:
-            words += _words(block)
-        else:
+        if isinstance(block, dict) and (own := _own_draft(block, when)):
             say()
             drafts.append(own)
+        elif block is not None:
+            words.append(block if isinstance(block, dict) else text_block(as_text(block)))
     say()
-    return _dressed(drafts, side, raw, extra, when)
-
-
-def _dressed(
-    drafts: list[ForeignDraft], side: str, raw: Any, extra: dict[str, Any], when: int | None
-) -> list[ForeignDraft]:
-    if not drafts:
-        drafts.append(ForeignDraft(side, {"content": ""}, when))
+    drafts = drafts or [ForeignDraft(side, {"content": ""}, when)]
     drafts[0].raw = raw
-    given = {name: value for name, value in extra.items() if value is not None}
     # Usage and model belong to what the model said, not to what it thought before.
     spoken = next((draft for draft in drafts if draft.type in (side, "tool_call")), drafts[0])
-    spoken.data.update(given)
+    spoken.data.update((name, value) for name, value in extra.items() if value is not None)
     return drafts
 
 
-def _is_one_text(words: list[Any]) -> bool:
-    return len(words) == 1 and words[0].get("type") == "text" and words[0].keys() <= {"type", "text"}
-
-
-def _words(block: Any) -> list[dict[str, Any]]:
-    if block is None:
-        return []
-    if isinstance(block, dict):
-        return [block]
-    return [{"type": "text", "text": as_text(block)}]
-
-
-def _own_draft(block: Any, when: int | None) -> ForeignDraft | None:
+def _own_draft(block: dict[str, Any], when: int | None) -> ForeignDraft | None:
     """The draft of a block that is an event of its own; None for words and pictures."""
-    if not isinstance(block, dict):
-        return None
     kind = block.get("type")
+    signed = {name: block[name] for name in ("signature", "thought_signature") if block.get(name)}
     if kind == "tool_use":
-        return ForeignDraft("tool_call", _call(block), when)
+        signed.pop("signature", None)
+        data = {"id": as_text(block.get("id")), "tool": as_text(block.get("name")), "params": block.get("input")}
+        return ForeignDraft("tool_call", data | signed, when)
     if kind == "tool_result":
-        return ForeignDraft("tool_result", _result(block), when)
+        data = {"toolCallId": as_text(block.get("tool_use_id")), "result": block.get("content")}
+        return ForeignDraft("tool_result", data | ({"is_error": True} if block.get("is_error") else {}), when)
     if kind == "thinking":
-        return ForeignDraft("thinking", _thought(block), when)
+        return ForeignDraft("thinking", {"content": as_text(block.get("thinking"))} | signed, when)
     return None
 
 
-def _call(block: dict[str, Any]) -> dict[str, Any]:
-    data = {"id": as_text(block.get("id")), "tool": as_text(block.get("name")), "params": block.get("input")}
-    signature = block.get("thought_signature")
-    return data | ({"thought_signature": signature} if signature else {})
-
-
-def _result(block: dict[str, Any]) -> dict[str, Any]:
-    data = {"toolCallId": as_text(block.get("tool_use_id")), "result": block.get("content")}
-    return data | ({"is_error": True} if block.get("is_error") else {})
-
-
-def _thought(block: dict[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {"content": as_text(block.get("thinking"))}
-    for name in ("signature", "thought_signature"):
-        if block.get(name):
-            data[name] = block[name]
-    return data
-
-
-def memories(entries: Any, when: int | None, read_time: Callable[[Any], int | None]) -> Iterator[ForeignDraft]:
+def memories(entries: Any, when: int | None) -> Iterator[ForeignDraft]:
     """The entries of a memory, in any of the shapes that agents keep them in."""
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict) or not entry.get("key"):
+    for entry in map(mapping, items(entries)):
+        if not entry.get("key"):
             continue
-        created = read_time(entry.get("createdAt"))
-        updated = read_time(entry.get("updatedAt"))
-        priority = as_text(entry.get("basePriority") or entry.get("priority") or "normal")
+        created, updated = read_time(entry.get("createdAt")), read_time(entry.get("updatedAt"))
+        size = entry.get("sizeBytes")
         data = {
             "key": as_text(entry["key"]),
             "value": entry.get("value"),
             "description": as_text(entry.get("description")),
             "scope": as_text(entry.get("scope") or "session"),
-            "priority": priority,
+            "priority": as_text(entry.get("basePriority") or entry.get("priority") or "normal"),
             "pinned": entry.get("pinned") is True,
-            "sizeBytes": entry.get("sizeBytes"),
+            "sizeBytes": size if type(size) is int else None,
             "created_at": created or updated,
             "last_accessed_at": read_time(entry.get("lastAccessedAt")),
         }
         kept = {name: value for name, value in data.items() if value is not None}
-        if type(kept.get("sizeBytes", 0)) is not int:
-            del kept["sizeBytes"]
         yield ForeignDraft("memory_set", kept, updated or created or when, raw=entry)
 
 
@@ -323,8 +265,7 @@ def member(value: Any, *names: str) -> Any:
 
 def texts_in(*values: Any) -> tuple[str, ...]:
     """The texts in some lists, each once; what is no list has none."""
-    lists = [value for value in values if isinstance(value, list)]
-    return tuple(dict.fromkeys(item for value in lists for item in value if isinstance(item, str)))
+    return tuple(dict.fromkeys(texts(item for value in values for item in items(value))))
 
 
 def as_text(value: Any) -> str:
@@ -341,10 +282,8 @@ def as_text(value: Any) -> str:
 
 def as_json(value: Any) -> Any:
     """The value of a text that is JSON; anything else as it is."""
-    if not isinstance(value, str):
-        return value
     try:
-        return decode_json(value.encode("utf-8", "replace"))
+        return decode_value(value.encode("utf-8", "replace")) if isinstance(value, str) else value
     except InvalidData:
         return value
 

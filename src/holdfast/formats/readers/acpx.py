@@ -11,12 +11,12 @@ from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import Record, ToolReader, has_document, has_record, open_document, records, stem
 from holdfast.formats.readers._values import (
     ANTHROPIC_USAGE,
+    as_json,
     block_text,
     data_url_block,
     first_text,
     image_block,
     items,
-    json_value,
     mapping,
     rename_figures,
     said_blocks,
@@ -158,7 +158,7 @@ def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
         elif call:
             id = first_text(call.get("id")) or entry.key
             params = call.get("input")
-            raw = json_value(call.get("raw_input"))
+            raw = as_json(call.get("raw_input"))
             entry.call(id, call.get("name"), raw if params is None else params)
             called.append(id)
     _tell_results(called, results, entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import ToolReader
+from holdfast.formats.readers._files import ToolReader, one_by_one
 from holdfast.formats.readers._values import first_text
 
 _TOOL = "aider"
@@ -38,20 +38,13 @@ class _Piece(NamedTuple):
 
 def _is_mine(source: Source, name: str) -> bool:
     lines = _text(source.head(name)).split("\n")
-    if any(map(_START.fullmatch, lines)):
-        return True
-    return name.endswith(_NAME) and any(line.startswith("#### ") for line in lines)
+    is_named = name.endswith(_NAME) and any(line.startswith("#### ") for line in lines)
+    return is_named or any(map(_START.fullmatch, lines))
 
 
-def _read_histories(source: Source, names: list[str]) -> Iterator[Foreign]:
-    """Each chat in each history is a session."""
-    for name in names:
-        yield from _read_history(source, name)
-
-
-def _read_history(source: Source, name: str) -> Iterator[Foreign]:
-    problems: list[str] = []
-    data = source.read(name, source.bounds.document_bytes_max)
+def _read_history(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    """Each chat in a history is a session."""
+    data = source.read(name)
     lines = _text(data).split("\n")
     if "\ufffd" in "".join(lines) and b"\xef\xbf\xbd" not in data:
         problems.append(f"{name}: bytes that are no text were replaced")
@@ -59,20 +52,19 @@ def _read_history(source: Source, name: str) -> Iterator[Foreign]:
     starts = [number for number, line in enumerate(lines) if _START.fullmatch(line)]
     if any(line.strip() for line in lines[: starts[0] if starts else None]):
         starts.insert(0, 0)  # the heading of the first chat was cut off
-    told: dict[str, int] = {}
+    told: Counter[str] = Counter()
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         yield _read_chat(lines[start:end], inputs, told, list(problems))
 
 
-def _read_chat(lines: list[str], inputs: _Inputs, told: dict[str, int], problems: list[str]) -> Foreign:
+def _read_chat(lines: list[str], inputs: _Inputs, told: Counter[str], problems: list[str]) -> Foreign:
     heading = _START.fullmatch(lines[0])
     started = heading[1] if heading else "undated"
     stamp = read_time(started)
     book = Book(_TOOL, problems)
     model = _found(_MODEL, lines)
     if heading:
-        with book.entry(lines[0], stamp, "start") as entry:
-            entry.kind = "start"
+        book.note(lines[0], "start", stamp, "start")
     pieces = _pieces(lines[1:] if heading else lines)
     for number, piece in enumerate(pieces):
         raw = "\n".join(piece.lines)
@@ -82,13 +74,13 @@ def _read_chat(lines: list[str], inputs: _Inputs, told: dict[str, int], problems
     return book.foreign(_identity(started, lines, told), created_at=stamp, version=_found(_VERSION, lines))
 
 
-def _identity(started: str, lines: list[str], told: dict[str, int]) -> str:
+def _identity(started: str, lines: list[str], told: Counter[str]) -> str:
     """A name for a chat that has none: its time, and the command that it was started with."""
     first = lines[0] if started == "undated" else ""
     command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
     digest = hashlib.sha256(command.encode()).hexdigest()[:8]
     own = f"{started.replace(' ', 'T')}-{digest}"
-    told[own] = told.get(own, 0) + 1
+    told[own] += 1
     return own if told[own] == 1 else f"{own}-{told[own]}"
 
 
@@ -98,7 +90,7 @@ def _pieces(lines: list[str]) -> list[_Piece]:
     open_kind = ""
     marked = any(_is_marked(line) for line in lines if line.startswith("#### "))
     for line in lines:
-        kind = _kind_of(line)
+        kind = "user" if line.startswith("#### ") else "notice" if line.startswith("> ") else "assistant"
         # Answers hold headings and quotations of their own; only aider's own lines end in two blanks.
         if marked and open_kind == "assistant" and not _is_marked(line):
             kind = "assistant"  # a heading or a quotation in an answer
@@ -115,12 +107,6 @@ def _pieces(lines: list[str]) -> list[_Piece]:
 def _is_marked(line: str) -> bool:
     """Whether a line ends as aider ends what a person typed and its own notices."""
     return line.endswith("  ")
-
-
-def _kind_of(line: str) -> str:
-    if line.startswith("#### "):
-        return "user"
-    return "notice" if line.startswith("> ") else "assistant"
 
 
 def _said(piece: _Piece) -> str:
@@ -140,23 +126,15 @@ def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: SourceEn
     elif piece.kind == "assistant":
         entry.assistant("\n".join(piece.lines).strip(), model)
     else:
-        for line in piece.lines:
-            _tell_usage(line, model, entry)
-
-
-def _tell_usage(line: str, model: str | None, entry: SourceEntry) -> None:
-    tokens = _TOKENS.match(line)
-    if tokens is None:
-        return
-    figures = {"input_tokens": _number(tokens[1]), "output_tokens": _number(tokens[2])}
-    cost = _COST.search(line)
-    entry.usage(figures | ({"cost": float(cost[1])} if cost else {}), model)
+        for tokens in filter(None, map(_TOKENS.match, piece.lines)):
+            figures = {"input_tokens": _number(tokens[1]), "output_tokens": _number(tokens[2])}
+            cost = _COST.search(tokens.string)
+            entry.usage(figures | ({"cost": float(cost[1])} if cost else {}), model)
 
 
 def _number(words: str) -> int:
-    factor = _SIZES.get(words[-1], 1)
     try:
-        return round(float(words.rstrip("kM").replace(",", "")) * factor)
+        return round(float(words.rstrip("kM").replace(",", "")) * _SIZES.get(words[-1], 1))
     except (ValueError, OverflowError):
         return 0
 
@@ -205,5 +183,5 @@ class _Inputs:
 READER = ToolReader(
     _TOOL,
     (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md"),
-    (".md", _is_mine, _read_histories),
+    (".md", _is_mine, one_by_one(_read_history)),
 )

@@ -18,6 +18,7 @@ from holdfast.formats.readers._values import (
     first_text,
     items,
     mapping,
+    member,
     rename_figures,
     text,
     text_block,
@@ -46,6 +47,7 @@ _SUMS = {
     "costUSD": "cost",
 }
 _SYNTHETIC = "<synthetic>"
+_COST = "cost-state"
 _BY_PROVIDER = ("_tool_use", "_tool_result")  # of tools that the provider runs itself
 
 
@@ -72,21 +74,23 @@ class _Transcript(SessionLog):
 
     def __init__(self, source: Source, name: str) -> None:
         super().__init__(source, name)
-        self._stem = stem(name)
-        self._is_side_file = all(record.get("isSidechain") is True for _, record in self._lines if "uuid" in record)
-        nodes = [
-            _node(record) for _, record in self._lines if isinstance(record.get("uuid"), str) and self._is_main(record)
-        ]
+        found = [record for _, record in self._lines]
+        self._is_side_file = all(record.get("isSidechain") is True for record in found if "uuid" in record)
+        nodes = [_node(r) for r in found if isinstance(r.get("uuid"), str) and self._is_main(r)]
         self._strays = left_behind(nodes, joined_roots=True)
         self._sides: dict[str, str] = {}
-        self._bill = _Bill(has_agents_elsewhere=self._has_agents_elsewhere())
-        self._began = self._find_beginning()
+        # Whether sub-agents of this session have files of their own.
+        started = any(member(record, "toolUseResult", "agentId") for record in found)
+        elsewhere = started and not any(record.get("isSidechain") is True for record in found)
+        self._bill = _Bill(has_agents_elsewhere=elsewhere)
         # Each block of an answer is a line; all of them tell the usage, of which the last counts.
-        self._last_of_message = {
-            text(mapping(record.get("message")).get("id")): number
-            for number, (_, record) in enumerate(self._lines)
-            if record.get("type") == "assistant"
-        }
+        answers = ((at, record) for at, record in enumerate(found) if record.get("type") == "assistant")
+        self._last_of_message = {text(member(record, "message", "id")): at for at, record in answers}
+        # When a session began of which no line says its time.
+        self._began: int | None = None
+        if not any(read_time(record.get("timestamp")) for record in found):
+            begun = (read_time(record.get("startTime")) for record in found if record.get("type") == _COST)
+            self._began = min(filter(None, begun), default=None)
 
     def _stamp(self, record: Record) -> int | None:
         stamp = super()._stamp(record)
@@ -104,18 +108,6 @@ class _Transcript(SessionLog):
 
     # --- what belongs where
 
-    def _has_agents_elsewhere(self) -> bool:
-        """Whether sub-agents of this session have files of their own."""
-        started = any(mapping(r.get("toolUseResult")).get("agentId") for _, r in self._lines)
-        return started and not any(r.get("isSidechain") is True for _, r in self._lines)
-
-    def _find_beginning(self) -> int | None:
-        """When a session began of which no line says its time."""
-        if any(read_time(record.get("timestamp")) for _, record in self._lines):
-            return None
-        begun = (read_time(r.get("startTime")) for _, r in self._lines if _is_cost(r))
-        return min(filter(None, begun), default=None)
-
     def _is_main(self, record: Record) -> bool:
         return self._is_side_file or record.get("isSidechain") is not True
 
@@ -123,30 +115,29 @@ class _Transcript(SessionLog):
         """The run of a sub-agent, or of a branch that was left behind; None for the main one."""
         if self._is_main(record):
             return super()._run(record)
-        own = text(record.get("uuid"))
-        before = self._sides.get(text(record.get("parentUuid")))
-        run = before or f"side-{first_text(record.get('agentId'), own) or 'agent'}"
-        self._sides[own] = run
-        return run
+        own, before = text(record.get("uuid")), self._sides.get(text(record.get("parentUuid")))
+        self._sides[own] = before or f"side-{first_text(record.get('agentId'), own) or 'agent'}"
+        return self._sides[own]
 
     def _identity(self) -> tuple[str, str | None]:
         """The session's own id, and that of the one it goes on from."""
-        ids = [text(record.get("sessionId")) for _, record in self._lines]
-        ids = list(dict.fromkeys(filter(None, ids)))
+        ids = list(dict.fromkeys(filter(None, (text(record.get("sessionId")) for _, record in self._lines))))
         if self._is_side_file and ids and self._first("agentId"):
             return f"{ids[-1]}/agent-{self._first('agentId')}", ids[-1]
         # A file has the name of its session; lines in it may be from the one it was resumed from.
-        own = self._stem if UUID.fullmatch(self._stem) or not ids else ids[-1]
+        named = stem(self._name)
+        own = named if UUID.fullmatch(named) or not ids else ids[-1]
         return own, next((id for id in ids if id != own), None)
 
     def _best_title(self) -> str | None:
-        found = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-        titles: dict[str, str] = {}
-        for _, record in self._lines:
-            member = found.get(text(record.get("type")))
-            if member and first_text(record.get(member)):
-                titles[member] = record[member]
-        return next((titles[member] for member in found.values() if member in titles), None)
+        """The last title of the best kind that there is."""
+        found = [
+            record.get(name)
+            for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary"))
+            for _, record in reversed(self._lines)
+            if record.get("type") == kind
+        ]
+        return first_text(*found)
 
     # --- what a record says
 
@@ -158,15 +149,15 @@ class _Transcript(SessionLog):
             self._tell_assistant(record, entry)
         elif kind == "attachment":
             _tell_queued(mapping(record.get("attachment")), entry)
-        elif _is_cost(record):
-            entry.kind = "cost-state"
+        elif kind == _COST:
+            entry.kind = _COST
             for model, figures in self._bill.settle(record):
                 entry.usage(figures, model, f"cost/{entry.key}/{model or ''}")
 
     def _tell_user(self, record: Record, entry: SourceEntry) -> None:
-        content = mapping(record.get("message")).get("content")
-        for block in items(content):
-            if mapping(block).get("type") == "tool_result":
+        content = member(record, "message", "content")
+        for block in map(mapping, items(content)):
+            if block.get("type") == "tool_result":
                 failed = block.get("is_error") is True
                 entry.result(block.get("tool_use_id"), block.get("content"), is_error=failed)
         if record.get("isCompactSummary") is True:
@@ -192,10 +183,9 @@ class _Transcript(SessionLog):
 
     def _is_answered(self) -> bool:
         """Whether the model answered: a command that only concerns the tool is no turn."""
-        for at in range(self._at + 1, len(self._lines)):
-            record = self._lines[at][1]
+        for _, record in self._lines[self._at + 1 :]:
             if record.get("type") == "assistant":
-                return mapping(record.get("message")).get("model") != _SYNTHETIC
+                return bool(member(record, "message", "model") != _SYNTHETIC)
             if record.get("type") == "user" and record.get("isMeta") is not True:
                 return False
         return False
@@ -240,19 +230,20 @@ class _Bill:
         for name, amount in figures.items():
             told[name] = told.get(name, 0) + amount
 
-    def settle(self, record: dict[str, Any]) -> Iterator[tuple[str | None, Record]]:
-        """What a line with sums adds, by model: tokens that no other line told, and the cost.
-
-        Raises nothing: what is no figure is passed over.
-        """
-        sums = {
-            _model_name(model): rename_figures(used, _SUMS) for model, used in mapping(record.get("modelUsage")).items()
-        }
+    def settle(self, record: Record) -> Iterator[tuple[str | None, Record]]:
+        """What a line with sums adds, by model: tokens that no other line told, and the cost."""
+        used = mapping(record.get("modelUsage"))
+        sums = {_model_name(model): rename_figures(figures, _SUMS) for model, figures in used.items()}
         if not sums:
-            yield from self._settle_total(record)
+            total = rename_figures(record, {"totalCostUSD": "cost"}).get("cost", 0)
+            since = total - self._total if total >= self._total else total
+            self._total = total
+            if since > 0:
+                yield None, {"requests": 0, "cost": since, "settles": True}
             return
+        known = ((model, name, amount) for model, before in self._sums.items() for name, amount in before.items())
         # Sums only grow within a process.
-        if any(_is_less(sums.get(model, {}), before) for model, before in self._sums.items()):
+        if any(sums.get(model, {}).get(name, 0) < amount for model, name, amount in known):
             self._sums = {}  # another process counts, from nothing
         partly_unknown = record.get("hasUnknownModelCost") is True
         for model, figures in sums.items():
@@ -275,42 +266,26 @@ class _Bill:
             added[name] = 0 if self._has_agents_elsewhere else since
         return {name: amount for name, amount in added.items() if amount > 0}
 
-    def _settle_total(self, record: dict[str, Any]) -> Iterator[tuple[str | None, Record]]:
-        total = rename_figures(record, {"totalCostUSD": "cost"}).get("cost", 0)
-        since = total - self._total if total >= self._total else total
-        self._total = total
-        if since > 0:
-            yield None, {"requests": 0, "cost": since, "settles": True}
-
 
 def _model_name(model: Any) -> str:
     """The name of a model as in answers: sums may say the size of its window behind it."""
     return str(model).partition("[")[0]
 
 
-def _is_less(figures: Record, before: Record) -> bool:
-    return any(figures.get(name, 0) < amount for name, amount in before.items())
-
-
-def _is_cost(record: Record) -> bool:
-    return record.get("type") == "cost-state"
-
-
 def _is_from_the_tool(record: Record) -> bool:
     """Whether the tool itself says this in the user's place, by its own account."""
     marked = ("isMeta", "isVisibleInTranscriptOnly", "isSynthetic")
-    origin = text(mapping(record.get("origin")).get("kind"))
+    origin = text(member(record, "origin", "kind"))
     return any(record.get(mark) is True for mark in marked) or origin not in {"", "human"}
 
 
 def _node(record: Record) -> TreeNode:
-    message = mapping(record.get("message"))
     parent = first_text(record.get("parentUuid"), record.get("logicalParentUuid"))
-    blocks = [mapping(block) for block in items(message.get("content"))]
+    blocks = [mapping(block) for block in items(member(record, "message", "content"))]
     calls = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
     answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
-    group = first_text(message.get("id")) if record.get("type") == "assistant" else None
-    is_talk = text(record.get("type")) in _TALK or _is_queued(record)
+    group = first_text(member(record, "message", "id")) if record.get("type") == "assistant" else None
+    is_talk = text(record.get("type")) in _TALK or member(record, "attachment", "type") == "queued_command"
     return TreeNode(record["uuid"], parent, group, texts(calls), texts(answers), is_talk)
 
 
@@ -321,17 +296,11 @@ def _is_said(block: Record) -> bool:
     return kind in {"image", "document"}
 
 
-def _is_queued(record: Record) -> bool:
-    return mapping(record.get("attachment")).get("type") == "queued_command"
-
-
 def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
     """Words that were typed while the model worked, and reached it in mid-turn."""
     entry.kind = text(attachment.get("type")) or None
-    if attachment.get("type") != "queued_command":
-        return
-    prompt = attachment.get("prompt")
-    if text(attachment.get("commandMode")) in {"", "prompt"} and not _NOISE.match(block_text(prompt)):
+    prompt, is_prompt = attachment.get("prompt"), text(attachment.get("commandMode")) in {"", "prompt"}
+    if entry.kind == "queued_command" and is_prompt and not _NOISE.match(block_text(prompt)):
         entry.user(prompt)
 
 

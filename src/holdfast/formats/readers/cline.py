@@ -11,8 +11,17 @@ from typing import Any, NamedTuple
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import Record, ToolReader, look, open_document, tables_of, whole_rows
-from holdfast.formats.readers._values import first_text, items, json_value, mapping, rename_figures, text, text_block
+from holdfast.formats.readers._files import Record, ToolReader, look, one_by_one, open_document, tables_of, whole_rows
+from holdfast.formats.readers._values import (
+    as_json,
+    first_text,
+    first_time,
+    items,
+    mapping,
+    rename_figures,
+    text,
+    text_block,
+)
 
 _TOOL = "cline"
 _MESSAGES = ".messages.json"
@@ -48,23 +57,17 @@ class _Cline(ToolReader):
 
 
 def _is_mine(source: Source, name: str) -> bool:
-    return _is_history(source, name) or _is_messages(source, name) or _is_manifest(source, name)
-
-
-def _is_history(source: Source, name: str) -> bool:
-    return name.endswith(_HISTORY_NAMES) and source.head(name, 64).lstrip().startswith(b"[")
-
-
-def _is_messages(source: Source, name: str) -> bool:
-    if name.endswith(_MESSAGES):  # also one that is torn
-        return b'"messages"' in source.head(name)
+    if name.endswith(_HISTORY_NAMES) and source.head(name, 64).lstrip().startswith(b"["):
+        return True
+    if name.endswith(_MESSAGES) and b'"messages"' in source.head(name):  # also one that is torn
+        return True
     value = mapping(look(source, name, b'"sessionId"'))
-    return isinstance(value.get("messages"), list) and {"sessionId", "origin"} <= value.keys()
+    kept = isinstance(value.get("messages"), list) and {"sessionId", "origin"} <= value.keys()
+    return kept or _is_manifest(source, name)
 
 
 def _is_manifest(source: Source, name: str) -> bool:
-    head = source.head(name, 4096)
-    return b'"session_id"' in head and b'"started_at"' in head and b'"workspace_root"' in head
+    return all(mark in source.head(name, 4096) for mark in (b'"session_id"', b'"started_at"', b'"workspace_root"'))
 
 
 def _is_index(source: Source, name: str) -> bool:
@@ -75,14 +78,10 @@ def _is_index(source: Source, name: str) -> bool:
 # --- the files of one session
 
 
-def _read_files(source: Source, names: list[str]) -> Iterator[Foreign]:
-    return (_read_file(source, name) for name in names)
-
-
-def _read_file(source: Source, name: str) -> Foreign:
+def _read_file(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     if name.endswith(_HISTORY_NAMES):
-        return _read_task(source, name)
-    problems: list[str] = []
+        yield _read_task(source, name, problems)
+        return
     base = name.removesuffix(_MESSAGES).removesuffix(".json")
     if _is_manifest(source, name):
         about = mapping(_load(source, name, problems))
@@ -94,7 +93,7 @@ def _read_file(source: Source, name: str) -> Foreign:
     foreign = _foreign(own, about, kept, problems)
     refusals = (refusal_of(name, _TOOL, one.get("version"), _VERSION) for one in (about, kept))
     foreign.refusal = next(filter(None, refusals), None)
-    return foreign
+    yield foreign
 
 
 def _load(source: Source, name: str, problems: list[str]) -> Any:
@@ -109,11 +108,9 @@ def _load(source: Source, name: str, problems: list[str]) -> Any:
 def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Foreign:
     book = Book(_TOOL, problems)
     started = read_time(about.get("started_at"))
-    with book.entry(about or {"sessionId": own}, started, "session") as entry:
-        entry.kind = "session"
+    book.note(about or {"sessionId": own}, "session", started, "session")
     if first_text(kept.get("system_prompt")):
-        with book.entry(kept["system_prompt"], key="system_prompt") as entry:
-            entry.kind = "system_prompt"
+        book.note(kept["system_prompt"], "system_prompt", key="system_prompt")
     teller = _ClineTeller(book, first_text(about.get("model")))
     for message in items(kept.get("messages")):
         teller.take(message)
@@ -125,47 +122,38 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
         cwd=first_text(about.get("cwd"), about.get("workspace_root")),
         parent=first_text(about.get("parent_session_id")),
         version=first_text(origin.get("version")),
-        created_at=started or book.first_stamp,
+        created_at=started,
     )
 
 
-def _read_indexes(source: Source, names: list[str]) -> Iterator[Foreign]:
+def _read_index(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     """The sessions that the index knows; their messages lie elsewhere."""
-    for name in names:
-        problems: list[str] = []
-        with source.database(name) as database:
-            rows = whole_rows(database, "sessions", "session_id", name, problems)
-        for row in rows:
-            about = row | {"metadata": json_value(row.get("metadata_json"))}
-            own = text(row.get("session_id"))
-            missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
-            yield _foreign(own, about, {}, [*problems, missing])
+    with source.database(name) as database:
+        rows = whole_rows(database, "sessions", "session_id", name, problems)
+    for row in rows:
+        own = text(row.get("session_id"))
+        missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
+        yield _foreign(own, row | {"metadata": as_json(row.get("metadata_json"))}, {}, [*problems, missing])
 
 
 # --- tasks of earlier versions
 
 
-def _read_task(source: Source, name: str) -> Foreign:
-    problems: list[str] = []
-    folder = posixpath.dirname(name)
+def _read_task(source: Source, name: str, problems: list[str]) -> Foreign:
     own = source.only(name).folder or "task"
     book = Book(_TOOL, problems)
     teller = _ClineTeller(book, None)
     for message in items(_load(source, name, problems)):
         teller.take(message)
-    shown = items(_load(source, posixpath.join(folder, "ui_messages.json"), problems))
-    stamps = [stamp for m in shown if (stamp := read_time(mapping(m).get("ts")))]
+    beside = posixpath.join(posixpath.dirname(name), "ui_messages.json")
+    shown = [mapping(message) for message in items(_load(source, beside, problems))]
     # The folder of a task is named by the millisecond in which it began.
-    created = read_time(int(own)) if own.isdigit() and len(own) > 9 else None
+    begun = int(own) if own.isdigit() and len(own) > 9 else None
+    created = first_time(begun, *(message.get("ts") for message in shown))
     for draft in book.drafts:
-        draft.timestamp = draft.timestamp or created or next(iter(stamps), None)
-    task = next((text(mapping(m).get("text")) for m in shown if mapping(m).get("say") == "task"), "")
-    return book.foreign(
-        own,
-        title=first_text(task.strip()[:120]),
-        cwd=teller.cwd,
-        created_at=created or next(iter(stamps), book.first_stamp),
-    )
+        draft.timestamp = draft.timestamp or created
+    task = next((text(message.get("text")) for message in shown if message.get("say") == "task"), "")
+    return book.foreign(own, title=first_text(task.strip()[:120]), cwd=teller.cwd, created_at=created)
 
 
 class _ClineTeller:
@@ -209,10 +197,10 @@ class _ClineTeller:
     def _tell_words(self, words: str, model: str | None, entry: SourceEntry) -> None:
         said, calls = read_assistant(words)
         entry.assistant(said.strip() if calls else said, model)
-        for number, call in enumerate(calls):
-            id = f"{entry.key}/{call.tool}" + (f"/{number}" if number else "")
-            self._open.setdefault(call.tool, deque()).append(id)
-            entry.call(id, call.tool, call.params)
+        for number, (tool, params) in enumerate(calls):
+            id = f"{entry.key}/{tool}" + (f"/{number}" if number else "")
+            self._open.setdefault(tool, deque()).append(id)
+            entry.call(id, tool, params)
 
     def _tell_user(self, blocks: list[Record], entry: SourceEntry) -> None:
         said: list[Record] = []
@@ -223,14 +211,17 @@ class _ClineTeller:
             if kind == "tool_result":
                 said += self._tell_result(block, entry)
             elif kind == "text":
-                spoken = read_user(text(block.get("text")))
-                self._note_cwd(text(block.get("text")))
+                words = text(block.get("text"))
+                spoken = read_user(words)
+                place = _CWD.search(words) if self.cwd is None else None
+                self.cwd = place[1] if place else self.cwd
                 if spoken.result is not None and answered is None:
-                    answered = self._answered(spoken.tool, entry), spoken.is_error
+                    waiting = self._open.get(spoken.tool)  # the oldest open call of that tool
+                    answered = waiting.popleft() if waiting else f"{entry.key}/{spoken.tool}", spoken.is_error
                     result.append(text_block(spoken.result))
                     said += _words(spoken.said)
                 # What follows a result in the same message is still of it, unless it is wrapped.
-                elif answered is not None and spoken.said and "<" not in block["text"][:1]:
+                elif answered is not None and spoken.said and not words.startswith("<"):
                     result.append(block)
                 else:
                     said += _words(spoken.said)
@@ -244,19 +235,9 @@ class _ClineTeller:
     def _tell_result(self, block: Record, entry: SourceEntry) -> list[Record]:
         """A native result; words of the person that came with it."""
         content = block.get("content")
-        failed = block.get("is_error") is True
-        entry.result(block.get("tool_use_id"), content, is_error=failed)
-        words = read_user(text(content) if isinstance(content, str) else "")
+        entry.result(block.get("tool_use_id"), content, is_error=block.get("is_error") is True)
+        words = read_user(text(content))
         return _words(words.said if words.said != content else "")
-
-    def _answered(self, tool: str, entry: SourceEntry) -> str:
-        """The id of the oldest open call of that tool."""
-        waiting = self._open.get(tool)
-        return waiting.popleft() if waiting else f"{entry.key}/{tool}"
-
-    def _note_cwd(self, words: str) -> None:
-        place = _CWD.search(words) if self.cwd is None else None
-        self.cwd = place[1] if place else self.cwd
 
 
 def _words(said: str) -> list[Record]:
@@ -271,8 +252,8 @@ READER = _Cline(
         ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
         "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
     ),
-    (".json", _is_mine, _read_files),
-    (".db", _is_index, _read_indexes),
+    (".json", _is_mine, one_by_one(_read_file)),
+    (".db", _is_index, one_by_one(_read_index)),
     homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
 )
 
@@ -299,13 +280,6 @@ _NOISE = re.compile(
 _DENIED = re.compile(r"\s*(?:The tool execution failed|The user denied this operation|\[ERROR\])")
 
 
-class ClineCall(NamedTuple):
-    """A call that was written into the text."""
-
-    tool: str
-    params: dict[str, Any]
-
-
 class Spoken(NamedTuple):
     """What one text of a user's message is: words of a person, and results of a tool."""
 
@@ -315,10 +289,10 @@ class Spoken(NamedTuple):
     is_error: bool = False
 
 
-def read_assistant(words: str) -> tuple[str, list[ClineCall]]:
-    """The words before calls that are written into them, and the calls."""
+def read_assistant(words: str) -> tuple[str, list[tuple[str, dict[str, str]]]]:
+    """The words before calls that are written into them, and the calls: each its tool and parameters."""
     found = list(_CALL.finditer(words))
-    calls = [ClineCall(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
+    calls = [(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
     return words[: found[0].start()] if found else words, calls
 
 
@@ -339,6 +313,5 @@ def read_user(words: str) -> Spoken:
     result = _RESULT.match(words)
     said = "\n\n".join(inner.strip() for _, inner in _wrapped(words, _WRAPPING))
     if result is not None:
-        failed = _DENIED.match(result[2]) is not None
-        return Spoken(said, result[2], result[1], failed)
+        return Spoken(said, result[2], result[1], _DENIED.match(result[2]) is not None)
     return Spoken(said or words)

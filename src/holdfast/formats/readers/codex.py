@@ -11,15 +11,17 @@ from holdfast.formats.readers._book import SessionLog, SourceEntry
 from holdfast.formats.readers._files import Record, ToolReader, first_records, records, stem
 from holdfast.formats.readers._values import (
     UUID,
+    as_json,
     between,
     block_text,
     data_url_block,
     first_text,
     items,
-    json_value,
     mapping,
+    member,
     rename_figures,
     text,
+    text_block,
 )
 
 Lines = list[tuple[bytes, Record]]
@@ -43,13 +45,8 @@ _DATE = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-")
 
 def _titles(source: Source) -> dict[str, str]:
     """Names that people gave to sessions, by the index that lies beside their folders."""
-    found: dict[str, str] = {}
-    for name in source.names("session_index.jsonl"):
-        for _, record in records(source, name, []):
-            title = first_text(record.get("thread_name"))
-            if title is not None:
-                found[text(record.get("id"))] = title
-    return found
+    found = (record for name in source.names("session_index.jsonl") for _, record in records(source, name, []))
+    return {text(record.get("id")): title for record in found if (title := first_text(record.get("thread_name")))}
 
 
 def _is_mine(source: Source, name: str) -> bool:
@@ -66,7 +63,7 @@ def _payload(record: Record) -> tuple[str, Record]:
     payload = record.get("payload")
     if isinstance(payload, dict):
         return text(record.get("type")), payload
-    if text(record.get("type")) in ITEM_TYPES:
+    if text(record.get("type")) in _ITEM_TYPES:
         return "response_item", record
     return ("session_meta", record) if "id" in record and "type" not in record else ("", record)
 
@@ -75,6 +72,7 @@ class _Rollout(SessionLog):
     """A fork gets what it points to, if that is in the source."""
 
     tool = "codex"
+    id_member = None  # a line has no name of its own: its bytes give it one
 
     def __init__(self, source: Source, name: str) -> None:
         super().__init__(source, name)
@@ -90,9 +88,6 @@ class _Rollout(SessionLog):
         # Newer versions say the usage in records of its own, and go on saying it in events.
         self._has_records = any(kind == "token_usage_record" for kind, _ in kinds)
 
-    def _key(self, record: Record) -> str | None:
-        return None  # a line has no name of its own: its bytes give it one
-
     def _about(self) -> dict[str, Any]:
         meta, in_name = self._meta, UUID.search(stem(self._name))
         titles = self._source.remember("codex titles", "", lambda: _titles(self._source))
@@ -103,7 +98,7 @@ class _Rollout(SessionLog):
             "cwd": first_text(meta.get("cwd"), self._cwd),
             "parent": _parent(meta),
             "version": first_text(meta.get("cli_version")),
-            "created_at": read_time(meta.get("timestamp")) or self._book.first_stamp,
+            "created_at": read_time(meta.get("timestamp")),
         }
 
     # --- forks
@@ -115,15 +110,16 @@ class _Rollout(SessionLog):
         if not parent:
             return []
         ends = (f"-{parent}.jsonl", f"-{parent}.jsonl.zst")
-        others = (n for n in self._source.names() if n.endswith(ends) and n != self._name)
-        name = next(others, None)
+        name = next((n for n in self._source.names() if n.endswith(ends) and n != self._name), None)
         if name is None or depth >= _ANCESTORS_MAX:
             self._book.problems.append(
                 f"{self._name}: a fork; what came before it is in session {parent}, whose file is not here"
             )
             return []
         lines = list(records(self._source, name, self._book.problems))
-        kept = [pair for pair in lines if _is_before(pair[1].get("ordinal"), end)]
+        kept = lines
+        if isinstance(end, int):
+            kept = [pair for pair in lines if not isinstance(at := pair[1].get("ordinal"), int) or at < end]
         return self._inherited(_meta_of(lines), depth + 1) + kept
 
     # --- what a line says
@@ -131,8 +127,8 @@ class _Rollout(SessionLog):
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind, payload = _payload(record)
         if kind == "response_item":
-            tell_item(payload, self._model, entry)
-            self._cwd = self._cwd or cwd_in(payload)
+            _tell_item(payload, self._model, entry)
+            self._cwd = self._cwd or _cwd_in(payload)
         elif kind == "event_msg":
             self._tell_event(payload, entry)
         elif kind == "turn_context":
@@ -150,9 +146,12 @@ class _Rollout(SessionLog):
         elif kind == "thread_name_updated":
             self._title = first_text(event.get("thread_name"), self._title)
         elif kind == "thread_rolled_back":
-            self._roll_back(event.get("num_turns"))
+            turns = event.get("num_turns")
+            if isinstance(turns, int) and turns > 0 and self._book.has_talk():
+                self._rollbacks += 1
+                self._book.set_aside(self._book.turns_back(turns), f"rolled-back-{self._rollbacks}")
         elif not self._has_items and kind == "user_message":
-            entry.user("" if is_noise(text(event.get("message"))) else event.get("message"))
+            entry.user("" if _NOISE.match(text(event.get("message"))) else event.get("message"))
         elif not self._has_items and kind == "agent_message":
             entry.assistant(event.get("message"), self._model)
         elif not self._has_items and kind == "agent_reasoning":
@@ -164,12 +163,6 @@ class _Rollout(SessionLog):
             entry.usage(rename_figures(info.get("last_token_usage"), _USAGE), self._model)
         self._totals = totals
 
-    def _roll_back(self, turns: Any) -> None:
-        """The last turns were taken back."""
-        if isinstance(turns, int) and turns > 0 and self._book.has_talk():
-            self._rollbacks += 1
-            self._book.set_aside(self._book.turns_back(turns), f"rolled-back-{self._rollbacks}")
-
 
 def _meta_of(lines: Lines) -> Record:
     found = (_payload(record) for _, record in lines)
@@ -178,12 +171,8 @@ def _meta_of(lines: Lines) -> Record:
 
 def _parent(meta: Record) -> str | None:
     """The session that this one was forked from, or whose sub-agent it is."""
-    spawned = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
-    return first_text(meta.get("forked_from_id"), meta.get("parent_thread_id"), spawned.get("parent_thread_id"))
-
-
-def _is_before(ordinal: Any, end: Any) -> bool:
-    return not isinstance(ordinal, int) or not isinstance(end, int) or ordinal < end
+    spawned = member(meta, "source", "subagent", "thread_spawn", "parent_thread_id")
+    return first_text(meta.get("forked_from_id"), meta.get("parent_thread_id"), spawned)
 
 
 READER = ToolReader(
@@ -203,7 +192,7 @@ READER = ToolReader(
 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
-ITEM_TYPES = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
+_ITEM_TYPES = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
 _NOISE = re.compile(
     r"\s*(?:<(environment_context|user_instructions|permissions[ _]instructions|turn_aborted"
     r"|user_shell_command|user_action|skills?(?:_instructions)?|subagent_notification|collaboration_mode"
@@ -215,21 +204,14 @@ _FAILED = re.compile(r"\A(?:Exit code: |(?:.*\n){0,4}?Process exited with code )
 _FAILED_LOOKED_AT = 400
 
 
-def is_noise(words: str) -> bool:
-    """Whether the tool says this itself, in the user's place."""
-    return _NOISE.match(words) is not None
-
-
-def cwd_in(item: Record) -> str | None:
+def _cwd_in(item: Record) -> str | None:
     """The working directory, where the tool tells the model of it."""
     words = block_text(item.get("content")) if item.get("role") == "user" else ""
-    if not words.lstrip().startswith("<environment_context>"):
-        return None
-    return first_text(between(words, "<cwd>", "</cwd>"))
+    is_context = words.lstrip().startswith("<environment_context>")
+    return first_text(between(words, "<cwd>", "</cwd>")) if is_context else None
 
 
-def tell_item(item: Record, model: str | None, entry: SourceEntry) -> None:
-    """What one item says."""
+def _tell_item(item: Record, model: str | None, entry: SourceEntry) -> None:
     kind = text(item.get("type")) or ("message" if "role" in item else "")
     if kind == "message":
         _tell_message(item, model, entry)
@@ -254,8 +236,7 @@ def _tell_message(item: Record, model: str | None, entry: SourceEntry) -> None:
         entry.assistant(block_text(content), model)
     elif role == "user":
         entry.kind = "context"
-        kinds = mapping(item.get("internal_chat_message_metadata_passthrough"))
-        names = items(kinds.get("content_item_kinds"))
+        names = items(member(item, "internal_chat_message_metadata_passthrough", "content_item_kinds"))
         parts = [content] if isinstance(content, str) else items(content)
         entry.user([block for n, part in enumerate(parts) if (block := _said(part, names[n : n + 1]))])
     else:
@@ -270,9 +251,9 @@ def _said(part: Any, kinds: list[Any]) -> Record | None:
     part = {"type": "input_text", "text": part} if isinstance(part, str) else mapping(part)
     if "image_url" in part:
         url = part["image_url"]
-        return data_url_block(mapping(url).get("url") if isinstance(url, dict) else url)
+        return data_url_block(url.get("url") if isinstance(url, dict) else url)
     words = text(part.get("text"))
-    return None if is_noise(words) or not words else {"type": "text", "text": words}
+    return None if _NOISE.match(words) or not words else text_block(words)
 
 
 def _tell_reasoning(item: Record, entry: SourceEntry) -> None:
@@ -288,15 +269,11 @@ def _tell_reasoning(item: Record, entry: SourceEntry) -> None:
 
 def _tell_call(item: Record, entry: SourceEntry) -> None:
     kind = item["type"]
-    id = first_text(item.get("call_id"), item.get("id")) or entry.key
-    if kind == "function_call":
-        entry.call(id, item.get("name"), json_value(item.get("arguments")))
-    elif kind == "custom_tool_call":
-        entry.call(id, item.get("name"), {"input": item.get("input")})
-    elif kind == "local_shell_call":
-        entry.call(id, "local_shell", item.get("action"))
-    else:
-        entry.call(id, "tool_search", json_value(item.get("arguments")))
+    name = {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(kind, item.get("name"))
+    params = item.get("action") if kind == "local_shell_call" else as_json(item.get("arguments"))
+    if kind == "custom_tool_call":
+        params = {"input": item.get("input")}
+    entry.call(first_text(item.get("call_id"), item.get("id")) or entry.key, name, params)
 
 
 def _tell_output(item: Record, entry: SourceEntry) -> None:
@@ -318,13 +295,13 @@ def _output_block(part: Any) -> Any:
     if "image_url" in part:
         return data_url_block(part["image_url"])
     words = part.get("text")
-    return {"type": "text", "text": words} if isinstance(words, str) else part or None
+    return text_block(words) if isinstance(words, str) else part or None
 
 
 def _unwrap(output: str, *, failed: bool) -> tuple[str, bool]:
     """The output of a command, and whether it failed; earlier versions kept both as JSON."""
-    inner = json_value(output) if output.startswith("{") else None
+    inner = as_json(output) if output.startswith("{") else None
     if isinstance(inner, dict) and isinstance(inner.get("output"), str):
-        code = mapping(inner.get("metadata")).get("exit_code")
+        code = member(inner, "metadata", "exit_code")
         return inner["output"], failed or (isinstance(code, int) and code != 0)
     return output, failed or _FAILED.match(output[:_FAILED_LOOKED_AT]) is not None

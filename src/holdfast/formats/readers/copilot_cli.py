@@ -12,10 +12,10 @@ from holdfast.formats.readers._book import SessionLog, SourceEntry
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
 from holdfast.formats.readers._values import (
     UUID,
+    as_json,
     first_text,
     image_block,
     items,
-    json_value,
     mapping,
     rename_figures,
     text,
@@ -72,7 +72,7 @@ class _Log(SessionLog):
             "cwd": first_text(context.get("cwd")),
             "parent": first_text(start.get("forkedFromSessionId"), context.get("parentSessionId")),
             "version": first_text(start.get("copilotVersion")),
-            "created_at": read_time(start.get("startTime")) or self._book.first_stamp,
+            "created_at": read_time(start.get("startTime")),
             "refusal": refusal_of(self._name, self.tool, start.get("version"), _VERSION),
         }
 
@@ -120,7 +120,7 @@ class _Log(SessionLog):
         for request in map(mapping, items(data.get("toolRequests"))):
             id = first_text(request.get("toolCallId"), request.get("id")) or entry.key
             name = first_text(request.get("name"), request.get("toolName"))
-            entry.call(id, name, json_value(request.get("arguments")))
+            entry.call(id, name, as_json(request.get("arguments")))
 
     def _tell_thought(self, words: Any, entry: SourceEntry) -> None:
         """A thought; the same may come by itself and with the message."""
@@ -153,7 +153,7 @@ def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
     if id is None:
         return
     if kind == "tool.execution_start":
-        entry.call(id, data.get("toolName"), json_value(data.get("arguments")))
+        entry.call(id, data.get("toolName"), as_json(data.get("arguments")))
     elif kind == "tool.execution_complete":
         result = mapping(data.get("result"))
         error = mapping(data.get("error"))

@@ -121,7 +121,7 @@ class _Chat:
             title=first_text(about.get("summary")),
             cwd=first_text(*items(about.get("directories")), self._cwd),
             parent=first_text(about.get("parentSessionId"), self._folder if is_child else None),
-            created_at=read_time(about.get("startTime")) or self.book.first_stamp,
+            created_at=read_time(about.get("startTime")),
         )
 
     def _take_changes(self, line: bytes, changes: Record) -> None:

@@ -15,13 +15,23 @@ from holdfast.formats.readers._files import (
     first_records,
     grouped,
     has_document,
+    one_by_one,
     open_document,
     records,
     stem,
     tables_of,
     whole_rows,
 )
-from holdfast.formats.readers._values import first_text, items, json_value, mapping, rename_figures, said_blocks, text
+from holdfast.formats.readers._values import (
+    as_json,
+    first_text,
+    items,
+    mapping,
+    member,
+    rename_figures,
+    said_blocks,
+    text,
+)
 
 _TOOL = "goose"
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -57,44 +67,35 @@ def _is_export(value: Record) -> bool:
     return "working_dir" in value and isinstance(value.get("conversation"), list)
 
 
-def _read_exports(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        problems: list[str] = []
-        session = mapping(open_document(source, name, problems))
-        own = first_text(session.get("id")) or stem(name)
-        yield _foreign(session, items(session["conversation"]), own, problems)
+def _read_export(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    session = mapping(open_document(source, name, problems))
+    own = first_text(session.get("id")) or stem(name)
+    yield _foreign(session, items(session["conversation"]), own, problems)
 
 
-def _read_databases(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        problems: list[str] = []
-        with source.database(name) as database:
-            sessions = whole_rows(database, "sessions", "id", name, problems)
-            rows = whole_rows(database, "messages", "id", name, problems)
-        messages = grouped(rows, "session_id")
-        known = {text(session.get("id")) for session in sessions}
-        sessions += [{"id": id} for id in messages if id not in known]
-        for session in sessions:
-            own = text(session.get("id"))
-            yield _foreign(session, messages.get(own, []), own, list(problems))
+def _read_database(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    with source.database(name) as database:
+        sessions = whole_rows(database, "sessions", "id", name, problems)
+        rows = whole_rows(database, "messages", "id", name, problems)
+    messages = grouped(rows, "session_id")
+    known = {text(session.get("id")) for session in sessions}
+    for session in [*sessions, *({"id": id} for id in messages if id not in known)]:
+        own = text(session.get("id"))
+        yield _foreign(session, messages.get(own, []), own, list(problems))
 
 
-def _read_logs(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        problems: list[str] = []
-        lines = list(records(source, name, problems))
-        head = lines[0][1] if lines and "role" not in lines[0][1] else {}
-        messages = [{**record, "$raw": line} for line, record in lines if record is not head]
-        yield _foreign(head, messages, stem(name), problems)
+def _read_log(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    lines = list(records(source, name, problems))
+    head = lines[0][1] if lines and "role" not in lines[0][1] else {}
+    messages = [{**record, "$raw": line} for line, record in lines if record is not head]
+    yield _foreign(head, messages, stem(name), problems)
 
 
 def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]) -> Foreign:
     book = Book(_TOOL, problems)
     created = _utc(session.get("created_at"))
-    with book.entry(session, created, "session") as entry:
-        entry.kind = "session"
-    settings = mapping(json_value(session.get("model_config_json", session.get("model_config"))))
-    model = settings.get("model_name")
+    book.note(session, "session", created, "session")
+    model = member(as_json(session.get("model_config_json", session.get("model_config"))), "model_name")
     for message in map(mapping, messages):
         stamp = read_time(message.get("created_timestamp", message.get("created")))
         named = first_text(message.get("message_id"), message.get("id"))
@@ -112,7 +113,7 @@ def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]
         own,
         title=first_text(session.get("name"), session.get("description")),
         cwd=first_text(session.get("working_dir")),
-        created_at=created or book.first_stamp,
+        created_at=created,
     )
 
 
@@ -123,11 +124,10 @@ def _utc(value: Any) -> int | None:
 
 
 def _tell(message: Record, model: Any, entry: SourceEntry) -> None:
-    seen = mapping(json_value(message.get("metadata_json", message.get("metadata"))))
-    if seen.get("userVisible") is False:
+    if member(as_json(message.get("metadata_json", message.get("metadata"))), "userVisible") is False:
         entry.kind = "hidden"  # a summary for the model alone; what it sums up is still here
         return
-    content = json_value(message.get("content_json", message.get("content")))
+    content = as_json(message.get("content_json", message.get("content")))
     blocks = [mapping(block) for block in items(content)]
     is_user = message.get("role") == "user"
     for block in blocks:
@@ -146,15 +146,17 @@ def _tell_block(block: Record, model: Any, entry: SourceEntry, *, is_user: bool)
     if kind == "redactedThinking":
         entry.thinking([{"type": "redacted_thinking", "data": block.get("data")}])
     elif kind in {"toolRequest", "frontendToolRequest"}:
-        call, _ = _outcome(block.get("toolCall"))
-        call = mapping(call)
+        call = mapping(_outcome(block.get("toolCall"))[0])
         entry.call(block.get("id"), call.get("name"), call.get("arguments"))
     elif kind == "toolResponse":
         result, failed = _outcome(block.get("toolResult"))
         if isinstance(result, dict) and isinstance(result.get("content"), list):
             failed = failed or result.get("isError") is True
             result = result["content"]
-        entry.result(block.get("id"), _result(result), is_error=failed)
+        kinds = {mapping(block).get("type") for block in items(result)}
+        # Words and pictures in our form; what is neither stays as it is.
+        result = said_blocks(result) if kinds and kinds <= {"text", "image"} else result
+        entry.result(block.get("id"), result, is_error=failed)
 
 
 def _outcome(value: Any) -> tuple[Any, bool]:
@@ -165,17 +167,11 @@ def _outcome(value: Any) -> tuple[Any, bool]:
     return given.get("value", given.get("Ok", value)), False
 
 
-def _result(result: Any) -> Any:
-    """A tool's words and pictures in our form; what is neither stays as it is."""
-    kinds = {mapping(block).get("type") for block in items(result)}
-    return said_blocks(result) if kinds and kinds <= {"text", "image"} else result
-
-
 READER = ToolReader(
     _TOOL,
     (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl"),
-    (".db", _is_database, _read_databases),
-    (".jsonl", _is_log, _read_logs),
-    (".json", has_document(b'"working_dir"', _is_export), _read_exports),
+    (".db", _is_database, one_by_one(_read_database)),
+    (".jsonl", _is_log, one_by_one(_read_log)),
+    (".json", has_document(b'"working_dir"', _is_export), one_by_one(_read_export)),
     homes={"XDG_DATA_HOME": ".local/share"},
 )

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,14 +25,24 @@ from holdfast.formats.readers._orbitmesh_messages import (
     logged,
     put_together,
 )
-from holdfast.formats.readers._values import as_text, digest, first_text, first_time, member, texts_in
+from holdfast.formats.readers._values import (
+    as_text,
+    digest,
+    first_text,
+    first_time,
+    mapping,
+    member,
+    rename_figures,
+    text,
+    texts_in,
+)
 
 __all__ = ["READER"]
 
 _VERSION = 1
 _LOG = ".messages.jsonl"
 _SNAPSHOT = ".json.gz"
-_SECRET = frozenset({"Environment", "environment", "env", "provider_custom"})
+_HIDDEN = frozenset({"Environment", "environment", "env", "provider_custom", "messages"})
 _TOLD = frozenset({"id", "title", "messages", "created_at", "current_task", "provider_custom"})
 
 
@@ -45,7 +56,9 @@ class OrbitMesh:
     def claims(self, source: Source) -> bool:
         """A session file, a message log, a snapshot, or the folder that holds such."""
         if not source.is_file:
-            names = [name for name in source.names() if _is_place(name)]
+            homes = ("sessions", "snapshots", "")
+            names = [name for name in source.names() if posixpath.basename(posixpath.dirname(name)) in homes]
+            names = [name for name in names if name.endswith((".json", ".gz", ".jsonl"))]
             return any(self.claims(source.only(name)) for name in names[:50])
         if source.name.endswith(".jsonl"):
             return is_log_line(source.first(source.name))
@@ -54,7 +67,7 @@ class OrbitMesh:
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The sessions: each with its log, its attempts and its snapshot."""
-        found: dict[str, _SessionParts] = {}
+        found: defaultdict[str, _SessionParts] = defaultdict(_SessionParts)
         for name in [source.name] if source.is_file else source.names():
             _sort_in(source, name, found)
         for id, parts in found.items():
@@ -110,8 +123,8 @@ class _SessionParts:
         for attempt in self.attempts:
             ended = first_time(attempt.get("ended_at"), attempt.get("started_at"))
             yield frame(TOOL, attempt, ended, key=f"attempt.{digest(attempt)}")
-        linked = member(state, "acp_session_id")
-        if isinstance(linked, str) and linked:
+        linked = text(member(state, "acp_session_id"))
+        if linked:
             yield ForeignDraft("link", {"kind": "acp", "id": linked}, updated, key=f"acp.{linked}")
         task = self.session.get("current_task") or member(state, "current_task")
         if task:
@@ -127,54 +140,44 @@ class _SessionParts:
         yield ForeignDraft("metadata", {TOOL: about}, updated, key=f"about.{digest(about)}")
 
 
-def _is_place(name: str) -> bool:
-    folder = posixpath.basename(posixpath.dirname(name))
-    return folder in ("sessions", "snapshots", "") and name.endswith((".json", ".gz", ".jsonl"))
-
-
 def _is_session(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("id"), str)
-        and "provider_type" in value
-        and ("state" in value or "transitions" in value or "working_dir" in value)
-    )
+    named = isinstance(member(value, "id"), str) and "provider_type" in value
+    return named and not value.keys().isdisjoint({"state", "transitions", "working_dir"})
 
 
 def _is_snapshot(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("session_id"), str) and "provider_state" in value
+    return isinstance(member(value, "session_id"), str) and "provider_state" in value
 
 
 def _is_attempt(value: Any) -> bool:
     return isinstance(member(value, "attempt_id"), str) and isinstance(member(value, "session_id"), str)
 
 
-def _sort_in(source: Source, name: str, found: dict[str, _SessionParts]) -> None:
+def _sort_in(source: Source, name: str, found: defaultdict[str, _SessionParts]) -> None:
     """Put a file to the session that it is a part of."""
     if name.endswith(_LOG):
         if is_log_line(source.first(name)):
-            id = posixpath.basename(name).removesuffix(_LOG)
-            parts = found.setdefault(id, _SessionParts())
+            parts = found[posixpath.basename(name).removesuffix(_LOG)]
             parts.log, parts.place = name, name.removesuffix(_LOG)
         return
     # A token would let whoever imports act in the other's name: it is not even opened.
     if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
         return
-    value = _tame_snapshot(source.only(name).glimpse(posixpath.basename(name)))
+    value = _tame_snapshot(source.glimpse(name))
     if not (_is_snapshot(value) or _is_attempt(value) or _is_session(value)):
-        reason = source.only(name).damage(posixpath.basename(name)) if value is None else None
+        reason = source.damage(name) if value is None else None
         if reason is not None:
             source.pass_over(name, reason)
         return
     value = _tame_snapshot(source.json(name))
     if _is_snapshot(value):
-        parts = found.setdefault(value["session_id"], _SessionParts())
+        parts = found[value["session_id"]]
         parts.refusal = refusal_of(name, TOOL, value.get("version"), _VERSION)
         parts.snapshot = value if parts.refusal is None else {}
     elif _is_attempt(value):
-        found.setdefault(value["session_id"], _SessionParts()).attempts.append(value)
+        found[value["session_id"]].attempts.append(value)
     else:
-        parts = found.setdefault(value["id"], _SessionParts())
+        parts = found[value["id"]]
         parts.session, parts.place = value, name.removesuffix(".json")
 
 
@@ -193,26 +196,16 @@ def _look_beside(source: Source, parts: _SessionParts) -> None:
 
 def _usage(metrics: Any) -> dict[str, Any]:
     """What a snapshot counted; the names are those of Go fields, or the tame ones."""
-    names = {
-        "input_tokens": ("TokensIn", "tokens_in", "tokensIn"),
-        "output_tokens": ("TokensOut", "tokens_out", "tokensOut"),
-        "requests": ("RequestCount", "request_count", "requestCount"),
-    }
-    found = {}
-    for name, spellings in names.items():
-        counts = [member(metrics, spelling) for spelling in spellings]
-        count = next((count for count in counts if type(count) is int and count > 0), None)
-        if count:
-            found[name] = count
-    return found
+    names = {"tokensin": "input_tokens", "tokensout": "output_tokens", "requestcount": "requests"}
+    tame = {name.replace("_", "").lower(): count for name, count in mapping(metrics).items() if type(count) is int}
+    return rename_figures(tame, names)
 
 
 def _without_secrets(value: Any) -> Any:
     """A snapshot without its environment, where keys are kept, and without its messages."""
-    if isinstance(value, dict):
-        hidden = _SECRET | {"messages"}
-        return {name: _without_secrets(item) for name, item in value.items() if name not in hidden}
-    return value
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_secrets(item) for name, item in value.items() if name not in _HIDDEN}
 
 
 # Snapshots of orbitmesh's first design in the shape of the later one.
@@ -239,20 +232,14 @@ _INNER = ("acp_session_id", "messages", "current_task", "metrics")
 
 
 def _tame_snapshot(value: Any) -> Any:
-    """A snapshot with the later names, and with the provider's state in a map of its own.
-
-    Anything else as it is.
-    """
-    if not isinstance(value, dict):
-        return value
-    tamed = {_NAMES.get(name, name): item for name, item in value.items()}
+    """A snapshot with the later names, and with the provider's state in a map of its own; anything else as it is."""
+    tamed = {_NAMES.get(name, name): item for name, item in mapping(value).items()}
     if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
         return value
-    if isinstance(tamed.get("provider_state"), dict):
-        state = tamed["provider_state"]
-        tamed["provider_state"] = {_NAMES.get(name, name): item for name, item in state.items()}
-        return tamed
+    state = tamed.get("provider_state")
+    if isinstance(state, dict):
+        return tamed | {"provider_state": {_NAMES.get(name, name): item for name, item in state.items()}}
     if "provider_type" not in tamed or not isinstance(tamed.get("messages"), list):
         return value
-    tamed["provider_state"] = {name: tamed.pop(name) for name in _INNER if name in tamed}
-    return tamed
+    inner = {name: tamed.pop(name) for name in _INNER if name in tamed}
+    return tamed | {"provider_state": inner}

@@ -59,7 +59,7 @@ class _Session(SessionLog):
             "title": self._title,
             "cwd": first_text(head.get("cwd")),
             "parent": _parent(first_text(head.get("parentSession"), head.get("branchedFrom"))),
-            "created_at": read_time(head.get("timestamp")) or self._book.first_stamp,
+            "created_at": read_time(head.get("timestamp")),
             "refusal": refusal_of(self._name, self.tool, head.get("version"), _VERSION),
         }
 
