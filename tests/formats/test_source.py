@@ -228,7 +228,7 @@ def test_values_of_lines():
 def test_facts_of_files():
     """Size, time and digest are those of the files as they are."""
     source = Source("x", {"a": MemoryFile(b"abc", 5), "b": MemoryFile(b"", 9)})
-    assert (source.size("a"), source.modified("a"), source.newest()) == (3, 5, 9)
+    assert (source.size("a"), source.only("a").newest(), source.newest()) == (3, 5, 9)
     assert len(source.digest() or "") == 64
     one = source.only("a")
     assert one.digest() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -8,7 +8,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -56,11 +58,8 @@ def is_zip(source: Source) -> bool:
 
 def holds_bundle(archive: Source) -> bool:
     """Whether an archive that was opened is a bundle of Holdfast's own."""
-    return (
-        not archive.is_file
-        and _MANIFEST in archive.names(_MANIFEST)
-        and f'"{_BUNDLE}"'.encode() in archive.head(_MANIFEST)
-    )
+    is_named = not archive.is_file and _MANIFEST in archive.names(_MANIFEST)
+    return is_named and f'"{_BUNDLE}"'.encode() in archive.head(_MANIFEST)
 
 
 def open_archive(source: Source) -> Source:
@@ -77,10 +76,11 @@ def open_archive(source: Source) -> Source:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, ValueError, struct.error, OSError) as error:
         raise InvalidData(f"{source.name} is not a whole zip archive: {error}") from error
+    # Files that can be read: no symlinks, and none that is encrypted.
     files: dict[str, File] = {
         check_name(info.filename): _ZipMember(archive, info)
         for info in archive.infolist()
-        if not info.is_dir() and _is_plain(info)
+        if not (info.is_dir() or info.external_attr >> 16 & _KIND == _SYMLINK or info.flag_bits & _ENCRYPTED)
     }
     _check_sizes(archive.infolist(), source.bounds)
     return Source(source.name, files, folder=source.folder, bounds=source.bounds)
@@ -119,11 +119,6 @@ def _explodes(info: zipfile.ZipInfo, bounds: Bounds) -> bool:
     """Whether a member says itself that it becomes absurdly large."""
     size = info.file_size
     return size > bounds.ratio_free_bytes and size > info.compress_size * bounds.ratio_max
-
-
-def _is_plain(info: zipfile.ZipInfo) -> bool:
-    """Whether an entry is a file that can be read: no symlink, and not encrypted."""
-    return (info.external_attr >> 16) & _KIND != _SYMLINK and not info.flag_bits & _ENCRYPTED
 
 
 # The portable bundle: a session in one file, to be read by a Holdfast that does not trust it.
@@ -171,11 +166,14 @@ class _Manifest(msgspec.Struct):
 class BundledSession:
     """One session in a bundle. What it gives was checked against the manifest."""
 
-    def __init__(self, id: str, bundle: Bundle, names: list[str]) -> None:
+    def __init__(self, id: str, bundle: Bundle, names: Iterable[str]) -> None:
         self.id = id
         self._bundle = bundle
         self._prefix = f"sessions/{id}/"
-        self.documents = sorted(name[len(self._prefix) :] for name in names if name != self._prefix + _LOG)
+        own = {name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)}
+        if _LOG not in own:
+            raise Damaged(f"the bundle has no log for session {id}", session_id=id)
+        self.documents = sorted(own - {_LOG})
 
     def log(self) -> bytes:
         """The bytes of the log."""
@@ -193,14 +191,7 @@ class Bundle:
         self._archive = archive
         self._members = {member.name: member for member in manifest.members}
         self.writer = manifest.writer
-        self.sessions = [self._session(entry.id) for entry in manifest.sessions]
-
-    def _session(self, id: str) -> BundledSession:
-        prefix = f"sessions/{check_id(id)}/"
-        names = [name for name in self._members if name.startswith(prefix)]
-        if prefix + _LOG not in names:
-            raise Damaged(f"the bundle has no log for session {id}", session_id=id)
-        return BundledSession(id, self, names)
+        self.sessions = [BundledSession(check_id(entry.id), self, self._members) for entry in manifest.sessions]
 
     def member(self, name: str) -> bytes:
         """The bytes of a member. Raises Damaged if they are not those that the manifest names."""
@@ -226,17 +217,17 @@ def write_bundle(
     sink = _Sink()
     members: list[_ManifestMember] = []
     with zipfile.ZipFile(sink, "w", allowZip64=True) as archive:
-        parts: list[tuple[str, Callable[[], Iterable[bytes]]]] = [(_LOG, log)]
-        parts += [(name, _once(documents[name])) for name in sorted(documents)]
-        for name, read in parts:
+        for name in (_LOG, *sorted(documents)):
+            read = log if name == _LOG else partial(_once, documents[name])
             with _Adding(archive, f"sessions/{id}/{name}", _method(read)) as adding:
                 for chunk in read():
                     adding.write(chunk)
                     yield sink.take()
             members.append(adding.member)
             yield sink.take()
+        manifest = _Manifest(_BUNDLE, BUNDLE_VERSION, [_Entry(id)], members, VERSION, FORMAT_VERSION)
         with _Adding(archive, _MANIFEST) as adding:
-            adding.write(_encode_manifest(id, members))
+            adding.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     yield sink.take()
 
 
@@ -255,11 +246,11 @@ def read_bundle(data: bytes, bounds: Bounds | None = None) -> Bundle:
     return Bundle(archive, manifest)
 
 
-def _once(read: Callable[[], bytes]) -> Callable[[], Iterable[bytes]]:
-    return lambda: (read(),)
+def _once(read: Callable[[], bytes]) -> Iterator[bytes]:
+    yield read()
 
 
-def _method(read: Callable[[], Iterable[bytes]]) -> int:
+def _method(read: Callable[[], Iterator[bytes]]) -> int:
     """How to pack a member: compressed, unless that would look as if it was made to explode."""
     # Only a trial tells: what is stored must be known before the member is begun.
     trial = zlib.compressobj(_LEVEL_TRIAL)
@@ -271,41 +262,32 @@ def _method(read: Callable[[], Iterable[bytes]]) -> int:
     return zipfile.ZIP_STORED if size > packed * _RATIO_MAX else zipfile.ZIP_DEFLATED
 
 
-def _encode_manifest(id: str, members: list[_ManifestMember]) -> bytes:
-    manifest = _Manifest(_BUNDLE, BUNDLE_VERSION, [_Entry(id)], members, VERSION, FORMAT_VERSION)
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-
-
 class _Sink(io.RawIOBase):
     """Where the archive is written to: bytes wait here until they are taken."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: list[bytes] = []
+        self._waiting = bytearray()
         self._count = 0
 
     def writable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return False
-
     def tell(self) -> int:
         return self._count
 
     def write(self, data: Any) -> int:
-        taken = bytes(data)
-        self._waiting.append(taken)
-        self._count += len(taken)
-        return len(taken)
+        self._waiting += data
+        self._count += len(data)
+        return len(data)
 
     def take(self) -> bytes:
         """What was written since the last time."""
-        taken, self._waiting = b"".join(self._waiting), []
+        taken, self._waiting = bytes(self._waiting), bytearray()
         return taken
 
 
-class _Adding:
+class _Adding(AbstractContextManager["_Adding"]):
     """One member while it is written, with its size and checksum."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, method: int = zipfile.ZIP_DEFLATED) -> None:
@@ -319,9 +301,6 @@ class _Adding:
         self._hash = hashlib.sha256()
         self._bytes = 0
         self._file = archive.open(info, "w", force_zip64=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -394,13 +373,12 @@ def _compare(manifest: _Manifest, infos: dict[str, zipfile.ZipInfo]) -> None:
     if len(named) != len(manifest.members) or named != infos.keys() - {_MANIFEST}:
         odd = sorted(named ^ (infos.keys() - {_MANIFEST}))[:1]
         raise Damaged(f"the bundle and its manifest do not name the same members: {odd!a}")
+    homes = tuple(f"sessions/{entry.id}/" for entry in manifest.sessions)
     for member in manifest.members:
         if infos[member.name].file_size != member.bytes:
             raise Damaged(f"{member.name[:80]!a} is not as long as the manifest says")
-    homes = tuple(f"sessions/{entry.id}/" for entry in manifest.sessions)
-    lost = [name for name in named if not name.startswith(homes)]
-    if lost:
-        raise _refused(f"{lost[0][:80]!a} belongs to no session of the bundle")
+        if not member.name.startswith(homes):
+            raise _refused(f"{member.name[:80]!a} belongs to no session of the bundle")
 
 
 def _expand(archive: zipfile.ZipFile, name: str, size: int) -> bytes:

@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -44,7 +45,6 @@ class MemoryFile:
         self.modified = modified
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes from the start, piece by piece."""
         for start in range(0, self.size, chunk_bytes):
             yield self._data[start : start + chunk_bytes]
 
@@ -139,16 +139,10 @@ def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
     if len(first) < len(_ZSTD):
         first += next(chunks, b"")
     if first.startswith(_GZIP):
-        return _unpack(_Gzip(), first, chunks, bounds)
+        return _unpack(_Gzip(), chain([first], chunks), bounds)
     if first.startswith((_ZSTD, *_ZSTD_SKIPPED)):
-        return _unpack(_Zstd(), first, chunks, bounds)
-    return _as_it_is(first, chunks)
-
-
-def _as_it_is(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest
+        return _unpack(_Zstd(), chain([first], chunks), bounds)
+    return chain([first], chunks)
 
 
 def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -160,8 +154,7 @@ def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
 class _Members:
     """Counts the members of a stream: each costs something, however little is in it."""
 
-    def __init__(self) -> None:
-        self._count = 0
+    _count = 0
 
     def _count_one(self) -> None:
         self._count += 1
@@ -173,7 +166,6 @@ class _Gzip(_Members):
     """Members of a gzip stream, one after the other."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._one = zlib.decompressobj(wbits=31)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -197,8 +189,6 @@ class _Zstd(_Members):
     """Frames of a zstd stream, one after the other."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._module = zstd_module()
         self._one = self._new()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -219,15 +209,15 @@ class _Zstd(_Members):
         return bool(self._one.eof)
 
     def _new(self) -> Any:
+        module = zstd_module()
         # A frame may ask for a window of gigabytes before it gives a byte.
-        parameter = self._module.DecompressionParameter.window_log_max
-        return self._module.ZstdDecompressor(options={parameter: _WINDOW_LOG_MAX})
+        return module.ZstdDecompressor(options={module.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
 
 
-def _unpack(unpacker: _Gzip | _Zstd, first: bytes, chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
+def _unpack(unpacker: _Gzip | _Zstd, chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
     taken = made = 0
     try:
-        for chunk in _sliced(_as_it_is(first, chunks)):
+        for chunk in _sliced(chunks):
             taken += len(chunk)
             for piece in unpacker.feed(chunk):
                 made += len(piece)
@@ -268,39 +258,27 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     document_bytes_max: int = 48 * _MIB
     """One file that has to be read as a whole, such as a JSON document, after expansion."""
-
     line_bytes_max: int = 32 * _MIB
     """One line of a log: a message with a few pictures in it."""
-
     log_bytes_max: int = 1024 * _MIB
     """One log, after expansion; it is read line by line."""
-
     lines_max: int = 200_000
     """Lines of one log: each becomes an event."""
-
     values_max: int = 500_000
     """Members and items of one JSON document: each costs a hundred bytes once it is read."""
-
     depth_max: int = 200
     """Nesting of JSON. What is deeper than an event may be is kept as text."""
-
     database_bytes_max: int = 512 * _MIB
-
     ratio_max: int = 200
     """Bytes out for one byte in: text reaches 20, what was made to explode reaches 1000."""
-
     ratio_free_bytes: int = _MIB
     """Up to here the ratio does not count: a short log may well consist of one word."""
-
     files_max: int = 20_000
     """Files below one folder, or in one archive."""
-
     levels_max: int = 12
     """Folders within folders."""
-
     archive_bytes_max: int = 512 * _MIB
     """One archive or bundle as it is, not expanded."""
-
     directory_bytes_max: int = 4 * _MIB
     """The table of contents of an archive."""
 
@@ -367,15 +345,11 @@ def _check_shape(data: bytes, bounds: Bounds) -> None:
         return
     values = depth = 0
     for bare in _without_strings(data):
-        values += bare.count(b",")
         for byte in bare.translate(None, _NOT_BRACKETS):
-            step = 1 if byte in _OPENING else -1
-            depth += step
-            values += step > 0
+            depth += 1 if byte in _OPENING else -1
             if depth > bounds.depth_max:
                 raise InvalidData(f"the document is nested more than {bounds.depth_max} levels deep")
-            if values > bounds.values_max:
-                raise _over("values_max", bounds.values_max, None)
+        values += bare.count(b",") + bare.count(b"{") + bare.count(b"[")
         if values > bounds.values_max:
             raise _over("values_max", bounds.values_max, None)
 
@@ -385,18 +359,13 @@ def _without_strings(data: bytes) -> Iterator[bytes]:
     start, size = 0, _WINDOW_BYTES
     while start < len(data):
         window = data[start : start + size]
-        end = len(window) if start + size >= len(data) else _whole_part(window)
-        if not end:
+        # What comes before a string that goes on after the window.
+        whole = window if start + size >= len(data) else next(_WHOLE.finditer(window))[0]
+        if not whole:
             size *= 2  # a string that is longer than the window
             continue
-        yield _STRING.sub(b"", window[:end])
-        start, size = start + end, _WINDOW_BYTES
-
-
-def _whole_part(window: bytes) -> int:
-    """How much of a window comes before a string that goes on after it."""
-    found = _WHOLE.match(window)
-    return found.end() if found else 0
+        yield _STRING.sub(b"", whole)
+        start, size = start + len(whole), _WINDOW_BYTES
 
 
 def _over(limit: str, most: int, size: int | None) -> TooLarge:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidData
-from holdfast.formats._file import decode_document
+from holdfast.errors import InvalidData
+from holdfast.formats._file import decode_or_none
 from holdfast.formats._foreign import check_version, session_id_of
 from holdfast.formats._source import Source
 from holdfast.model import Event, Limits, encode_data, encode_line, encode_with_blobs, is_id
@@ -28,19 +28,22 @@ _ENDINGS = (".zst", ".gz", ".jsonl", ".json")
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 
 
-class OwnFolder:
-    """The session in such a folder: its bytes, as a bundle would have them."""
+class OwnLog:
+    """The session in such a folder, or in a file that holds nothing but its log: its bytes, as a bundle has them."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.id = _id_for(source.name)
+        name = source.name
+        for ending in _ENDINGS if source.is_file else ():
+            name = name.removesuffix(ending)
+        self.id = _id_for(name)
         self.documents = [name for name in source.names() if name.startswith(_KEPT)]
 
     def log(self) -> bytes:
         """The bytes of the log up to the last whole line. Raises InvalidData and TooLarge."""
-        plain = next((name for name in _LOGS if self._source.has(name)), None)
-        most = self._source.bounds.archive_bytes_max
-        data = self._branch() if plain is None else self._source.read(plain, most)
+        source = self._source
+        plain = source.name if source.is_file else next((name for name in _LOGS if source.has(name)), None)
+        data = self._branch() if plain is None else source.read(plain, source.bounds.archive_bytes_max)
         return data[: data.rfind(b"\n") + 1]
 
     def document(self, name: str) -> bytes:
@@ -49,7 +52,12 @@ class OwnFolder:
 
     def _branch(self) -> bytes:
         """What is inherited from other logs, and what came after it."""
-        sizes = _sizes(self._source)
+        value = self._source.json(_BASE)
+        sizes = value.get("bytes") if isinstance(value, dict) else None
+        if not isinstance(sizes, list) or len(sizes) > _PARTS_MAX:
+            raise InvalidData(f"{_BASE} does not say what the session was forked from")
+        if not all(type(size) is int and size >= 0 for size in sizes):
+            raise InvalidData(f"{_BASE} does not say how much of another log belongs to the session")
         parts = []
         for number, size in enumerate(sizes, 1):
             part = self._source.raw("base.jsonl" if number == 1 else f"base.{number}.jsonl")[:size]
@@ -59,27 +67,6 @@ class OwnFolder:
         if self._source.has(_OWN):
             parts.append(self._source.raw(_OWN))
         return b"".join(parts)
-
-
-class OwnLines:
-    """The session in a file that holds nothing but its log."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.documents: list[str] = []
-        name = source.name
-        for ending in _ENDINGS:
-            name = name.removesuffix(ending)
-        self.id = _id_for(name)
-
-    def log(self) -> bytes:
-        """The bytes of the log up to the last whole line. Raises InvalidData and TooLarge."""
-        data = self._source.read(self._source.name, self._source.bounds.archive_bytes_max)
-        return data[: data.rfind(b"\n") + 1]
-
-    def document(self, name: str) -> bytes:
-        """The bytes of a document of that name; there are none."""
-        raise KeyError(name)
 
 
 class _WrittenEvent(msgspec.Struct):
@@ -103,9 +90,11 @@ class OwnDocument:
     def __init__(self, source: Source) -> None:
         value = source.json(source.name)
         check_version(source.name, "Holdfast", value.get("version"), DOCUMENT_VERSION)
-        about = value.get("metadata")
-        named = about.get("session_id") if isinstance(about, dict) else None
-        self.id = _id_for(named if isinstance(named, str) else source.name)
+        match value.get("metadata"):
+            case {"session_id": str() as named}:
+                self.id = _id_for(named)
+            case _:
+                self.id = _id_for(source.name)
         self._payloads: dict[str, bytes] = {}
         try:
             written = msgspec.convert(value.get("events"), list[_WrittenEvent])
@@ -115,11 +104,9 @@ class OwnDocument:
         self.documents = sorted(self._payloads)
 
     def log(self) -> bytes:
-        """The log, line by line as it was recorded."""
         return b"".join(self._lines)
 
     def document(self, name: str) -> bytes:
-        """A large payload, as it lies beside the log."""
         return self._payloads[name]
 
     def _encoded(self, written: list[_WrittenEvent]) -> Iterator[bytes]:
@@ -136,29 +123,25 @@ class OwnDocument:
             yield line
 
 
-OwnSession = OwnFolder | OwnLines | OwnDocument
+OwnSession = OwnLog | OwnDocument
 
 
 def is_own_session(source: Source) -> bool:
     """Whether a source is a session of ours by itself, by its content."""
     if not source.is_file:
         return _is_folder(source)
-    return _begins(source, source.name) or _is_document(source)
+    if _begins(source, source.name):
+        return True
+    value = source.glimpse(source.name)
+    if value is None:  # no document, or one that was cut short since
+        return source.head(source.name).startswith(b'{"format":"%b"' % DOCUMENT_FORMAT.encode())
+    return isinstance(value, dict) and value.get("format") == DOCUMENT_FORMAT
 
 
 def own_session(source: Source) -> OwnSession:
     """The session of ours that a source is. Raises TooNew, InvalidData and TooLarge."""
-    if not source.is_file:
-        return OwnFolder(source)
-    return OwnLines(source) if _begins(source, source.name) else OwnDocument(source)
-
-
-def _is_document(source: Source) -> bool:
-    """Whether a file is a JSON document of ours; also one that was cut short since."""
-    value = source.glimpse(source.name)
-    if value is None:
-        return source.head(source.name).startswith(b'{"format":"%b"' % DOCUMENT_FORMAT.encode())
-    return isinstance(value, dict) and value.get("format") == DOCUMENT_FORMAT
+    is_log = not source.is_file or _begins(source, source.name)
+    return OwnLog(source) if is_log else OwnDocument(source)
 
 
 def _id_for(name: str) -> str:
@@ -183,30 +166,7 @@ def is_own_log(source: Source) -> bool:
 
 def _begins(source: Source, name: str) -> bool:
     """Whether a log begins as ours do. Other tools number their lines, but do not sum them up."""
-    line = source.head(name).partition(b"\n")[0]
-    try:
-        value = decode_document(line, source.bounds)
-    except HoldfastError:
-        return False
-    return (
-        isinstance(value, dict)
-        and value.get("type") == "session_start"
-        and value.get("seq") == 0
-        and "crc" in value
-        and isinstance(_log_id(value), str)
-    )
-
-
-def _log_id(value: dict[str, Any]) -> Any:
-    data = value.get("data")
-    return data.get("log") if isinstance(data, dict) else None
-
-
-def _sizes(source: Source) -> list[int]:
-    value = source.json(_BASE)
-    sizes = value.get("bytes") if isinstance(value, dict) else None
-    if not isinstance(sizes, list) or len(sizes) > _PARTS_MAX:
-        raise InvalidData(f"{_BASE} does not say what the session was forked from")
-    if not all(type(size) is int and size >= 0 for size in sizes):
-        raise InvalidData(f"{_BASE} does not say how much of another log belongs to the session")
-    return sizes
+    match decode_or_none(source.head(name).partition(b"\n")[0], source.bounds):
+        case {"type": "session_start", "seq": 0, "crc": _, "data": {"log": str()}}:
+            return True
+    return False

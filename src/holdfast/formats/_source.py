@@ -87,17 +87,13 @@ class Source:
         """The size of a file as it is, not expanded."""
         return self._file(name).size
 
-    def modified(self, name: str) -> int:
-        """When a file was last changed, in Unix milliseconds; 0 if that is not known."""
-        return self._file(name).modified
-
     def is_used(self) -> bool:
         """Whether a reader has read all of it already, as a part of something larger."""
         return all(self._way + name in self._shared.used for name in self._files)
 
-    def leave(self, name: str) -> None:
-        """Count a file as read: the session that it is a part of is told by another file."""
-        self._use(name)
+    def use(self, name: str) -> None:
+        """Count a file as read, also one of a session that another file tells."""
+        self._shared.used.add(self._way + name)
 
     def looked_at(self) -> tuple[int, int]:
         """How many files were read up to now, and how many there are."""
@@ -146,8 +142,7 @@ class Source:
         """The first bytes of a file, as many as there are; empty if it cannot be read."""
         if size > HEAD_BYTES:
             return self._begin(name, size)
-        key = self._way + name
-        return self._shared.head(key, lambda: self._begin(name, HEAD_BYTES))[:size]
+        return self.remember("head", name, lambda: self._begin(name, HEAD_BYTES))[:size]
 
     def tail(self, name: str, size: int) -> bytes:
         """The last bytes of a file as it is, with no more of it in memory than that."""
@@ -159,17 +154,17 @@ class Source:
 
     def remember(self, what: str, name: str, make: Callable[[], T]) -> T:
         """What ``make`` gives for a file, made once: many readers ask the same of it."""
-        return self._shared.made(what, self._way + name, make)
+        return self._shared.get(what, self._way + name, make)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
-        self._use(name)
+        self.use(name)
         most = self.bounds.document_bytes_max if limit is None else limit
         return read_whole(self._file(name), name, most, self.bounds)
 
     def raw(self, name: str) -> bytes:
         """A whole file as it is, not expanded. Raises TooLarge."""
-        self._use(name)
+        self.use(name)
         file, most = self._file(name), self.bounds.archive_bytes_max
         if file.size > most:
             raise TooLarge(f"{name} has more than {most:,} bytes", needed_bytes=file.size)
@@ -177,7 +172,7 @@ class Source:
 
     def json(self, name: str) -> Any:
         """The value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
-        self._use(name)
+        self.use(name)
         known = self._decoded(name)
         if isinstance(known, HoldfastError):
             raise known
@@ -200,7 +195,7 @@ class Source:
         """
         file = self._file(name)
         check_line_count(file, name, self.bounds)
-        self._use(name)
+        self.use(name)
         try:
             yield from read_lines(file, self.bounds)
         except (TooLarge, InvalidData) as error:
@@ -240,9 +235,8 @@ class Source:
         if self.is_file and own == name:
             return self
         above = posixpath.basename(folder) or (self.folder if self.is_file else self.name)
-        files = {own: self._file(name)}
         way = name.removesuffix(own)
-        return self._part(own, files, way, folder=above, is_file=True, beside=beside)
+        return self._part(own, {own: self._file(name)}, way, folder=above, is_file=True, beside=beside)
 
     def below(self, folder: str) -> Source:
         """One of the folders as a source of its own."""
@@ -286,9 +280,10 @@ class Source:
         return self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
 
     def _begins_as_document(self, name: str) -> bool:
-        # JSON lines begin like a document: only what follows tells them apart.
         head = self._text(name)
-        return head[:1] in (b"{", b"[") and not _is_first_of_many(head)
+        line, _, rest = head.partition(b"\n")
+        # JSON lines begin like a document, with a line that is a whole value: only what follows tells them apart.
+        return head[:1] in (b"{", b"[") and (not rest.strip() or decode_or_none(line, Bounds()) is None)
 
     def _decoded(self, name: str) -> Any:
         """The value of a JSON file, or the error that says why there is none; kept for the next."""
@@ -312,15 +307,11 @@ class Source:
                 total += len(chunk)
                 if total >= size:
                     break
-        except (InvalidData, TooLarge) as error:
+        except HoldfastError as error:
             self._shared.refuse(error)
-        except HoldfastError as error:  # it may not be read; the files beside it still may
-            self._shared.refuse(error)
-            self.pass_over(name, str(error))
+            if not isinstance(error, (InvalidData, TooLarge)):  # it may not be read; the files beside it still may
+                self.pass_over(name, str(error))
         return b"".join(found)[:size]
-
-    def _use(self, name: str) -> None:
-        self._shared.used.add(self._way + name)
 
     def _file(self, name: str) -> File:
         found = self._find(name)
@@ -338,18 +329,6 @@ class Source:
         return self._found[name]
 
 
-def _is_first_of_many(head: bytes) -> bool:
-    """Whether the file begins with a line that is a whole value, and goes on after it."""
-    line, _, rest = head.partition(b"\n")
-    if not rest.strip():
-        return False
-    try:
-        decode_document(line, Bounds())
-    except (InvalidData, TooLarge):
-        return False
-    return True
-
-
 # What a source and its parts know together: many readers look at the same few files.
 
 
@@ -364,8 +343,7 @@ class Remembered:
         self.used: set[str] = set()
         self.refusal: HoldfastError | None = None
         self.passed_over: dict[tuple[str, str], None] = {}
-        self._heads: dict[str, bytes] = {}
-        self._made: dict[tuple[str, str], Any] = {}
+        self._made: dict[str, dict[str, Any]] = {}
         self._document: tuple[str, Any] = ("", None)
 
     def refuse(self, error: HoldfastError) -> None:
@@ -374,23 +352,15 @@ class Remembered:
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.refusal = self.refusal or error
 
-    def head(self, name: str, read: Callable[[], bytes]) -> bytes:
-        """The first bytes of a file, read once."""
-        if name not in self._heads:
-            # All at once: which of them is looked at next cannot be known.
-            if len(self._heads) >= _HEADS_KEPT:
-                self._heads.clear()
-            self._heads[name] = read()
-        return self._heads[name]
-
-    def made(self, what: str, name: str, make: Callable[[], T]) -> T:
+    def get(self, what: str, name: str, make: Callable[[], T]) -> T:
         """What is made of a file, made once."""
-        key = what, name
-        if key not in self._made:
-            if len(self._made) >= _MADE_KEPT:
-                self._made.clear()
-            self._made[key] = make()
-        found: T = self._made[key]
+        made = self._made.setdefault(what, {})
+        if name not in made:
+            # All at once: which of them is looked at next cannot be known.
+            if len(made) >= (_HEADS_KEPT if what == "head" else _MADE_KEPT):
+                made.clear()
+            made[name] = make()
+        found: T = made[name]
         return found
 
     def document(self, name: str, decode: Callable[[], Any]) -> Any:

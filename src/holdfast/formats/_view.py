@@ -105,7 +105,8 @@ def dialogue(recorded: Recorded) -> Dialogue:
     before = recorded.metadata.created_at
     turns = []
     for index, message in enumerate(messages):
-        blocks = _blocks(message["content"])
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
         # Where the repair put something in, places no longer match, and none is told.
         own = sources[index] if len(sources) == len(messages) else []
         own = [*own, *[-1] * len(blocks)][: len(blocks)]
@@ -144,8 +145,7 @@ def stable_uuid(*parts: object) -> str:
 
 def digest_id(*parts: object) -> str:
     """Hexadecimal digits, the same each time, for tools that have ids of their own form."""
-    text = "\0".join(str(part) for part in parts)
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()
 
 
 def iso(timestamp_ms: int) -> str:
@@ -162,7 +162,3 @@ def listed(head: bytes, values: Iterable[Any], end: bytes) -> Iterator[bytes]:
         yield comma + (value if isinstance(value, bytes) else msgspec.json.encode(value))
         comma = b",\n"
     yield b"\n" + end
-
-
-def _blocks(content: Any) -> list[Block]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -8,16 +8,27 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import Record, ToolReader, has_document, has_record, open_document, records, stem
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    has_document,
+    has_record,
+    one_by_one,
+    open_document,
+    records,
+    stem,
+)
 from holdfast.formats.readers._values import (
     ANTHROPIC_USAGE,
     as_json,
     block_text,
+    blocks,
     data_url_block,
     first_text,
     image_block,
     items,
     mapping,
+    member,
     rename_figures,
     said_blocks,
     text,
@@ -43,22 +54,15 @@ def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
             yield _read_stream(source, sorted(frames, key=_age), base)
             continue
         for name in frames:
-            source.leave(name)
+            source.use(name)
         if source.is_file:  # in a folder the snapshot is among the files that are read
-            yield from _read_snapshots(source, [snapshot])
+            yield from _read_snapshot(source, snapshot, [])
 
 
 def _age(name: str) -> int:
     """The place of a part among the frames of a session: the higher its number, the older it is."""
     number = name.rpartition(_STREAM)[2].partition(".")[0]
     return -int(number) if number.isdecimal() else 0
-
-
-def _read_snapshots(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        problems: list[str] = []
-        value = mapping(open_document(source, name, problems))
-        yield _read_snapshot(value, stem(name), problems)
 
 
 def _is_snapshot(value: Record) -> bool:
@@ -71,7 +75,6 @@ def _is_frame(record: Record) -> bool:
 
 
 _IS_SNAPSHOT = has_document(b'"acpx_record_id"', _is_snapshot)
-_IS_STREAM = has_record(_is_frame)
 
 
 def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
@@ -84,17 +87,16 @@ def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
     return book.foreign(stem(f"{base}.x"), cwd=frames.cwd)
 
 
-def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
+def _read_snapshot(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    session = mapping(open_document(source, name, problems))
     book = Book(_TOOL, problems)
     created = read_time(_either(session, "created_at", "createdAt"))
-    about = {name: value for name, value in session.items() if name != "messages"}
-    with book.entry(about, created, "session") as entry:
-        entry.kind = "session"
+    book.note({name: value for name, value in session.items() if name != "messages"}, "session", created, "session")
     turn, count = "start", 0
-    model = mapping(session.get("acpx")).get("current_model_id")
+    model = member(session, "acpx", "current_model_id")
     costs = mapping(_either(session, "request_token_usage", "requestTokenUsage"))
     for message in items(session.get("messages")):
-        user, agent = (mapping(mapping(message).get(who)) for who in ("User", "Agent"))
+        user, agent = (mapping(member(message, who)) for who in ("User", "Agent"))
         if user:
             turn, count = first_text(user.get("id")) or f"{turn}+", 0
         count += 1
@@ -102,20 +104,15 @@ def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
             _tell_user(user, entry)
             _tell_agent(agent, model, entry)
             if user:
-                figures = rename_figures(costs.get(turn), ANTHROPIC_USAGE)
-                entry.usage(figures, model, f"usage/{turn}")
-    return book.foreign(
-        first_text(_either(session, "acpx_record_id", "acpxRecordId")) or own,
+                entry.usage(rename_figures(costs.get(turn), ANTHROPIC_USAGE), model, f"usage/{turn}")
+    named, _, version = text(session.get("schema")).rpartition(".v")
+    yield book.foreign(
+        first_text(_either(session, "acpx_record_id", "acpxRecordId")) or stem(name),
         title=first_text(session.get("title"), session.get("name")),
         cwd=first_text(session.get("cwd")),
         created_at=created,
-        refusal=refusal_of(f"{own}.json", _TOOL, _schema_version(session), _VERSION),
+        refusal=refusal_of(f"{stem(name)}.json", _TOOL, version if named else None, _VERSION),
     )
-
-
-def _schema_version(session: Record) -> str | None:
-    named = text(session.get("schema")).rpartition(".v")
-    return named[2] if named[0] else None
 
 
 def _either(session: Record, name: str, older: str) -> Any:
@@ -123,17 +120,16 @@ def _either(session: Record, name: str, older: str) -> Any:
 
 
 def _tell_user(user: Record, entry: SourceEntry) -> None:
-    blocks: list[Record | None] = []
+    said: list[Record] = []
     for part in map(mapping, items(user.get("content"))):
         mention = mapping(part.get("Mention"))
         if isinstance(part.get("Text"), str):
-            blocks.append(text_block(part["Text"]))
+            said.append(text_block(part["Text"]))
         elif mention:
-            words = first_text(mention.get("content"), mention.get("uri"))
-            blocks.append(text_block(words))
+            said.append(text_block(first_text(mention.get("content"), mention.get("uri"))))
         elif "Image" in part:
-            blocks.append(_picture(part["Image"]))
-    entry.user([block for block in blocks if block])
+            said += blocks(_picture(part["Image"]))
+    entry.user(said)
 
 
 def _picture(image: Any) -> Record | None:
@@ -156,32 +152,27 @@ def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
         elif isinstance(part.get("RedactedThinking"), str):
             entry.thinking([{"type": "redacted_thinking", "data": part["RedactedThinking"]}])
         elif call:
-            id = first_text(call.get("id")) or entry.key
-            params = call.get("input")
-            raw = as_json(call.get("raw_input"))
-            entry.call(id, call.get("name"), raw if params is None else params)
+            id, params = first_text(call.get("id")) or entry.key, call.get("input")
+            entry.call(id, call.get("name"), as_json(call.get("raw_input")) if params is None else params)
             called.append(id)
     _tell_results(called, results, entry)
 
 
 def _tell_results(called: list[str], results: Record, entry: SourceEntry) -> None:
     """The results of calls that were made together."""
-    for id in called:
-        if isinstance(results.get(id), dict):
-            _tell_result(id, results[id], entry)
+    for id, result in ((id, results[id]) for id in called if isinstance(results.get(id), dict)):
+        picture = _picture(member(result, "content", "Image"))
+        shown = [picture] if picture else first_text(member(result, "content", "Text"))
+        failed = result.get("is_error") is True
+        entry.result(id, result.get("output") if shown is None else shown, is_error=failed)
     called.clear()
 
 
-def _tell_result(id: str, result: Record, entry: SourceEntry) -> None:
-    content = mapping(result.get("content"))
-    picture = _picture(content["Image"]) if "Image" in content else None
-    words = first_text(content.get("Text"))
-    shown = [picture] if picture else words if words is not None else result.get("output")
-    entry.result(id, shown, is_error=result.get("is_error") is True)
-
-
 READER = ToolReader(
-    _TOOL, (".acpx/sessions",), (".json", _IS_SNAPSHOT, _read_snapshots), (".ndjson", _IS_STREAM, _read_frames)
+    _TOOL,
+    (".acpx/sessions",),
+    (".json", _IS_SNAPSHOT, one_by_one(_read_snapshot)),
+    (".ndjson", has_record(_is_frame), _read_frames),
 )
 
 
@@ -218,7 +209,7 @@ class Frames:
                 entry.user(_blocks(params.get("prompt")))
             elif kind in _CHUNKS:
                 self._kind = _CHUNKS[kind]
-                self._words += text(mapping(update.get("content")).get("text"))
+                self._words += text(member(update, "content", "text"))
             elif kind in {"tool_call", "tool_call_update"}:
                 _tell_tool(update, entry)
 
@@ -236,12 +227,9 @@ class Frames:
 
 def _blocks(prompt: Any) -> list[Record]:
     """What a person said; a file that was given along counts by its text."""
-    given = map(mapping, items(prompt))
+    given = [mapping(block) for block in items(prompt)]
     return said_blocks(
-        [
-            text_block(mapping(block.get("resource")).get("text")) if block.get("type") == "resource" else block
-            for block in given
-        ]
+        [text_block(member(one, "resource", "text")) if one.get("type") == "resource" else one for one in given]
     )
 
 
@@ -250,10 +238,7 @@ def _tell_tool(update: Record, entry: SourceEntry) -> None:
     if id is None:
         return
     if update.get("sessionUpdate") == "tool_call":
-        name = first_text(update.get("kind"), update.get("title"))
-        entry.call(id, name, update.get("rawInput"))
+        entry.call(id, first_text(update.get("kind"), update.get("title")), update.get("rawInput"))
     if text(update.get("status")) in _ENDED:
-        contents = (mapping(mapping(part).get("content")) for part in items(update.get("content")))
-        words = block_text([content for content in contents if content])
-        shown = words or update.get("rawOutput")
-        entry.result(id, shown, is_error=update.get("status") == "failed")
+        words = block_text([member(part, "content") for part in items(update.get("content"))])
+        entry.result(id, words or update.get("rawOutput"), is_error=update.get("status") == "failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import HoldfastError
@@ -13,10 +14,12 @@ from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
 from holdfast.formats.readers._values import (
     UUID,
     as_json,
+    blocks,
     first_text,
     image_block,
     items,
     mapping,
+    member,
     rename_figures,
     text,
     text_block,
@@ -58,8 +61,7 @@ class _Log(SessionLog):
 
     def _run(self, record: Record) -> str | None:
         """The run of a sub-agent: it is named by the call that started it."""
-        data = mapping(record.get("data"))
-        parent = first_text(data.get("parentToolCallId"), record.get("agentId"))
+        parent = first_text(member(record, "data", "parentToolCallId"), record.get("agentId"))
         return f"agent-{parent}" if parent else None
 
     def _about(self) -> dict[str, Any]:
@@ -77,13 +79,10 @@ class _Log(SessionLog):
         }
 
     def _workspace_name(self) -> str | None:
-        try:
-            if not self._source.has(_WORKSPACE):
-                return None
-            words = self._source.read(_WORKSPACE, 64 * 1024).decode("utf-8", "replace")
-        except HoldfastError:
-            return None
-        return first_text(*_NAME.findall(words))
+        with suppress(HoldfastError):
+            if self._source.has(_WORKSPACE):
+                return first_text(*_NAME.findall(self._source.read(_WORKSPACE, 64 * 1024).decode("utf-8", "replace")))
+        return None
 
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind, data = text(record.get("type")), mapping(record.get("data"))
@@ -109,10 +108,11 @@ class _Log(SessionLog):
             self._model = first_text(data.get("newModel")) or self._model
         elif kind in {"session.usage_record", "assistant.usage"}:
             figures = mapping(data.get("usage")) or data
-            model = first_text(figures.get("model"), self._model)
-            entry.usage(rename_figures(figures, _USAGE), model)
-        elif kind == "session.snapshot_rewind":
-            self._rewind(text(data.get("upToEventId")))
+            entry.usage(rename_figures(figures, _USAGE), first_text(figures.get("model"), self._model))
+        elif kind == "session.snapshot_rewind" and text(data.get("upToEventId")) in self._places:
+            self._rewinds += 1
+            # That event and all after it were taken back.
+            self._book.set_aside(self._places[data["upToEventId"]], f"rewound-{self._rewinds}")
 
     def _tell_assistant(self, data: Record, entry: SourceEntry) -> None:
         self._tell_thought(data.get("reasoningText"), entry)
@@ -129,23 +129,14 @@ class _Log(SessionLog):
             entry.thinking(text(words))
             self._thought = words
 
-    def _rewind(self, event: str) -> None:
-        """That event and all after it were taken back."""
-        if event in self._places:
-            self._rewinds += 1
-            self._book.set_aside(self._places[event], f"rewound-{self._rewinds}")
-
 
 def _tell_user(data: Record, entry: SourceEntry) -> None:
     origin = text(data.get("source"))
     if origin and origin not in {"user", "queued", "steering"}:
         entry.kind = origin
         return
-    blocks = [text_block(data.get("content"))]
-    for given in map(mapping, items(data.get("attachments"))):
-        picture = image_block(given.get("mimeType"), given.get("data"))
-        blocks += [picture] if picture else []
-    entry.user(blocks)
+    given = (image_block(member(one, "mimeType"), member(one, "data")) for one in items(data.get("attachments")))
+    entry.user([text_block(data.get("content")), *blocks(*given)])
 
 
 def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
@@ -156,11 +147,9 @@ def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
         entry.call(id, data.get("toolName"), as_json(data.get("arguments")))
     elif kind == "tool.execution_complete":
         result = mapping(data.get("result"))
-        error = mapping(data.get("error"))
         given = first_text(result.get("content"), result.get("detailedContent"))
-        failed = data.get("success") is False
-        shown = given if given is not None else error.get("message", data.get("result"))
-        entry.result(id, shown, is_error=failed)
+        shown = given if given is not None else mapping(data.get("error")).get("message", data.get("result"))
+        entry.result(id, shown, is_error=data.get("success") is False)
 
 
 READER = ToolReader(

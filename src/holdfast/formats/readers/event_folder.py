@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._files import first_records
-from holdfast.formats.readers._values import digest, mapping
+from holdfast.formats.readers._values import digest, mapping, member
 
 __all__ = ["READER"]
 
@@ -54,36 +54,23 @@ _LINES_SEEN = 3
 
 
 def _is_event(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("type"), str)
-        and "." not in value["type"]
-        and isinstance(value.get("data"), dict)
-        and read_time(value.get("timestamp")) is not None
-    )
+    is_typed = isinstance(member(value, "type"), str) and "." not in value["type"]
+    return is_typed and isinstance(value.get("data"), dict) and read_time(value.get("timestamp")) is not None
 
 
 def _draft(line: bytes, value: Any) -> ForeignDraft:
-    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+    if not isinstance(member(value, "type"), str):
         return frame(TOOL, line)
-    when = read_time(value.get("timestamp"))
-    data = value.get("data")
+    when, data = read_time(value.get("timestamp")), value.get("data")
     if not isinstance(data, dict) or value["type"] in _OWN:
         return frame(TOOL, line, when)
-    run = value.get("run")
-    about = value.get("metadata")
+    run, about = value.get("run"), value.get("metadata")
     if isinstance(about, dict):
-        about = _with_cost(about)
+        cost, usage = about.get("cost"), about.get("usage")
+        if isinstance(cost, dict):
+            cost = cost.get("totalCost", cost.get("total"))
+        # We count a cost among the figures of the usage.
+        if type(cost) in (int, float) and isinstance(usage, dict):
+            about = {**about, "usage": {"cost": cost, **usage}}
         data = {**data, "metadata": {**about, **mapping(data.get("metadata"))}}
     return ForeignDraft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
-
-
-def _with_cost(about: dict[str, Any]) -> dict[str, Any]:
-    """What is said of a request, with its cost among the figures of its usage, where we count."""
-    cost = about.get("cost")
-    if isinstance(cost, dict):
-        cost = cost.get("totalCost", cost.get("total"))
-    usage = about.get("usage")
-    if type(cost) not in (int, float) or not isinstance(usage, dict):
-        return about
-    return {**about, "usage": {"cost": cost, **usage}}

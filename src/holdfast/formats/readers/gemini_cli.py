@@ -10,13 +10,24 @@ from typing import Any
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import Record, ToolReader, has_document, has_record, open_document, records, stem
+from holdfast.formats.readers._files import (
+    Record,
+    ToolReader,
+    has_document,
+    has_record,
+    one_by_one,
+    open_document,
+    records,
+    stem,
+)
 from holdfast.formats.readers._values import (
     block_text,
+    blocks,
     first_text,
     image_block,
     items,
     mapping,
+    member,
     rename_figures,
     text,
     text_block,
@@ -32,15 +43,9 @@ _USAGE = {"input": "input_tokens", "output": "output_tokens", "cached": "cache_r
 
 
 def _is_line(record: Record) -> bool:
-    return _is_head(record) or isinstance(record.get("$set"), dict) or _is_message(record)
-
-
-def _is_head(record: Record) -> bool:
-    return "sessionId" in record and "projectHash" in record
-
-
-def _is_message(record: Record) -> bool:
-    """A message of a log whose head is lost; other tools' messages have other members as well."""
+    if {"sessionId", "projectHash"} <= record.keys() or isinstance(record.get("$set"), dict):
+        return True
+    # A message of a log whose head is lost; other tools' messages have other members as well.
     mine = {"id", "timestamp", "type", "content"} <= record.keys()
     return mine and text(record["type"]) in _TYPES and not {"sessionId", "message", "data"} & record.keys()
 
@@ -50,29 +55,27 @@ def _is_document(value: Record) -> bool:
     return isinstance(value.get("messages"), list) and "sessionId" in value and dated
 
 
-def _read_logs(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        chat = _Chat(source, name)
-        lines = list(records(source, name, chat.book.problems))
-        for _, record in lines:
-            chat.foresee(record)
-        for line, record in lines:
-            chat.take(line, record)
-        yield chat.foreign()
+def _read_log(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    chat = _Chat(source, name, problems)
+    lines = list(records(source, name, problems))
+    for _, record in lines:
+        chat.foresee(record)
+    for line, record in lines:
+        chat.take(line, record)
+    yield chat.foreign()
 
 
-def _read_documents(source: Source, names: list[str]) -> Iterator[Foreign]:
-    for name in names:
-        chat = _Chat(source, name)
-        chat.take_document(open_document(source, name, chat.book.problems))
-        yield chat.foreign()
+def _read_document(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
+    chat = _Chat(source, name, problems)
+    chat.take_document(open_document(source, name, problems))
+    yield chat.foreign()
 
 
 class _Chat:
     """One session. Messages come again as they grow; each piece is written down where it is new."""
 
-    def __init__(self, source: Source, name: str) -> None:
-        self.book = Book(_TOOL)
+    def __init__(self, source: Source, name: str, problems: list[str]) -> None:
+        self.book = Book(_TOOL, problems)
         self._name = name
         self._folder = source.only(name).folder
         self._about: Record = {}
@@ -84,8 +87,7 @@ class _Chat:
 
     def foresee(self, record: Record) -> None:
         """Look at a line ahead: of what a message says its last version counts."""
-        messages = [record, *items(record.get("messages"))]
-        messages += items(mapping(record.get("$set")).get("messages"))
+        messages = [record, *items(record.get("messages")), *items(member(record, "$set", "messages"))]
         for message in map(mapping, messages):
             content, id = message.get("content"), message.get("id")
             # A message is written again each time it grows; only the last version is whole.
@@ -95,9 +97,10 @@ class _Chat:
     def take(self, line: bytes, record: Record) -> None:
         """One line of the log."""
         if isinstance(record.get("$rewindTo"), str):
-            with self.book.entry(line) as entry:
-                entry.kind = "rewind"
-            self._rewind(record["$rewindTo"])
+            self.book.note(line, "rewind")
+            self._rewinds += 1
+            # That message and all after it stay on record, in a run of their own; an unknown one takes back everything.
+            self.book.set_aside(self._places.get(record["$rewindTo"], 0), f"rewound-{self._rewinds}")
         elif isinstance(record.get("$set"), dict):
             self._take_changes(line, record["$set"])
         elif isinstance(record.get("id"), str) and text(record.get("type")) in _TYPES:
@@ -128,12 +131,10 @@ class _Chat:
         start = self._about.get("startTime")  # the head may come again
         self._about |= {name: changes[name] for name in changes if name != "messages"}
         self._about["startTime"] = start or self._about.get("startTime")
-        stamp = read_time(changes.get("lastUpdated") or changes.get("startTime"))
-        with self.book.entry(line, stamp) as entry:
-            entry.kind = "change"
+        self.book.note(line, "change", read_time(changes.get("lastUpdated") or changes.get("startTime")))
         for message in items(changes.get("messages")):
             # The whole history comes again when a session is taken up.
-            known = text(mapping(message).get("id")) in self._places
+            known = text(member(message, "id")) in self._places
             self._take_message(message, mapping(message), again=known)
 
     def _take_message(self, raw: Any, message: Record, *, again: bool = False) -> None:
@@ -142,17 +143,13 @@ class _Chat:
             self._places.setdefault(id, len(self.book.drafts))
         if id in self._last_words and said_by_user(message.get("content")):
             message = {**message, "content": self._last_words[id]}
-        stamp = read_time(message.get("timestamp"))
-        with self.book.entry(raw, stamp, id, again=again) as entry:
-            self._tell(message, entry)
-
-    def _tell(self, message: Record, entry: SourceEntry) -> None:
-        kind, content = text(message.get("type")), message.get("content")
-        entry.kind = kind or None
-        if kind == "user":
-            self._tell_user(content, entry)
-        elif kind in _MODEL_TYPES:
-            self._tell_model(message, content, entry)
+        with self.book.entry(raw, read_time(message.get("timestamp")), id, again=again) as entry:
+            kind = text(message.get("type"))
+            entry.kind = kind or None
+            if kind == "user":
+                self._tell_user(message.get("content"), entry)
+            elif kind in _MODEL_TYPES:
+                self._tell_model(message, entry)
 
     def _tell_user(self, content: Any, entry: SourceEntry) -> None:
         said = []
@@ -167,15 +164,15 @@ class _Chat:
         tell_responses(content, self._pairing, entry)
         entry.user(said, f"{entry.key}/said")
 
-    def _tell_model(self, message: Record, content: Any, entry: SourceEntry) -> None:
+    def _tell_model(self, message: Record, entry: SourceEntry) -> None:
         model = message.get("model")
         for number, thought in enumerate(items(message.get("thoughts"))):
-            subject = text(mapping(thought).get("subject"))
-            about = text(mapping(thought).get("description"))
+            subject = text(member(thought, "subject"))
+            about = text(member(thought, "description"))
             words = "\n\n".join(filter(None, [f"**{subject}**" if subject else "", about]))
             entry.thinking(words, key=f"{entry.key}/thought/{number}")
         calls = [mapping(call) for call in items(message.get("toolCalls"))]
-        parts = parts_of(content)
+        parts = parts_of(message.get("content"))
         if calls:  # they stand in the content again once a session is taken up
             parts = [part for part in parts if "functionCall" not in part]
         if said_by_user(parts) and not self.book.claim(f"{entry.key}/content"):
@@ -186,8 +183,7 @@ class _Chat:
             entry.call(id, call.get("name"), call.get("args"))
         for id, call in named:
             self._tell_result(id, call, entry)
-        figures = rename_figures(message.get("tokens"), _USAGE)
-        entry.usage(figures, model, f"{entry.key}/usage")
+        entry.usage(rename_figures(message.get("tokens"), _USAGE), model, f"{entry.key}/usage")
 
     def _tell_result(self, id: str, call: Record, entry: SourceEntry) -> None:
         failed = text(call.get("status")) in FAILED
@@ -199,18 +195,12 @@ class _Chat:
         if parts and not any(responses):
             entry.result(id, block_text(parts) or call["result"], is_error=failed)
 
-    def _rewind(self, id: str) -> None:
-        """That message and all after it were taken back; an unknown one takes back everything."""
-        self._rewinds += 1
-        # What was taken back stays on record, in a run of its own.
-        self.book.set_aside(self._places.get(id, 0), f"rewound-{self._rewinds}")
-
 
 READER = ToolReader(
     _TOOL,
     (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json"),
-    (".json", has_document(b'"projectHash"', _is_document), _read_documents),
-    (".jsonl", has_record(_is_line), _read_logs),
+    (".json", has_document(b'"projectHash"', _is_document), one_by_one(_read_document)),
+    (".jsonl", has_record(_is_line), one_by_one(_read_log)),
 )
 
 
@@ -257,14 +247,14 @@ def parts_of(content: Any) -> list[Part]:
 
 def said_by_user(content: Any) -> list[Part]:
     """The blocks of a user's message: words and pictures."""
-    blocks = []
-    for part in parts_of(content):
-        inline = mapping(part.get("inlineData"))
-        if isinstance(part.get("text"), str) and part.get("thought") is not True:
-            blocks.append(text_block(part["text"]))
-        elif inline:
-            blocks.append(image_block(inline.get("mimeType"), inline.get("data")) or {})
-    return [block for block in blocks if block]
+    return blocks(
+        *(
+            text_block(part["text"])
+            if isinstance(part.get("text"), str) and part.get("thought") is not True
+            else image_block(member(part, "inlineData", "mimeType"), member(part, "inlineData", "data"))
+            for part in parts_of(content)
+        )
+    )
 
 
 def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEntry) -> None:
@@ -297,9 +287,7 @@ def tell_responses(content: Any, pairing: Pairing, entry: SourceEntry, *, is_err
 
 def response_of(response: Any) -> tuple[Any, bool]:
     """What a tool gave back, and whether it failed."""
-    given = mapping(response)
-    if given.keys() == {"output"}:
-        return given["output"], False
-    if given.keys() == {"error"}:
-        return given["error"], True
-    return response, bool(given.get("error"))
+    given, failed = mapping(response), bool(member(response, "error"))
+    if given.keys() == {"output"} or given.keys() == {"error"}:
+        [response] = given.values()
+    return response, failed or given.keys() == {"error"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
+from holdfast.formats._foreign import Foreign, ForeignDraft, frame
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import as_text, digest, member, speak, texts_in
+from holdfast.formats.readers._values import as_text, digest, first_time, items, mapping, member, speak, text, texts_in
 from holdfast.replay import from_dialect, recognise
 
 __all__ = ["READER"]
@@ -32,10 +32,7 @@ class MessageLists:
         if not source.is_file:
             return False
         value = source.glimpse(source.name)
-        if value is None:
-            first = source.first(source.name)
-            return _is_message(first) or bool(_list_in(first))
-        return _list_in(value) is not None
+        return bool(_list_in(source.first(source.name))) if value is None else _list_in(value) is not None
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The conversation; for a file with a conversation on each line, all of them."""
@@ -77,12 +74,11 @@ def _asked(value: Any) -> list[Any] | None:
 
 def _answered(value: Any) -> list[Any]:
     """What a model answered: the first of its choices, or its items."""
-    output, choices = member(value, "output"), member(value, "choices")
+    output, choices = member(value, "output"), items(member(value, "choices"))
     if isinstance(output, list):
         found = [item for item in output if isinstance(item, dict)]
     else:
-        first = choices[0] if isinstance(choices, list) and choices else None
-        found = [member(first, "message")]
+        found = [member(one, "message") for one in choices[:1]]
     if not found or not all(_is_message(item) for item in found):
         return []
     usage = member(value, "usage")
@@ -104,20 +100,15 @@ def _is_message(value: Any) -> bool:
 
 
 def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
-    messages = _list_in(value) or (value if isinstance(value, list) else [])
-    about = value if isinstance(value, dict) else {}
+    messages, about = _list_in(value) or items(value), mapping(value)
     given = next((about[key] for key in _IDS if isinstance(about.get(key), str)), None)
-    # A list that has grown since still begins the same.
-    drafts = list(_prompts(about))
-    model = about.get("model")
-    for message in messages:
-        drafts += _drafts(message, model if isinstance(model, str) else None)
-    title = about.get("title") or about.get("name")
+    model = text(about.get("model")) or None
     return Foreign(
         TOOL,
+        # A list that has grown since still begins the same.
         given or f"{name}-{digest(messages[:1])}",
-        drafts,
-        title=title if isinstance(title, str) else None,
+        [*_prompts(about), *(draft for message in messages for draft in _drafts(message, model))],
+        title=text(about.get("title") or about.get("name")) or None,
         tags=texts_in(about.get("tags")),
         created_at=_time(about),
         problems=problems,
@@ -131,9 +122,9 @@ def _prompts(about: dict[str, Any]) -> Iterator[ForeignDraft]:
             given = given.get("parts", given.get("text"))
         parts = given if isinstance(given, list) else [given]
         texts = [part if isinstance(part, str) else member(part, "text") for part in parts]
-        text = "\n\n".join(as_text(text) for text in texts if text)
-        if text:
-            yield ForeignDraft("system", {"content": text}, raw=about[name])
+        words = "\n\n".join(as_text(one) for one in texts if one)
+        if words:
+            yield ForeignDraft("system", {"content": words}, raw=about[name])
 
 
 def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
@@ -142,22 +133,16 @@ def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
     when = _time(message)
     # Lists may be mixed, so the dialect is asked of each message.
     neutral = from_dialect([message], recognise(message).name)
+    usage, own = message.get("usage"), message.get("model") or message.get("model_name")
+    spoken = {"usage": usage if isinstance(usage, dict) else None, "model": own if isinstance(own, str) else model}
     drafts: list[ForeignDraft] = []
     for said in neutral:
-        extra = _extra(message, said["role"], model)
+        extra = spoken if said["role"] == "assistant" else {}
         drafts += speak(said["role"], said["content"], when, None, **extra)
-    if not drafts:
-        return [frame(TOOL, message, when)]
+    drafts = drafts or [frame(TOOL, message, when)]
     drafts[0].raw = message
     return drafts
 
 
-def _extra(message: dict[str, Any], role: str, model: str | None) -> dict[str, Any]:
-    if role != "assistant":
-        return {}
-    usage, own = message.get("usage"), message.get("model") or message.get("model_name")
-    return {"usage": usage if isinstance(usage, dict) else None, "model": own if isinstance(own, str) else model}
-
-
 def _time(value: dict[str, Any]) -> int | None:
-    return next((when for name in _TIMES if (when := read_time(value.get(name)))), None)
+    return first_time(*map(value.get, _TIMES))

@@ -9,7 +9,18 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._files import document_beside
-from holdfast.formats.readers._values import as_json, as_text, digest, first_text, first_time, member, speak, texts_in
+from holdfast.formats.readers._values import (
+    as_json,
+    as_text,
+    digest,
+    first_text,
+    first_time,
+    items,
+    member,
+    speak,
+    text,
+    texts_in,
+)
 
 __all__ = ["READER"]
 
@@ -45,48 +56,38 @@ class OpenAgentTerminal:
             if name is None or not source.has(name):
                 continue  # it was told
             try:
-                found = source.json(name)
+                if _is_session(found := source.json(name)):
+                    yield _foreign(found, row)
             except HoldfastError as error:
                 yield Foreign(TOOL, row["session_id"], [], problems=[str(error)])
-                continue
-            if _is_session(found):
-                yield _foreign(found, row)
 
 
 READER = OpenAgentTerminal()
 
 
 def _is_session(value: Any) -> bool:
-    return (
-        isinstance(member(value, "metadata", "session_id"), str)
-        and isinstance(member(value, "messages"), list)
-        and "format" not in value  # documents of others say whose they are
-    )
+    is_talk = isinstance(member(value, "metadata", "session_id"), str) and isinstance(member(value, "messages"), list)
+    return is_talk and "format" not in value  # documents of others say whose they are
 
 
 def _is_index(value: Any) -> bool:
     sessions = member(value, "sessions")
-    return (
-        isinstance(sessions, list)
-        and "version" in value
-        and "agentId" not in value
-        and all(isinstance(member(row, "session_id"), str) for row in sessions)
-    )
+    is_list = isinstance(sessions, list) and "version" in value and "agentId" not in value
+    return is_list and all(isinstance(member(row, "session_id"), str) for row in sessions)
 
 
 def _row_of(source: Source, id: str) -> Any:
     """The session's row in the index, if there is one: the two may have drifted apart."""
-    return source.remember("openagent rows", _INDEX, lambda: _rows(source)).get(id)
 
+    def rows() -> dict[str, Any]:
+        is_own = source.name == _INDEX
+        index = None if is_own else document_beside(source, _INDEX, TOOL, _VERSION, _is_index)
+        if index is None:
+            return {}
+        _tell_unsaved(source, index)
+        return {row["session_id"]: row for row in reversed(index["sessions"])}
 
-def _rows(source: Source) -> dict[str, Any]:
-    if source.name == _INDEX:
-        return {}
-    index = document_beside(source, _INDEX, TOOL, _VERSION, _is_index)
-    if index is None:
-        return {}
-    _tell_unsaved(source, index)
-    return {row["session_id"]: row for row in reversed(index["sessions"])}
+    return source.remember("openagent rows", _INDEX, rows).get(id)
 
 
 def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
@@ -133,10 +134,9 @@ class _Conversation:
         """The messages as drafts. A key is the message's place: nothing is ever taken out there."""
         found: list[ForeignDraft] = []
         for place, message in enumerate(messages):
-            drafts = self._message(message)
-            for number, draft in enumerate(drafts):
+            for number, draft in enumerate(self._message(message)):
                 draft.key = f"{place}.{number}.{digest(message)}"
-            found += drafts
+                found.append(draft)
         return found
 
     def _message(self, message: Any) -> list[ForeignDraft]:
@@ -146,25 +146,22 @@ class _Conversation:
         if str(message["role"]).lower() == "tool":
             return self._tool(message, when)
         count = message.get("token_count")
-        tokens = count if type(count) is int and count > 0 else 0
+        tokens = count if type(count) is int and count > 0 else None
         spoken = message["role"] == "assistant"
-        usage = {"output_tokens": tokens} if tokens and spoken else None
-        extra = message.get("metadata") or None
-        said = {"usage": usage, "metadata": extra, "token_count": tokens or None}
-        drafts = speak(message["role"], message.get("content"), when, message, **said)
+        extra = {"metadata": message.get("metadata") or None, "token_count": tokens}
+        extra["usage"] = {"output_tokens": tokens} if tokens and spoken else None
+        drafts = speak(message["role"], message.get("content"), when, message, **extra)
         if tokens and not spoken:
             drafts.append(ForeignDraft("usage", {"input_tokens": tokens, "requests": 0}, when))
         return drafts + self._calls(message.get("tool_calls"), when)
 
     def _calls(self, calls: Any, when: int | None) -> list[ForeignDraft]:
         drafts = []
-        for call in calls if isinstance(calls, list) else []:
+        for call in items(calls):
             id = self._id(call)
             tool = member(call, "tool") or member(call, "name") or member(call, "function", "name")
-            given = (member(call, name) for name in ("args", "arguments", "params", "input"))
-            params = next((item for item in given if item is not None), None)
-            if params is None:
-                params = member(call, "function", "arguments")
+            ways = (("args",), ("arguments",), ("params",), ("input",), ("function", "arguments"))
+            params = next((given for way in ways if (given := member(call, *way)) is not None), None)
             data = {"id": id, "tool": as_text(tool) or "unknown", "params": as_json(params)}
             drafts.append(ForeignDraft("tool_call", data, when))
             result = member(call, "result")
@@ -194,5 +191,4 @@ class _Conversation:
 
     def _id(self, call: Any) -> str:
         self._count += 1
-        given = member(call, "id")
-        return given if isinstance(given, str) and given else f"call_{self._count}"
+        return text(member(call, "id")) or f"call_{self._count}"

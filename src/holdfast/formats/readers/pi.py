@@ -8,7 +8,7 @@ from holdfast.formats._foreign import read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
-from holdfast.formats.readers._values import UUID, first_text, items, mapping, rename_figures, said_blocks, text
+from holdfast.formats.readers._values import UUID, first_text, items, mapping, member, rename_figures, said_blocks, text
 
 _VERSION = 3
 _USAGE = {
@@ -39,8 +39,7 @@ class _Session(SessionLog):
 
     def __init__(self, source: Source, name: str) -> None:
         super().__init__(source, name)
-        heads = (record for _, record in self._lines if record.get("type") == "session")
-        self._head = next(heads, {})
+        self._head = next((record for _, record in self._lines if record.get("type") == "session"), {})
         nodes = [
             TreeNode(record["id"], first_text(record.get("parentId")))
             for _, record in self._lines
@@ -80,16 +79,14 @@ def _tell_message(message: Record, entry: SourceEntry) -> None:
     if role == "user":
         entry.user(said)
     elif role == "toolResult":
-        failed = message.get("isError") is True
-        entry.result(message.get("toolCallId"), said, is_error=failed)
+        entry.result(message.get("toolCallId"), said, is_error=message.get("isError") is True)
     elif role == "assistant":
         if isinstance(content, str):
             entry.assistant(content, model)
         for block in map(mapping, items(content)):
             entry.block(block, _BLOCKS, model)
         figures = rename_figures(message.get("usage"), _USAGE)
-        cost = rename_figures(mapping(message.get("usage")).get("cost"), {"total": "cost"})
-        entry.usage(figures | cost, model)
+        entry.usage(figures | rename_figures(member(message, "usage", "cost"), {"total": "cost"}), model)
 
 
 def _parent(path: str | None) -> str | None:

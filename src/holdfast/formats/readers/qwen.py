@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
-from holdfast.formats.readers._values import first_text, mapping, rename_figures, text, texts
+from holdfast.formats.readers._values import first_text, mapping, member, rename_figures, text, texts
 from holdfast.formats.readers.gemini_cli import (
     FAILED,
     USAGE,
@@ -53,38 +53,29 @@ class _QwenChat(SessionLog):
 
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
-        content = mapping(record.get("message")).get("parts")
+        content = member(record, "message", "parts")
         entry.kind = text(record.get("subtype")) or text(kind) or None
         if kind == "user" and text(record.get("subtype")) in _TYPED:
             blocks = said_by_user(content)
             entry.user([b for b in blocks if not _REMINDER.match(text(b.get("text")))])
         elif kind == "assistant":
             tell_model_parts(content, record.get("model"), self._pairing, entry)
-            figures = rename_figures(record.get("usageMetadata"), USAGE)
-            entry.usage(figures, record.get("model"))
+            entry.usage(rename_figures(record.get("usageMetadata"), USAGE), record.get("model"))
         elif kind == "tool_result":
-            self._tell_result(record, content, entry)
+            outcome = mapping(record.get("toolCallResult"))
+            failed = True if text(outcome.get("status")) in FAILED else None
+            told = tell_responses(content, self._pairing, entry, is_error=failed)
+            if not told and first_text(outcome.get("callId")):
+                entry.result(outcome["callId"], outcome.get("resultDisplay"), is_error=failed is True)
         elif kind == "system":
-            self._note(mapping(record.get("systemPayload")))
-
-    def _tell_result(self, record: Record, content: Any, entry: SourceEntry) -> None:
-        outcome = mapping(record.get("toolCallResult"))
-        failed = True if text(outcome.get("status")) in FAILED else None
-        if not tell_responses(content, self._pairing, entry, is_error=failed):
-            id = first_text(outcome.get("callId"))
-            if id is not None:
-                result = outcome.get("resultDisplay")
-                entry.result(id, result, is_error=failed is True)
-
-    def _note(self, payload: Record) -> None:
-        self._title = first_text(payload.get("customTitle"), self._title)
-        self._parent = first_text(payload.get("parentSessionId"), self._parent)
+            self._title = first_text(member(record, "systemPayload", "customTitle"), self._title)
+            self._parent = first_text(member(record, "systemPayload", "parentSessionId"), self._parent)
 
 
 def _node(record: Record) -> TreeNode:
-    parts = parts_of(mapping(record.get("message")).get("parts"))
-    calls = (mapping(part.get("functionCall")).get("id") for part in parts)
-    answers = (mapping(part.get("functionResponse")).get("id") for part in parts)
+    parts = parts_of(member(record, "message", "parts"))
+    calls = (member(part, "functionCall", "id") for part in parts)
+    answers = (member(part, "functionResponse", "id") for part in parts)
     return TreeNode(
         record["uuid"],
         first_text(record.get("parentUuid")),

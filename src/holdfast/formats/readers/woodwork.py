@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import as_text, digest, member, speak
+from holdfast.formats.readers._values import as_text, digest, mapping, member, speak, text
 from holdfast.model import encode_value
 
 __all__ = ["READER"]
@@ -27,23 +27,17 @@ class Woodwork:
 
     def claims(self, source: Source) -> bool:
         """A session, or several of them."""
-        if not source.is_file:
-            return False
-        if _is_session(source.first(source.name)):
-            return True
-        return next(_sessions(source.glimpse(source.name)), None) is not None
+        found = (source.first(source.name), *_sessions(source.glimpse(source.name))) if source.is_file else ()
+        return any(map(_is_session, found))
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """Every session in the file."""
-        value = source.glimpse(source.name)
-        if value is not None:
-            for found in _sessions(source.json(source.name)):
-                yield _foreign(found)
+        if source.glimpse(source.name) is not None:
+            yield from map(_foreign, _sessions(source.json(source.name)))
             return
         problems: list[str] = []
         for _, line in source.values(source.name, problems):
-            for found in _sessions(line):
-                foreign = _foreign(found)
+            for foreign in map(_foreign, _sessions(line)):
                 foreign.problems += problems
                 problems.clear()
                 yield foreign
@@ -53,11 +47,8 @@ READER = Woodwork()
 
 
 def _is_session(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("conversation_history"), list)
-        and (isinstance(value.get("id"), (str, int)) or "workflow_variables" in value)
-    )
+    is_talk = isinstance(member(value, "conversation_history"), list)
+    return is_talk and (isinstance(value.get("id"), (str, int)) or "workflow_variables" in value)
 
 
 def _sessions(value: Any) -> Iterator[dict[str, Any]]:
@@ -66,29 +57,26 @@ def _sessions(value: Any) -> Iterator[dict[str, Any]]:
         yield value
         return
     inner = value.get("sessions", value) if isinstance(value, dict) else value
-    if isinstance(inner, list):
-        yield from (item for item in inner if _is_session(item))
-    elif isinstance(inner, dict):
-        for name, item in inner.items():
-            if isinstance(item, dict) and _is_session({"id": name, **item}):
-                yield {"id": name, **item}
+    named = ({"id": name, **item} for name, item in mapping(inner).items() if isinstance(item, dict))
+    yield from filter(_is_session, inner if isinstance(inner, list) else named)
 
 
 def _foreign(value: dict[str, Any]) -> Foreign:
     created, last = read_time(value.get("created_at")), read_time(value.get("last_activity"))
-    drafts: list[ForeignDraft] = []
-    for turn in value["conversation_history"]:
-        drafts += _turn(turn)
-    variables = value.get("workflow_variables")
-    for name, item in variables.items() if isinstance(variables, dict) else ():
+    drafts = [draft for turn in value["conversation_history"] for draft in _turn(turn)]
+    for name, item in mapping(value.get("workflow_variables")).items():
         data = {"name": str(name), "value": encode_value(item)[0]}
         drafts.append(ForeignDraft("variable_set", data, last, key=f"variable.{digest(data)}"))
-    drafts.append(_rest(value, last))
+    # What is neither said nor a variable: the accumulated prompt, and what we do not know.
+    rest = {name: item for name, item in value.items() if name not in _FIELDS}
+    prompt = value.get("current_prompt")
+    data = {TOOL: rest | ({"current_prompt": prompt} if prompt else {})}
+    drafts.append(ForeignDraft("metadata", data, last, key=f"about.{digest(data, last)}"))
     return Foreign(
         TOOL,
         as_text(value.get("id")) or digest(value["conversation_history"][:1]),
         drafts,
-        title=value.get("title") if isinstance(value.get("title"), str) else None,
+        title=text(value.get("title")) or None,
         created_at=created,
         # Every session at a terminal has the same id there.
         scope=None if created is None else str(created),
@@ -98,17 +86,7 @@ def _foreign(value: dict[str, Any]) -> Foreign:
 def _turn(turn: Any) -> list[ForeignDraft]:
     if not isinstance(turn, dict) or "role" not in turn:
         return [frame(TOOL, turn)]
-    when = read_time(turn.get("timestamp"))
     extra = {name: item for name, item in turn.items() if name not in _SPOKEN}
     content = turn.get("content")
-    if not isinstance(content, (str, list)):
-        content = as_text(content)
-    return speak(turn["role"], content, when, turn, metadata=extra or None)
-
-
-def _rest(value: dict[str, Any], last: int | None) -> ForeignDraft:
-    """What is neither said nor a variable: the accumulated prompt, and what we do not know."""
-    rest = {name: item for name, item in value.items() if name not in _FIELDS}
-    prompt = member(value, "current_prompt")
-    data = {TOOL: rest | ({"current_prompt": prompt} if prompt else {})}
-    return ForeignDraft("metadata", data, last, key=f"about.{digest(data, last)}")
+    said = content if isinstance(content, list) else as_text(content)
+    return speak(turn["role"], said, read_time(turn.get("timestamp")), turn, metadata=extra or None)

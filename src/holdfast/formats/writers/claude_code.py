@@ -59,12 +59,10 @@ def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[by
             yield _line(record)
             parent, number = uuid, number + 1
             prompt = _words(message) if turn.role == "user" else prompt
-    title = recorded.metadata.title
-    if title:
+    if title := recorded.metadata.title:
         yield _line({"type": "custom-title", "customTitle": title, "sessionId": own})
     if parent is not None:
-        last = {"type": "last-prompt", "lastPrompt": prompt, "leafUuid": parent, "sessionId": own}
-        yield _line(last)
+        yield _line({"type": "last-prompt", "lastPrompt": prompt, "leafUuid": parent, "sessionId": own})
 
 
 def _messages(turn: DialogueTurn, options: ExportOptions, id: str) -> Iterator[dict[str, Any]]:

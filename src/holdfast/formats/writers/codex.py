@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._view import DialogueTurn, ExportOptions, Recorded, clock, dialogue, digest_id, in_dialect, iso
+from holdfast.formats._view import ExportOptions, Recorded, clock, dialogue, digest_id, in_dialect, iso
 
 __all__ = ["VERSION", "session_file", "session_id", "write_codex"]
 
@@ -34,10 +34,8 @@ def session_id(recorded: Recorded) -> str:
 
 def session_file(recorded: Recorded, options: ExportOptions) -> str:
     """Where Codex looks for the session, below the user's home."""
-    created = recorded.metadata.created_at
-    day = clock(created, options.zone, "%Y/%m/%d")
-    time = clock(created, options.zone, "%Y-%m-%dT%H-%M-%S")
-    return f".codex/sessions/{day}/rollout-{time}-{session_id(recorded)}.jsonl"
+    place = clock(recorded.metadata.created_at, options.zone, "%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S")
+    return f".codex/sessions/{place}-{session_id(recorded)}.jsonl"
 
 
 def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
@@ -53,44 +51,30 @@ def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     }
     yield _line(created, "session_meta", meta)
     for turn in dialogue(recorded).turns:
-        yield from _thinking(turn)
+        # The screen shows thinking; the model gets none, since it is signed for another.
+        for block in turn.blocks:
+            if block["type"] == "thinking" and block["thinking"].strip():
+                yield _line(turn.times[0], "event_msg", {"type": "agent_reasoning", "text": block["thinking"]})
         for item in in_dialect(turn, "openai-responses"):
-            yield from _item(turn, item)
+            yield from _item(turn.times[0], item)
 
 
-def _thinking(turn: DialogueTurn) -> Iterator[bytes]:
-    """What the screen shows of thinking; the model gets none, since it is signed for another."""
-    for block in turn.blocks:
-        if block["type"] == "thinking" and block["thinking"].strip():
-            shown = {"type": "agent_reasoning", "text": block["thinking"]}
-            yield _line(turn.times[0], "event_msg", shown)
-
-
-def _item(turn: DialogueTurn, item: dict[str, Any]) -> Iterator[bytes]:
-    time = turn.times[0]
+def _item(time: int, item: dict[str, Any]) -> Iterator[bytes]:
     kind = item.get("type", "message")
     if kind == "message":
-        yield _line(time, "response_item", _message(item))
-        text = _words(item["content"])
+        content, said = item["content"], "input_text" if item["role"] == "user" else "output_text"
+        parts = [{"type": said, "text": content}] if isinstance(content, str) else content
+        yield _line(time, "response_item", {"type": "message", "role": item["role"], "content": parts})
+        text = _words(content)
         # The screen shows events, the model gets items: without both one of them sees nothing.
         if text:
             shown = "user_message" if item["role"] == "user" else "agent_message"
             yield _line(time, "event_msg", {"type": shown, "message": text})
     elif kind in ("function_call", "function_call_output"):
-        yield _line(time, "response_item", {**item, **_output(item)})
+        output = item.get("output")
+        plain = {"output": _words(output)} if isinstance(output, list) else {}
+        yield _line(time, "response_item", item | plain)
     # What is left is reasoning, encrypted for an account that need not be this one.
-
-
-def _output(item: dict[str, Any]) -> dict[str, Any]:
-    output = item.get("output")
-    return {"output": _words(output)} if isinstance(output, list) else {}
-
-
-def _message(item: dict[str, Any]) -> dict[str, Any]:
-    content = item["content"]
-    kind = "input_text" if item["role"] == "user" else "output_text"
-    parts = [{"type": kind, "text": content}] if isinstance(content, str) else content
-    return {"type": "message", "role": item["role"], "content": parts}
 
 
 def _words(content: Any) -> str:

@@ -60,7 +60,8 @@ def _messages(turns: list[DialogueTurn], own: str) -> Iterator[dict[str, Any]]:
 def _prompt(turn: DialogueTurn) -> dict[str, Any] | None:
     """A user's words. Results stand with their calls, from where Gemini CLI reads them."""
     said = [block for block in turn.blocks if block["type"] != "tool_result"]
-    parts = _parts(turn._replace(blocks=said)) if said else []
+    messages = in_dialect(turn._replace(blocks=said), "gemini") if said else []
+    parts = [part for message in messages for part in message.get("parts", [])]
     return {"type": "user", "content": parts} if parts else None
 
 
@@ -93,7 +94,3 @@ def _call(block: Block, result: Block | None, time: str) -> dict[str, Any]:
         "displayName": block["name"],
         "description": "",
     }
-
-
-def _parts(turn: DialogueTurn) -> list[dict[str, Any]]:
-    return [part for message in in_dialect(turn, "gemini") for part in message.get("parts", [])]

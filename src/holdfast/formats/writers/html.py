@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 from holdfast.formats._view import ExportOptions, Recorded, clock, moment
-from holdfast.formats.writers.markdown import harmless, harmless_line
+from holdfast.formats.writers.markdown import ROLES, harmless, harmless_line
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 
 __all__ = ["write_html"]
@@ -21,7 +20,6 @@ _STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="asci
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # Nothing is fetched and nothing runs, even if a browser misread something: this is the second lock.
 _POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none'"
-_ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
 _FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]{0,30})[ \t]*+\Z", re.ASCII)
 # Within one line, so that a mark without its end changes nothing; looked for in escaped text.
 _MARKED = re.compile(
@@ -36,8 +34,7 @@ def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """The page, piece by piece."""
     yield _head(recorded, options).encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
-        is_note = message[0].kind == "note"
-        shown = _note(message[0]) if is_note else _message(message, options)
+        shown = _note(message[0]) if message[0].kind == "note" else _message(message, options)
         yield shown.encode("utf-8", "replace")
     yield b"</main>\n</body>\n</html>\n"
 
@@ -73,20 +70,22 @@ def _message(message: list[Entry], options: ExportOptions) -> str:
     end = '<p class="note">(cut off here)</p>\n' if first.state != "whole" else ""
     place = f"e{first.seq}-{first.part}" if first.part else f"e{first.seq}"
     return (
-        f'<article class="{first.role}" id="{place}">\n<h2>{_ROLES[first.role]}{agent}'
+        f'<article class="{first.role}" id="{place}">\n<h2>{ROLES[first.role]}{agent}'
         f' <time datetime="{when}">{time}</time></h2>\n{body}{end}</article>\n'
     )
 
 
 def _part(entry: Entry) -> str:
     if entry.kind == "call":
-        return _fold(f"<b>{_line(entry.name)}</b> {_brief(entry.value)}", _json(entry.value))
+        given = entry.value if isinstance(entry.value, dict) else {}
+        brief = _shortened(", ".join(f"{name}={as_json(item)}" for name, item in given.items()))
+        whole = as_json({} if entry.value is None else entry.value, indent=2)
+        return _fold(f"<b>{_line(entry.name)}</b> {brief}", whole)
     if entry.kind in ("result", "failure"):
-        name = f"<b>{_line(entry.name) or 'result'}</b>"
-        failed = entry.kind == "failure"
         pictures = "".join(_media(one) for one in entry.pieces if isinstance(one, Media))
-        summary = f"{name} {_first_line(entry.text)}"
-        return _fold(summary, entry.text, failed=failed) + pictures
+        first_line = entry.text.strip().partition("\n")[0]
+        summary = f"<b>{_line(entry.name) or 'result'}</b> {_shortened(first_line)}"
+        return _fold(summary, entry.text, failed=entry.kind == "failure") + pictures
     if entry.kind == "thinking":
         return _fold("Thinking", entry.text)
     return "".join(_media(piece) if isinstance(piece, Media) else _prose(piece) for piece in entry.pieces)
@@ -102,17 +101,13 @@ def _prose(text: str) -> str:
         if mark is not None and fence is None:
             pieces.append(_words(lines))
             fence, lines = mark, []
-        elif mark is not None and fence is not None and _ends(mark, fence):
+        elif mark is not None and fence is not None and not mark[2] and mark[1].startswith(fence[1]):
             pieces.append(_code(lines, fence[2]))
             fence, lines = None, []
         else:
             lines.append(line)
     pieces.append(_words(lines) if fence is None else _code(lines, fence[2]))
     return "".join(pieces)
-
-
-def _ends(mark: re.Match[str], fence: re.Match[str]) -> bool:
-    return not mark[2] and mark[1].startswith(fence[1])
 
 
 def _words(lines: list[str]) -> str:
@@ -150,21 +145,6 @@ def _media(media: Media) -> str:
 def _note(entry: Entry) -> str:
     text = f"{entry.name}: {entry.text}" if entry.pieces else entry.name
     return f'<p class="note" id="e{entry.seq}">{_text(text)}</p>\n'
-
-
-def _json(value: Any) -> str:
-    return as_json({} if value is None else value, indent=2)
-
-
-def _brief(value: Any) -> str:
-    """The arguments of a call in a few words."""
-    if not isinstance(value, dict):
-        return ""
-    return _shortened(", ".join(f"{name}={as_json(item)}" for name, item in value.items()))
-
-
-def _first_line(text: str) -> str:
-    return _shortened(text.strip().partition("\n")[0])
 
 
 def _shortened(text: str) -> str:

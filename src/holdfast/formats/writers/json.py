@@ -12,7 +12,7 @@ from holdfast.formats._archive import write_bundle as bundle
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
 from holdfast.formats._view import ExportOptions, Recorded, listed
 from holdfast.model import VERSION, Event
-from holdfast.replay import Issue, State, as_json, unreadable
+from holdfast.replay import Issue, as_json, unreadable
 from holdfast.security import escape_json
 
 if TYPE_CHECKING:
@@ -25,25 +25,23 @@ _IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message t
 
 def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """One document: metadata, state, the conversation in neutral form, and every event."""
-    found = recorded.recover("neutral", options.incomplete)
+    found, first = recorded.recover("neutral", options.incomplete), recorded.lost_from()
+    # What a program cannot see from the numbers of the events: that there were more.
+    lost = [] if first is None else [Issue("unreadable", f"event {first}", unreadable(first))]
     yield b'{"format":"%b","version":%d,"writer":' % (DOCUMENT_FORMAT.encode(), DOCUMENT_VERSION)
     yield _encoded(VERSION)
     parts: dict[str, Any] = {
         "metadata": recorded.metadata,
-        "state": _plain_state(recorded.state()),
+        # Variables, memory and plugin state are in it as recorded.
+        "state": msgspec.json.decode(msgspec.json.encode(recorded.state())),
         "system": found.system,
         "messages": found.messages,
-        "issues": [*found.issues, *_lost_end(recorded.lost_from())],
+        "issues": [*found.issues, *lost],
     }
     for name, value in parts.items():
         yield b',\n"%b":' % name.encode() + _encoded(value)
     events = (_encoded(_plain_event(event)) for event in recorded.events())
     yield from listed(b',\n"events":[', events, b"]}\n")
-
-
-def _lost_end(first: int | None) -> list[Issue]:
-    """What a program cannot see from the numbers of the events: that there were more."""
-    return [] if first is None else [Issue("unreadable", f"event {first}", unreadable(first))]
 
 
 def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
@@ -72,13 +70,6 @@ def writer_of_messages(provider: Provider) -> Callable[[Recorded, ExportOptions]
         yield from listed(b"[", map(_encoded, messages), b"]\n")
 
     return write
-
-
-def _plain_state(state: State) -> dict[str, Any]:
-    """The state as JSON; variables, memory and plugin state are in it as recorded."""
-    value = msgspec.json.decode(msgspec.json.encode(state))
-    assert isinstance(value, dict)
-    return value
 
 
 def _plain_event(event: Event) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from holdfast.security import escape_json, neutralise, neutralise_line
 
 __all__ = ["write_markdown"]
 
-_ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
+ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
 _UNTITLED = "Untitled Session"
 
 
@@ -20,8 +20,7 @@ def write_markdown(recorded: Recorded, options: ExportOptions) -> Iterator[bytes
     """A head with what is known of the session, then a section for each message."""
     yield _head(recorded, options).encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
-        is_note = message[0].kind == "note"
-        shown = _note(message[0]) if is_note else _message(message, options)
+        shown = _note(message[0]) if message[0].kind == "note" else _message(message, options)
         yield f"\n{shown}\n".encode("utf-8", "replace")
 
 
@@ -41,14 +40,18 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
 
 def _message(message: list[Entry], options: ExportOptions) -> str:
     first = message[0]
-    time = clock(first.timestamp, options.zone, "%H:%M:%S")
-    pieces = [f"## {_ROLES[first.role]} [{time}]"]
+    pieces = [f"## {ROLES[first.role]} [{clock(first.timestamp, options.zone, '%H:%M:%S')}]"]
     if first.agent:
         pieces.append(f"*Agent: {markdown_line(first.agent)}*")
     calls = [entry for entry in message if entry.kind == "call"]
     pieces += [_part(entry) for entry in message if entry.kind != "call"]
     if calls:
-        pieces += ["**Tool Calls:**", _calls(calls)]
+        shown = [
+            ({"id": entry.id} if entry.id else {})
+            | {"tool": entry.name, "args": {} if entry.value is None else entry.value}
+            for entry in calls
+        ]
+        pieces += ["**Tool Calls:**", fenced(escape_json(as_json(shown, indent=2)), "json")]
     if first.state != "whole":
         pieces.append("*(cut off here)*")
     return "\n\n".join(piece for piece in pieces if piece)
@@ -70,21 +73,12 @@ def _part(entry: Entry) -> str:
     )
 
 
-def _calls(calls: list[Entry]) -> str:
-    shown = [
-        ({"id": entry.id} if entry.id else {})
-        | {"tool": entry.name, "args": {} if entry.value is None else entry.value}
-        for entry in calls
-    ]
-    return fenced(escape_json(as_json(shown, indent=2)), "json")
-
-
 def _note(entry: Entry) -> str:
     text = harmless(f"{entry.name}: {entry.text}" if entry.pieces else entry.name)
-    first, *more = markdown_text(text).split("\n")
-    if any(line.startswith(("```", "~~~")) for line in (first, *more)):
+    lines = markdown_text(text).split("\n")
+    if any(line.startswith(("```", "~~~")) for line in lines):
         return fenced(text)
-    return "\n".join(f"> {line}" for line in (first, *more))
+    return "\n".join(f"> {line}" for line in lines)
 
 
 # Text of strangers in a document: harmless, and as people wrote it.
@@ -151,8 +145,10 @@ def markdown_text(text: str) -> str:
     indent = 0
     for line in harmless(text.replace("\r\n", "\n")).split("\n"):
         if fence:
-            end = _closes(line, fence)
-            shown.append(fence if end else _outdent(line, indent))
+            bare = line.strip(" \t")
+            end = len(bare) >= len(fence) and not bare.strip(fence[0])
+            # What was indented stands as far left as the block does now.
+            shown.append(fence if end else line[min(indent, len(line) - len(line.lstrip(" \t"))) :])
             fence = "" if end else fence
             continue
         opening = _FENCE.match(line)
@@ -181,17 +177,6 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{clean}\n{fence}"
 
 
-def _closes(line: str, fence: str) -> bool:
-    bare = line.strip(" \t")
-    return len(bare) >= len(fence) and not bare.strip(fence[0])
-
-
-def _outdent(line: str, indent: int) -> str:
-    """A line of a code block that was indented, as far left as the block is now."""
-    spaces = len(line) - len(line.lstrip(" \t"))
-    return line[min(indent, spaces) :]
-
-
 def _plain(line: str) -> str:
     """A line outside of code: what begins a block loses its meaning, the rest stays."""
     prefix = _MARKERS.match(line)
@@ -207,8 +192,7 @@ def _plain(line: str) -> str:
         or rest.startswith(("```", "~~~"))
         or (rest[0] == "[" and ("]:" in rest or "]" not in rest))
     ):
-        head = "\\" * (rest[0] != "`")
-        return line[:begin] + head + _inline(rest)
+        return line[:begin] + "\\" * (rest[0] != "`") + _inline(rest)
     return line[:begin] + _inline(rest)
 
 
@@ -268,9 +252,6 @@ def _words(text: str) -> str:
 # Plain text: what was said, by whom and when.
 
 
-_INDENT = "  "
-
-
 def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """A line for each message's speaker, its words indented below."""
     row = recorded.metadata
@@ -288,22 +269,19 @@ def _shown(message: list[Entry], options: ExportOptions) -> str:
     words = [line for entry in message for line in _lines(entry)]
     if first.state != "whole":
         words.append("(cut off here)")
-    return "\n".join([head, *(f"{_INDENT}{line}".rstrip() for line in words)])
+    return "\n".join([head, *(f"  {line}".rstrip() for line in words)])
 
 
 def _lines(entry: Entry) -> list[str]:
     text, name = harmless(entry.text), harmless_line(entry.name)
     if entry.kind == "call":
-        value = {} if entry.value is None else entry.value
-        text = f"{name} {escape_json(as_json(value))}"
+        text = f"{name} {escape_json(as_json({} if entry.value is None else entry.value))}"
     elif entry.kind == "thinking":
         text = f"(thinking) {text}"
     elif entry.kind == "failure":
         text = f"{name or 'result'} failed:\n{text}"
+    elif entry.kind == "result" and entry.name:
+        text = f"{name}:\n{text}"
     elif entry.name:
-        text = f"{name}:\n{text}" if entry.kind == "result" else _sentence(name, text)
+        text = f"{name}: {text}" if text else name
     return text.split("\n")
-
-
-def _sentence(head: str, text: str) -> str:
-    return f"{head}: {text}" if text else head

@@ -89,9 +89,7 @@ class _Writer:
             "agent": _AGENT,
             "model": {"providerID": self._provider, "modelID": self._model},
         }
-        time = turn.times[0]
-        parts = [self._part(id, time, _said(block)) for block in said]
-        return {"info": info, "parts": parts}
+        return {"info": info, "parts": [self._part(id, turn.times[0], _said(block)) for block in said]}
 
     def _answer(self, turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
         time = turn.times[0]
@@ -119,13 +117,11 @@ class _Writer:
             # Sent back as a member that not every provider takes, and signed for another one.
             if block["type"] != "thinking"
         ]
-        reason = info["finish"]
-        parts.append({"type": "step-finish", "reason": reason, "cost": 0, "tokens": _NOTHING_USED})
+        parts.append({"type": "step-finish", "reason": info["finish"], "cost": 0, "tokens": _NOTHING_USED})
         return {"info": info, "parts": [self._part(id, time, part) for part in parts]}
 
     def _part(self, message: str, time: int, part: dict[str, Any]) -> dict[str, Any]:
-        own = {"id": self._next("prt", time), "sessionID": self._id, "messageID": message}
-        return part | own
+        return part | {"id": self._next("prt", time), "sessionID": self._id, "messageID": message}
 
     def _next(self, kind: str, time: int) -> str:
         self._number += 1
