@@ -130,11 +130,11 @@ class DocumentStore(MemoryStore):
             self._fill(call(backend.load) or {})
 
     def log(self, key: str) -> Log:
-        """The key's log."""
+        """Return the key's log, which is saved with everything else."""
         return _DocumentLog(self, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
+        """Return the key's documents, which are saved with everything else."""
         return _SavedDocuments(self, check_key(key))
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
@@ -197,8 +197,6 @@ class DocumentStore(MemoryStore):
 
 
 class _DocumentLog(MemoryLog):
-    """A log that is saved with everything else."""
-
     _store: DocumentStore
     _unsaved = b""
 
@@ -223,8 +221,6 @@ class _DocumentLog(MemoryLog):
 
 
 class _SavedDocuments(MemoryDocuments):
-    """Documents that are saved with everything else."""
-
     _store: DocumentStore
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:

@@ -15,11 +15,13 @@ from holdfast.observe._figures import code_of
 from holdfast.session import Finished, Observer
 from holdfast.storage import add_to_file
 
-# Told louder than the rest, for those who read only what is wrong.
-_BAD = frozenset({"snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"})
-_ODD = frozenset({"torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"})
+# Told louder than the rest, for those who read only what is wrong; what is routine is told more softly.
+_LEVELS = {
+    **dict.fromkeys(("snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"), logging.ERROR),
+    **dict.fromkeys(("torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"), logging.WARNING),
+    **dict.fromkeys(("lease_acquired", "lease_released"), logging.DEBUG),
+}
 _HEADING = ("event", "space", "session_id")
-_ROUTINE = frozenset({"lease_acquired", "lease_released"})
 # What of a notice may be words of a session, of a variable or of an exception.
 _WORDS = frozenset({"message", "error", "name", "lost", "reason"})
 
@@ -58,7 +60,6 @@ class LogObserver(Observer):
         self._content = content
 
     def end(self, begun: Any, done: Finished) -> None:
-        """An operation has ended; one that failed is told."""
         if done.error is not None:
             detail = {"operation": done.operation, "code": code_of(done.error)}
             if self._content:
@@ -66,10 +67,9 @@ class LogObserver(Observer):
             self._write(logging.ERROR, "operation_failed", done.session_id, detail)
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Something happened to a session."""
         if isinstance(item, Notice):
-            detail = item.detail if self._content else _without_words(item.detail)
-            self._write(_level(item.kind), item.kind, session_id, detail)
+            detail = {name: item.detail[name] for name in item.detail if self._content or name not in _WORDS}
+            self._write(_LEVELS.get(item.kind, logging.INFO), item.kind, session_id, detail)
         elif self._logger.isEnabledFor(logging.DEBUG):
             detail = {"type": item.type, "seq": item.seq, "size_bytes": len(item.raw)}
             if self._content:
@@ -93,7 +93,6 @@ class _FileHandler(logging.Handler):
         add_to_file(self._path, b"")  # whether it can be is told now
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line."""
         with contextlib.suppress(HoldfastError):
             add_to_file(self._path, f"{self.format(record)}\n".encode("utf-8", "replace"))
 
@@ -105,12 +104,8 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        told: dict[str, Any] = {
-            "at": int(record.created * 1000),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-        }
+        told: dict[str, Any] = {"at": int(record.created * 1000), "level": record.levelname.lower()}
+        told |= {"logger": record.name}
         told |= getattr(record, "holdfast", None) or {"message": record.getMessage()}
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
@@ -121,23 +116,7 @@ class TextFormatter(logging.Formatter):
     """One line of text for each record: when, how loud, what, and what belongs to it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        told = getattr(record, "holdfast", None)
         head = f"{self.formatTime(record)} {record.levelname} {record.getMessage()}"
-        if told is None:
-            return head
-        rest = {name: value for name, value in told.items() if name not in _HEADING}
-        pairs = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in rest.items()]
+        told: dict[str, Any] = getattr(record, "holdfast", None) or {}
+        pairs = [f"{k}={msgspec.json.encode(v).decode()}" for k, v in told.items() if k not in _HEADING]
         return " ".join([head, *pairs])
-
-
-def _level(kind: str) -> int:
-    if kind in _BAD:
-        return logging.ERROR
-    if kind in _ROUTINE:
-        return logging.DEBUG
-    return logging.WARNING if kind in _ODD else logging.INFO
-
-
-def _without_words(detail: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in detail.items() if name not in _WORDS}

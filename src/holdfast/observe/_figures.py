@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Protocol
 
 from holdfast.errors import HoldfastError, Locked, NotFound, UsageError
@@ -57,7 +58,6 @@ class Figures:
                 self._values[metric.name] = dict.fromkeys(metric.begins, 0)
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
-        """Count something."""
         with self._lock:
             known = self._values.setdefault(METRICS[name].name, {})
             known[labels] = known.get(labels, 0) + amount
@@ -68,7 +68,6 @@ class Figures:
             self._values.setdefault(METRICS[name].name, {})[labels] = value
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Put one value into a distribution."""
         metric = METRICS[name]
         with self._lock:
             found = self._distribution(metric, labels)
@@ -107,31 +106,23 @@ class Figures:
         return known[labels]
 
     def _lines(self, metric: Metric) -> Iterator[str]:
-        values = self._values.get(metric.name, {})
-        distributions = self._distributions.get(metric.name, {})
+        name, values = metric.name, self._values.get(metric.name, {})
+        distributions = self._distributions.get(name, {})
         if not values and not distributions:
             return
-        yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
+        yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
         for labels, value in sorted(values.items()):
-            yield f"{metric.name}{_labelled(metric, labels)} {_number(value)}\n"
+            yield f"{name}{_labelled(metric, labels)} {_number(value)}\n"
         for labels, found in sorted(distributions.items()):
-            yield from _distribution_lines(metric, labels, found)
+            edges = [*(f"{edge:.6g}" for edge in metric.buckets), "+Inf"]
+            for edge, total in zip(edges, accumulate(found.counts), strict=True):
+                yield f"{name}_bucket{_labelled(metric, labels, ('le', edge))} {total}\n"
+            yield f"{name}_sum{_labelled(metric, labels)} {_number(found.sum)}\n"
+            yield f"{name}_count{_labelled(metric, labels)} {sum(found.counts)}\n"
 
 
-def _distribution_lines(metric: Metric, labels: Labels, found: _Distribution) -> Iterator[str]:
-    total = 0
-    for edge, count in zip((*metric.buckets, None), found.counts, strict=True):
-        total += count
-        shown = "+Inf" if edge is None else f"{edge:.6g}"
-        yield f"{metric.name}_bucket{_labelled(metric, labels, shown)} {total}\n"
-    yield f"{metric.name}_sum{_labelled(metric, labels)} {_number(found.sum)}\n"
-    yield f"{metric.name}_count{_labelled(metric, labels)} {total}\n"
-
-
-def _labelled(metric: Metric, labels: Labels, edge: str | None = None) -> str:
-    pairs = [*zip(metric.labels, labels, strict=True)]
-    if edge is not None:
-        pairs.append(("le", edge))
+def _labelled(metric: Metric, labels: Labels, *more: tuple[str, str]) -> str:
+    pairs = [*zip(metric.labels, labels, strict=True), *more]
     inside = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
     return f"{{{inside}}}" if inside else ""
 
@@ -146,7 +137,7 @@ def _number(value: float) -> str:
 Kind = Literal["counter", "gauge", "histogram"]
 # An append to a file takes some microseconds, a flush to a bucket may take seconds.
 _TIMES_S = (*tuple(float(f"{step}e{power}") for power in range(-6, 1) for step in (1, 2.5, 5)), 10)
-_SIZES_BYTES = tuple(float(1 << power) for power in range(8, 27, 2))
+_SIZES = tuple(float(1 << power) for power in range(8, 27, 2))
 
 
 class Metric(NamedTuple):
@@ -168,7 +159,7 @@ class Metric(NamedTuple):
 def _counter(name: str, help: str, *labels: str, unit: str = "1", begins: str = "") -> Metric:
     known = tuple((value,) for value in begins.split())
     otel = f"holdfast.{name.replace('_', '.')}"
-    return Metric(f"holdfast_{name}_total", otel, "counter", help, labels, unit, (), known)
+    return Metric(f"holdfast_{name}_total", otel, "counter", help, labels, unit, begins=known)
 
 
 def _time(name: str, help: str, *labels: str) -> Metric:
@@ -177,14 +168,11 @@ def _time(name: str, help: str, *labels: str) -> Metric:
 
 
 def _size(name: str, help: str) -> Metric:
-    otel = f"holdfast.{name}.size"
-    found = f"holdfast_{name}_size_bytes"
-    return Metric(found, otel, "histogram", help, (), "By", _SIZES_BYTES)
+    return Metric(f"holdfast_{name}_size_bytes", f"holdfast.{name}.size", "histogram", help, (), "By", _SIZES)
 
 
 def _gauge(name: str, help: str, *labels: str, unit: str = "1") -> Metric:
-    otel = f"holdfast.{name.replace('_', '.')}"
-    return Metric(f"holdfast_{name}", otel, "gauge", help, labels, unit)
+    return Metric(f"holdfast_{name}", f"holdfast.{name.replace('_', '.')}", "gauge", help, labels, unit)
 
 
 METRICS: dict[str, Metric] = {
@@ -251,7 +239,6 @@ class Watching(Observer):
         return sum(observers.active for observers in self._watched)
 
     def end(self, begun: Any, done: Finished) -> None:
-        """An operation has ended."""
         sink, error = self._sink, done.error
         if done.idle:
             return
@@ -267,7 +254,6 @@ class Watching(Observer):
             self._count_restore(done)
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Something happened to a session."""
         if isinstance(item, Event):
             if item.type == "interrupted":
                 self._sink.add("holdfast_recovery_issues_total", 1, "interrupted")
@@ -341,35 +327,30 @@ def add_health(figures: Figures, libraries: list[Holdfast]) -> bool:
     figures.set("holdfast_info", 1, VERSION, str(FORMAT_VERSION))
     try:
         # All or nothing: a sum of some of the stores would look like sessions that were lost.
-        health = [_health(library) for library in libraries]
+        for library in libraries:
+            library.store.check()
+        health = [library.catalog_health() for library in libraries]
     except HoldfastError:
         figures.set("holdfast_up", 0)
         return False
     figures.set("holdfast_up", 1)
-    for place, name in enumerate(("sessions", "index_lag_sessions", "index_lag_bytes")):
-        figures.set(f"holdfast_{name}", sum(found[place] for found in health))
-    free = [found for library in libraries if (found := disk_free(library)) is not None]
-    if free:
-        figures.set("holdfast_disk_free_bytes", min(free))
+    figures.set("holdfast_sessions", sum(one.sessions for one in health))
+    figures.set("holdfast_index_lag_sessions", sum(one.lag_sessions for one in health))
+    figures.set("holdfast_index_lag_bytes", sum(one.lag_bytes for one in health))
+    # Only a store of files has a path.
+    paths = [path for library in libraries if (path := getattr(library.store, "path", None)) is not None]
+    if paths:
+        figures.set("holdfast_disk_free_bytes", min(map(_disk_free, paths)))
     return True
 
 
-def disk_free(hf: Holdfast) -> int | None:
-    """The bytes that are left where a store of files is; None for any other."""
-    path = getattr(hf.store, "path", None)
-    if path is None:
-        return None
+def _disk_free(path: str) -> int:
+    """The bytes that are left where a store of files is."""
     # A store that nobody has written to yet has no folder; its disk is that of the one above.
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
-
-
-def _health(hf: Holdfast) -> tuple[int, int, int]:
-    hf.store.check()
-    health = hf.catalog_health()
-    return health.sessions, health.lag_sessions, health.lag_bytes
 
 
 def _add_sessions(figures: Figures, hf: Holdfast) -> None:
@@ -400,9 +381,6 @@ def _add_sessions(figures: Figures, hf: Holdfast) -> None:
         figures.set("holdfast_last_activity_seconds", newest / 1000)
 
 
-# The dashboard for Grafana that comes along.
-
-
 def dashboard() -> str:
-    """The dashboard as JSON, to be imported into Grafana; it asks for a Prometheus data source."""
+    """The Grafana dashboard that comes along, as JSON to be imported; it asks for a Prometheus data source."""
     return files("holdfast.observe").joinpath("grafana-dashboard.json").read_text("utf-8")

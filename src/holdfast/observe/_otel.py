@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 from opentelemetry import context, metrics, trace
-from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
@@ -25,13 +24,7 @@ _SCOPE = "holdfast"
 _SPANNED = frozenset({"flush", "sync", "snapshot", "load"})
 # A sync may end on another thread than it began.
 _NESTING = frozenset({"flush", "snapshot", "load"})
-_OF_STORE = (
-    "holdfast_up",
-    "holdfast_sessions",
-    "holdfast_index_lag_sessions",
-    "holdfast_index_lag_bytes",
-    "holdfast_disk_free_bytes",
-)
+_OF_STORE = ("up", "sessions", "index_lag_sessions", "index_lag_bytes", "disk_free_bytes")
 _LOOK_S = 1.0
 
 
@@ -69,8 +62,7 @@ def trace_session(
 
     Raises NotFound if there is none.
     """
-    tracer = trace.get_tracer(_SCOPE, VERSION, tracer_provider)
-    spans = Spans(tracer, None, content=content)
+    spans = _Spans(trace.get_tracer(_SCOPE, VERSION, tracer_provider), None, content=content)
     for event in hf.events(session_id):
         spans.take(session_id, event)
     spans.end()
@@ -88,24 +80,26 @@ class OtelObserver(Watching):
     ) -> None:
         meter = self._meter = metrics.get_meter(_SCOPE, VERSION, meter_provider)
         self._tracer = trace.get_tracer(_SCOPE, VERSION, tracer_provider)
-        self._spans = Spans(self._tracer, _clients(meter), content=content)
+        clients = _Clients(
+            meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of the model."),
+            meter.create_histogram("gen_ai.client.operation.duration", "s", "Time of the model."),
+        )
+        self._spans = _Spans(self._tracer, clients, content=content)
         self._asked: Holdfast | None = None
         self._looked_at = float("-inf")
         self._figures = Figures()
         super().__init__(_Instruments(meter))
         active = METRICS["holdfast_sessions_active"]
-        meter.create_observable_gauge(active.otel, [self._count_active], active.unit, active.help)
+        meter.create_observable_gauge(active.otel, [lambda _: [Observation(self.active)]], active.unit, active.help)
 
     def ask(self, hf: Holdfast) -> None:
         """Look at a store whenever metrics are collected."""
         self._asked = hf
-        for name in _OF_STORE:
-            metric = METRICS[name]
-            look = partial(self._look, name)
+        for metric in (METRICS[f"holdfast_{name}"] for name in _OF_STORE):
+            look = partial(self._look, metric.name)
             self._meter.create_observable_gauge(metric.otel, [look], metric.unit, metric.help)
 
     def begin(self, operation: str, session_id: str) -> Any:
-        """An operation begins."""
         if operation not in _SPANNED:
             return None
         span = self._tracer.start_span(f"holdfast.{operation}", attributes={CONVERSATION: session_id})
@@ -114,17 +108,21 @@ class OtelObserver(Watching):
         return span, context.attach(trace.set_span_in_context(span))
 
     def end(self, begun: Any, done: Finished) -> None:
-        """An operation has ended."""
         super().end(begun, done)
-        if begun is not None:
-            span, token = begun
-            if token is not None:
-                context.detach(token)
-            if not done.idle:  # a span that never ends is never told
-                _end(span, done)
+        if begun is None:
+            return
+        span, token = begun
+        if token is not None:
+            context.detach(token)
+        if done.idle:  # a span that never ends is never told
+            return
+        if done.error is not None:
+            _fail(span, code_of(done.error))
+        if done.restored:
+            span.set_attribute("holdfast.restored", True)
+        span.end()
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Something happened to a session."""
         super().tell(session_id, item)
         if isinstance(item, Event):
             self._spans.take(session_id, item)
@@ -146,9 +144,6 @@ class OtelObserver(Watching):
             add_health(self._figures, [hf])
         return [Observation(value) for value in self._figures.values(name).values()]
 
-    def _count_active(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(self.active)]
-
 
 class _Instruments:
     """The sink whose figures go to a meter."""
@@ -168,28 +163,10 @@ class _Instruments:
         }
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
-        """Count something."""
         self._counters[name].add(amount, dict(zip(METRICS[name].labels, labels, strict=True)))
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Put one value into a distribution."""
-        attributes = dict(zip(METRICS[name].labels, labels, strict=True))
-        self._histograms[name].record(value, attributes)
-
-
-def _clients(meter: Meter) -> Clients:
-    return Clients(
-        meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of the model."),
-        meter.create_histogram("gen_ai.client.operation.duration", "s", "Time of the model."),
-    )
-
-
-def _end(span: Span, done: Finished) -> None:
-    if done.error is not None:
-        _fail(span, code_of(done.error))
-    if done.restored:
-        span.set_attribute("holdfast.restored", True)
-    span.end()
+        self._histograms[name].record(value, dict(zip(METRICS[name].labels, labels, strict=True)))
 
 
 # Traces made of recorded events: turns, answers of the model and uses of tools.
@@ -217,7 +194,7 @@ _ERROR = "error.type"
 _PROVIDERS = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini"}
 # After one of these the model is at it.
 _ASKS = frozenset({"user", "tool_result", "system", "turn_start", "agent_start", "compaction"})
-_ENDS = {"closed": "closed", "interrupted": "interrupted"}
+_ENDS = frozenset({"closed", "interrupted"})
 _OPEN_MAX = 10_000
 _NS_PER_MS = 1_000_000
 
@@ -225,20 +202,20 @@ Key = tuple[str, str, str]
 """Session, run or call, and which of the two."""
 
 
-class Clients(NamedTuple):
+class _Clients(NamedTuple):
     """The two metrics that the conventions want of a client of models."""
 
     tokens: Histogram
     seconds: Histogram
 
 
-class Spans:
+class _Spans:
     """Follows the events of sessions, and makes a span of each thing that took time.
 
     What was said, and what tools were given and gave, is left out unless ``content`` is true.
     """
 
-    def __init__(self, tracer: Tracer, clients: Clients | None, *, content: bool) -> None:
+    def __init__(self, tracer: Tracer, clients: _Clients | None, *, content: bool) -> None:
         self._tracer = tracer
         self._clients = clients
         self._content = content
@@ -264,10 +241,8 @@ class Spans:
         with self._lock:
             for span in self._open.values():
                 span.end()
-            self._open.clear()
-            self._called.clear()
-            self._asked.clear()
-            self._models.clear()
+            for known in (self._open, self._called, self._asked, self._models):
+                known.clear()
 
     # -- turns and agents ----------------------------------------------------------------------
 
@@ -287,8 +262,7 @@ class Spans:
 
     def _begin_agent(self, session_id: str, event: Event, parent: Span | None) -> None:
         agent = _text(event.data.get("agent"))
-        name = f"invoke_agent {agent}".strip()
-        span = self._begin(session_id, event, name, "invoke_agent", parent)
+        span = self._begin(session_id, event, f"invoke_agent {agent}", parent)
         if agent:
             span.set_attribute(_AGENT, agent)
         self._keep((session_id, event.run or "", "run"), span)
@@ -328,17 +302,9 @@ class Spans:
         data = event.data
         answered = _text(data.get("model"))
         model = self._models.get(session_id) or answered
-        span = self._begin(
-            session_id,
-            event,
-            f"chat {model}".strip(),
-            "chat",
-            self._open.get((session_id, event.run or "", "run")),
-            kind=SpanKind.CLIENT,
-            began=asked,
-        )
-        usage = data.get("usage")
-        found = usage if isinstance(usage, dict) else {}
+        parent = self._open.get((session_id, event.run or "", "run"))
+        span = self._begin(session_id, event, f"chat {model}", parent, kind=SpanKind.CLIENT, began=asked)
+        found = data["usage"] if isinstance(data.get("usage"), dict) else {}
         attributes = {
             _PROVIDER: _provider(model),
             _MODEL: model,
@@ -349,8 +315,7 @@ class Spans:
         kept = {name: value for name, value in attributes.items() if value}
         span.set_attributes(kept)
         if self._content:
-            said = {"role": "assistant", "content": data.get("content")}
-            span.set_attribute(_OUTPUT, _json([said]))
+            span.set_attribute(_OUTPUT, _json([{"role": "assistant", "content": data.get("content")}]))
         span.end(event.timestamp * _NS_PER_MS)
         self._measure(kept, (event.timestamp - asked) / 1000)
 
@@ -369,8 +334,7 @@ class Spans:
         self._on_assistant(session_id, event)  # an answer that is nothing but calls
         tool, call = _text(event.data.get("tool")), event.id or ""
         parent = self._open.get((session_id, event.run or "", "run"))
-        name = f"execute_tool {tool}"
-        span = self._begin(session_id, event, name, "execute_tool", parent)
+        span = self._begin(session_id, event, f"execute_tool {tool}", parent)
         span.set_attributes({_TOOL: tool, _CALL: call})
         if self._content:
             span.set_attribute(_ARGUMENTS, _json(event.data.get("params")))
@@ -378,11 +342,9 @@ class Spans:
 
     def _on_tool_result(self, session_id: str, event: Event) -> None:
         key = (session_id, event.id or "", "call")
-        span = self._open.get(key)
-        if span is not None:
-            if self._content:
-                span.set_attribute(_RESULT, _json(event.data.get("result")))
-            self._finish(key, event, "tool_error" if event.data.get("is_error") else None)
+        if self._content and key in self._open:
+            self._open[key].set_attribute(_RESULT, _json(event.data.get("result")))
+        self._finish(key, event, "tool_error" if event.data.get("is_error") else None)
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -391,18 +353,17 @@ class Spans:
         session_id: str,
         event: Event,
         name: str,
-        operation: str,
         parent: Span | None,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         began: int | None = None,
     ) -> Span:
-        context: Context | None = None if parent is None else trace.set_span_in_context(parent)
+        """A span whose name is the operation, and what it is about, if that is known."""
         return self._tracer.start_span(
-            name,
-            context,
+            name.strip(),
+            None if parent is None else trace.set_span_in_context(parent),
             kind,
-            {_OPERATION: operation, CONVERSATION: session_id},
+            {_OPERATION: name.partition(" ")[0], CONVERSATION: session_id},
             start_time=(event.timestamp if began is None else began) * _NS_PER_MS,
         )
 
@@ -428,7 +389,7 @@ class Spans:
 
     def _end_all(self, session_id: str, event: Event) -> None:
         for key in [key for key in self._open if key[0] == session_id]:
-            self._finish(key, event, _ENDS[event.type])
+            self._finish(key, event, event.type)
         for asked in [key for key in self._asked if key[0] == session_id]:
             del self._asked[asked]
         self._models.pop(session_id, None)

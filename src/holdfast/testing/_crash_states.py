@@ -9,7 +9,7 @@ with zeros. A kill of the process alone loses nothing that a call has done.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import product
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -92,28 +92,25 @@ class _Medium:
         if isinstance(effect, (Write, Cut)):
             self.unsafe.setdefault(effect.inode, []).append(effect)
         elif isinstance(effect, Sync):
-            for change in self.unsafe.pop(effect.inode, ()):
-                content = self.contents.get(effect.inode, b"")
-                self.contents[effect.inode] = change.on(content)
+            if effect.inode in self.unsafe:
+                self.contents[effect.inode] = self.volatile(effect.inode)
+                del self.unsafe[effect.inode]
         elif isinstance(effect, SyncDirectory):
             safe = [change for change in self.changes if change.directory == effect.inode]
             self.changes = [change for change in self.changes if change.directory != effect.inode]
             for made in safe:
                 _change(self.entries, made)
-                self._forget_what_led_to(made)
+                if made.removed is not None and made.added is not None:
+                    # What was moved away for good is not there any more, whatever is synced later: or the old name
+                    # could come back beside the new one, which no rename leaves.
+                    before = (*made.removed, made.added[2])
+                    self.changes = [change for change in self.changes if change.added != before]
         elif isinstance(effect, EntryChange):
             self.changes.append(effect)
             if effect.added is not None and not effect.is_directory:
                 self.contents.setdefault(effect.added[2], b"")
                 if effect.added[1] in self._settled_names:
                     self.settled.add(effect.added[2])
-
-    def _forget_what_led_to(self, made: EntryChange) -> None:
-        """What was moved away for good is not there any more, whatever is synced later."""
-        if made.removed is not None and made.added is not None:
-            # Or the old name could come back beside the new one, which no rename leaves.
-            before = (*made.removed, made.added[2])
-            self.changes = [change for change in self.changes if change.added != before]
 
     def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
         """The names that a crash may leave: the unsafe changes up to any one, or any of them."""
@@ -134,10 +131,14 @@ class _Medium:
 
     def volatile(self, inode: int) -> bytes:
         """A file's bytes as programs see them."""
-        content = self.contents.get(inode, b"")
-        for change in self.unsafe.get(inode, ()):
-            content = change.on(content)
-        return content
+        return _after(self.contents.get(inode, b""), self.unsafe.get(inode, ()))
+
+
+def _after(content: bytes, changes: Iterable[DataChange]) -> bytes:
+    """The content of a file after some changes."""
+    for change in changes:
+        content = change.on(content)
+    return content
 
 
 def _change(entries: Entries, change: EntryChange) -> None:
@@ -280,30 +281,13 @@ def _with_unsafe_files(
 
 def _coarse(medium: _Medium, inode: int, *, holes: bool) -> list[bytes]:
     """The telling ones of the contents that a file may have: absent, zeros, half, whole."""
-    safe, whole = medium.contents.get(inode, b""), medium.volatile(inode)
+    safe, whole, changes = medium.contents.get(inode, b""), medium.volatile(inode), medium.unsafe[inode]
     half = whole[: (len(safe) + len(whole)) // 2]
-    found = [safe, safe.ljust(len(whole), b"\0"), half, *_boundaries(medium, inode)]
-    if holes:
-        found += _with_holes(medium, inode)
+    found = [safe, safe.ljust(len(whole), b"\0"), half]
+    found += accumulate(changes, lambda content, change: change.on(content), initial=safe)
+    if holes:  # one of the unsafe writes is lost, those after it are not
+        found += [_after(safe, changes[:lost] + changes[lost + 1 :]) for lost in range(len(changes))]
     return list(dict.fromkeys([*found, whole]))
-
-
-def _boundaries(medium: _Medium, inode: int) -> Iterator[bytes]:
-    content = medium.contents.get(inode, b"")
-    for change in medium.unsafe[inode]:
-        content = change.on(content)
-        yield content
-
-
-def _with_holes(medium: _Medium, inode: int) -> Iterator[bytes]:
-    """One of the unsafe writes is lost, those after it are not."""
-    changes = medium.unsafe[inode]
-    for lost in range(len(changes)):
-        content = medium.contents.get(inode, b"")
-        for number, change in enumerate(changes):
-            if number != lost:
-                content = change.on(content)
-        yield content
 
 
 def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
@@ -312,8 +296,7 @@ def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, 
     content = medium.contents.get(inode, b"")
     # First as it was when it was last synced.
     yield content, None
-    for change in earlier:
-        content = change.on(content)
+    content = _after(content, earlier)
     whole = last.on(content)
     yield content, None
     # Some file systems write the new size before the bytes.
@@ -334,10 +317,8 @@ def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:
         above, directory = todo.pop()
         for name, inode in entries.get(directory, {}).items():
             path = f"{above}/{name}"
-            if inode in contents:
-                paths[path] = (inode, contents[inode])
-            else:
-                paths[path] = (inode, None)
+            paths[path] = (inode, contents.get(inode))
+            if inode not in contents:
                 todo.append((path, inode))
     return paths
 
@@ -352,10 +333,7 @@ def _names(paths: Paths) -> Names:
 
 def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
     """The paths with other bytes in one file, under each of its names."""
-    found = paths.copy()
-    for path in names.get(inode, ()):
-        found[path] = (inode, content)
-    return found
+    return paths | dict.fromkeys(names.get(inode, ()), (inode, content))
 
 
 # What a call did to a disk, as far as a crash may undo it.

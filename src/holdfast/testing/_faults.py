@@ -111,7 +111,6 @@ class DeferredStore(MemoryStore):
         self.fail_after = fail_after
 
     def log(self, key: str) -> Log:
-        """The key's log."""
         super().log(key)
         return DeferredLog(self, key)
 
@@ -119,7 +118,12 @@ class DeferredStore(MemoryStore):
         """Send what is waiting; the future has the first error."""
         result: Future[None] = Future()
         result.set_running_or_notify_cancel()
-        errors = [error for log in logs.values() if (error := _sync_error(log)) is not None]
+        errors = []
+        for log in logs.values():
+            try:
+                log.sync()
+            except StoreError as error:
+                errors.append(error)
         if errors:
             result.set_exception(errors[0])
         else:
@@ -150,16 +154,13 @@ class DeferredLog(MemoryLog):
         self._queue.append((bytes(data), first_seq, count, epoch))
 
     def sync(self) -> None:
-        """Send everything."""
         self._send()
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Send everything, then cut."""
         self._send()
         super().cut(offset, epoch)
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Send everything, then replace."""
         self._send()
         super().replace(chunks, epoch)
 
@@ -168,7 +169,6 @@ class DeferredLog(MemoryLog):
         return super().size() + len(self.unsaved())
 
     def unsaved(self) -> bytes:
-        """What was accepted and is not stored."""
         return b"".join(data for data, *_ in self._queue)
 
     def _bytes(self, start: int, stop: int) -> bytes:
@@ -187,11 +187,3 @@ class DeferredLog(MemoryLog):
                 raise self._failed
             super().append(*self._queue[0])
             del self._queue[0]
-
-
-def _sync_error(log: Log) -> StoreError | None:
-    try:
-        log.sync()
-    except StoreError as error:
-        return error
-    return None

@@ -23,6 +23,7 @@ from holdfast.testing._crash_states import (
     Sync,
     SyncDirectory,
     Write,
+    _after,
     _Medium,
     _names,
     _replaced,
@@ -123,22 +124,18 @@ class SimDisk(Disk):
     # -- directories ---------------------------------------------------------------------------
 
     def open_root(self) -> int:
-        """The top directory."""
         self.calls.append(("open_root", None))
         return self._opened(ROOT)
 
     def open_passage(self, name: str, parent: int) -> int:
-        """A directory on the way to another."""
         self.calls.append(("open_passage", name))
         return self._open_directory(name, parent)
 
     def open_directory(self, name: str, parent: int) -> int:
-        """A directory."""
         self.calls.append(("open_directory", name))
         return self._open_directory(name, parent)
 
     def make_directory(self, name: str, parent: int) -> None:
-        """A new directory."""
         self.calls.append(("make_directory", name))
         directory = self._inode(parent)
         if name in self._entries[directory]:
@@ -148,7 +145,6 @@ class SimDisk(Disk):
         self._change(EntryChange(None, (directory, name, inode), is_directory=True))
 
     def remove_directory(self, name: str, parent: int) -> None:
-        """An empty directory goes."""
         self.calls.append(("remove_directory", name))
         directory, inode = self._find(name, parent)
         if inode in self._contents:
@@ -158,50 +154,41 @@ class SimDisk(Disk):
         self._change(EntryChange((directory, name), None, is_directory=True))
 
     def sync_directory(self, descriptor: int) -> None:
-        """The names in it are safe."""
         self.calls.append(("sync_directory", descriptor))
         self._effects.append(SyncDirectory(self._inode(descriptor)))
 
     def scan(self, descriptor: int) -> list[str]:
-        """The names in it."""
         self.calls.append(("scan", descriptor))
         return list(self._entries[self._inode(descriptor)])
 
     def scan_inodes(self, descriptor: int) -> dict[str, int]:
-        """The names in it, and what has them."""
         self.calls.append(("scan_inodes", descriptor))
         return dict(self._entries[self._inode(descriptor)])
 
     def boot_id(self) -> str:
-        """Always the same: who wants another one makes another disk."""
         return "simulated"
 
     # -- files ---------------------------------------------------------------------------------
 
     def open_log(self, name: str, parent: int, *, create: bool) -> int:
-        """A file whose writes go to its end."""
         self.calls.append(("open_log", name))
         return self._open_file(name, parent, create=create, appends=True)
 
     def open_new(self, name: str, parent: int) -> int:
-        """A file that was not there."""
         self.calls.append(("open_new", name))
         if name in self._entries[self._inode(parent)]:
             raise _error(errno.EEXIST, name)
         return self._open_file(name, parent, create=True)
 
     def open_read(self, name: str, parent: int) -> int:
-        """A file to read."""
         self.calls.append(("open_read", name))
         return self._open_file(name, parent, create=False)
 
     def open_lock(self, name: str, parent: int) -> int:
-        """A file to lock, or to write over."""
         self.calls.append(("open_lock", name))
         return self._open_file(name, parent, create=True)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        """All of the bytes, at once."""
         self.calls.append(("write", len(data)))
         opened = self._get(descriptor)
         content = self._contents[opened.inode]
@@ -216,12 +203,10 @@ class SimDisk(Disk):
         return len(taken)
 
     def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
-        """Some bytes."""
         self.calls.append(("read_at", offset))
         return bytes(self._contents[self._inode(descriptor)][offset : offset + size])
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Another size."""
         self.calls.append(("truncate", size))
         inode = self._inode(descriptor)
         content = self._contents[inode]
@@ -234,12 +219,10 @@ class SimDisk(Disk):
         self._effects.append(Cut(inode, size))
 
     def sync(self, descriptor: int) -> None:
-        """The bytes are safe."""
         self.calls.append(("sync", descriptor))
         self._effects.append(Sync(self._inode(descriptor)))
 
     def unlink(self, name: str, parent: int) -> None:
-        """A file's name goes."""
         self.calls.append(("unlink", name))
         directory, inode = self._find(name, parent)
         if inode not in self._contents:
@@ -247,7 +230,6 @@ class SimDisk(Disk):
         self._change(EntryChange((directory, name), None))
 
     def link(self, name: str, parent: int, to: str, to_parent: int) -> None:
-        """A second name."""
         self.calls.append(("link", to))
         _, inode = self._find(name, parent)
         target = self._inode(to_parent)
@@ -256,7 +238,6 @@ class SimDisk(Disk):
         self._change(EntryChange(None, (target, to, inode)))
 
     def rename(self, name: str, parent: int, to: str, to_parent: int) -> None:
-        """Another name, in place of a file or an empty directory that has it."""
         self.calls.append(("rename", to))
         directory, inode = self._find(name, parent)
         target = self._inode(to_parent)
@@ -270,7 +251,6 @@ class SimDisk(Disk):
     # -- either --------------------------------------------------------------------------------
 
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
-        """The file's lock, which belongs to the descriptor."""
         self.calls.append(("lock", descriptor))
         holder = self._locks.setdefault(self._inode(descriptor), descriptor)
         # One thread plays all processes here, so to wait would be to hang.
@@ -279,12 +259,10 @@ class SimDisk(Disk):
         return holder == descriptor
 
     def node(self, descriptor: int) -> Node:
-        """What is open."""
         self.calls.append(("node", descriptor))
         return self._node(self._inode(descriptor))
 
     def node_at(self, name: str, parent: int) -> Node | None:
-        """What has a name, which may lead down several directories."""
         self.calls.append(("node_at", name))
         inode: int | None = self._inode(parent)
         for part in name.split("/"):
@@ -292,7 +270,6 @@ class SimDisk(Disk):
         return None if inode is None else self._node(inode)
 
     def close(self, descriptor: int) -> None:
-        """Give back a descriptor and its lock."""
         self.calls.append(("close", descriptor))
         if descriptor < self._killed:
             return  # an object of the killed process is tidied up: to the disk that never happened
@@ -303,7 +280,6 @@ class SimDisk(Disk):
             del self._locks[opened.inode]
 
     def network_name(self, descriptor: int) -> str | None:
-        """Memory is local."""
         self.calls.append(("network_name", descriptor))
         return None
 
@@ -352,34 +328,28 @@ class SimDisk(Disk):
         return self._opened(inode, appends=appends)
 
     def _change(self, change: EntryChange) -> None:
-        for place, act in ((change.removed, self._remove), (change.added, self._add)):
-            if place is not None:
-                act(place)
-                self._touch(place[0])
+        if change.removed is not None:
+            directory, name = change.removed
+            self._links[self._entries[directory].pop(name)] -= 1
+            self._touch(directory)
+        if change.added is not None:
+            directory, name, inode = change.added
+            replaced = self._entries[directory].get(name)
+            if replaced is not None:
+                self._links[replaced] -= 1
+            self._entries[directory][name] = inode
+            self._links[inode] += 1
+            self._touch(directory)
         self._effects.append(change)
-
-    def _remove(self, place: tuple[Any, ...]) -> None:
-        self._links[self._entries[place[0]].pop(place[1])] -= 1
-
-    def _add(self, place: tuple[Any, ...]) -> None:
-        directory, name, inode = place
-        replaced = self._entries[directory].get(name)
-        if replaced is not None:
-            self._links[replaced] -= 1
-        self._entries[directory][name] = inode
-        self._links[inode] += 1
 
     def _touch(self, inode: int) -> None:
         self._times[inode] = next(self._ticks)
 
     def _node(self, inode: int) -> Node:
         content = self._contents.get(inode)
-        is_directory = content is None
-        size = 0 if content is None else len(content)
-        mode = stat.S_IFDIR | 0o700 if is_directory else stat.S_IFREG | 0o600
+        mode = stat.S_IFDIR | 0o700 if content is None else stat.S_IFREG | 0o600
         modified = self._times.get(inode, _BIRTH_NS)
-        links = self._links[inode]
-        return Node(inode, size, modified, mode, os.geteuid(), links)
+        return Node(inode, len(content or b""), modified, mode, os.geteuid(), self._links[inode])
 
 
 def _error(number: int, what: str) -> OSError:
@@ -419,8 +389,7 @@ def _sampled_content(medium: _Medium, inode: int, chance: Random) -> bytes:
         return whole
     changes = medium.unsafe[inode]
     last = chance.randrange(len(changes))
-    for change in changes[:last]:
-        content = change.on(content)
+    content = _after(content, changes[:last])
     cut = changes[last]
     if isinstance(cut, Write):
         content = cut.on(content, chance.randint(0, len(cut.data)))

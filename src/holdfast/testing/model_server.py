@@ -18,12 +18,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from holdfast.replay import Provider, validate
+
+Body = dict[str, Any]
 
 __all__ = ["AskForTool", "Fail", "Request", "Say", "ScriptedModel", "Step", "Together"]
 
@@ -40,7 +41,7 @@ class AskForTool(msgspec.Struct, frozen=True):
     """Ask for a tool."""
 
     tool: str
-    input: dict[str, Any] = {}
+    input: Body = {}
     id: str | None = None
 
 
@@ -66,8 +67,8 @@ class Request(msgspec.Struct, frozen=True):
     """What a client sent: the provider, the messages in its form, and the whole body."""
 
     provider: str
-    messages: list[dict[str, Any]]
-    body: dict[str, Any]
+    messages: list[Body]
+    body: Body
     refused: list[str] = []
     """The rules that the conversation broke; empty if it breaks none."""
 
@@ -120,9 +121,7 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def next_step(self, request: Request) -> Step:
@@ -162,9 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(404, {"error": {"message": f"nothing is served at {self.path}"}})
             return
         messages = wire.messages(body)
-        refused = _broken_rules(messages, wire)
-        request = Request(wire.provider, messages, body, refused)
-        step = self.server.model.next_step(request)
+        # A list for a fresh start may be empty; a request not.
+        refused = validate(messages, wire.provider).errors if messages else ["the request has no messages"]
+        step = self.server.model.next_step(Request(wire.provider, messages, body, refused))
         if isinstance(step, Fail):
             self._send_json(step.status, wire.error(step.status, step.message))
         else:
@@ -173,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the tests speak."""
 
-    def _answer(self, wire: Wire, body: dict[str, Any], step: Say | AskForTool | Together) -> None:
+    def _answer(self, wire: Wire, body: Body, step: Say | AskForTool | Together) -> None:
         text, calls, pause_s, thinking = _parts(step)
         answer = wire.answer(body, text, calls, thinking)
         if not wire.is_streamed(self.path, body):
@@ -191,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             if pause_s:
                 time.sleep(pause_s)
 
-    def _body(self) -> dict[str, Any] | None:
+    def _body(self) -> Body | None:
         length = int(self.headers.get("content-length") or 0)
         try:
             body = msgspec.json.decode(self.rfile.read(length))
@@ -199,20 +198,13 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return body if isinstance(body, dict) else None
 
-    def _send_json(self, status: int, value: dict[str, Any]) -> None:
+    def _send_json(self, status: int, value: Body) -> None:
         data = msgspec.json.encode(value)
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
-
-
-def _broken_rules(messages: list[dict[str, Any]], wire: Wire) -> list[str]:
-    """What the provider would object to. A list for a fresh start may be empty; a request not."""
-    if not messages:
-        return ["the request has no messages"]
-    return validate(messages, wire.provider).errors
 
 
 def _parts(step: Say | AskForTool | Together) -> tuple[str, list[AskForTool], float, str | None]:
@@ -238,7 +230,7 @@ def _tokens(value: Any) -> int:
     return len(msgspec.json.encode(value)) // 4 + 1
 
 
-def _sse(value: dict[str, Any], event: str | None = None) -> bytes:
+def _sse(value: Body, event: str | None = None) -> bytes:
     head = b"event: %b\n" % event.encode() if event else b""
     return head + b"data: %b\n\n" % msgspec.json.encode(value)
 
@@ -259,25 +251,23 @@ class Wire(ABC):
         """Whether a request to this path is for this provider."""
         return path.partition("?")[0].endswith(self.path)
 
-    def is_streamed(self, path: str, body: dict[str, Any]) -> bool:
+    def is_streamed(self, path: str, body: Body) -> bool:
         """Whether the client wants the answer piece by piece."""
         return bool(body.get("stream"))
 
-    def messages(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+    def messages(self, body: Body) -> list[Body]:
         """The conversation in the request."""
         return list(body.get(self.conversation) or [])
 
     @abstractmethod
-    def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
-    ) -> dict[str, Any]:
+    def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         """The whole answer."""
 
     @abstractmethod
-    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+    def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
         """The answer in pieces."""
 
-    def error(self, status: int, message: str) -> dict[str, Any]:
+    def error(self, status: int, message: str) -> Body:
         """The body of an error."""
         return {"error": {"message": message, "type": _error_type(status), "code": status}}
 
@@ -292,18 +282,17 @@ class Anthropic(Wire):
     provider = "anthropic"
     path = "/v1/messages"
 
-    def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
-    ) -> dict[str, Any]:
+    def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         """A message of blocks."""
-        content: list[dict[str, Any]] = []
+        content: list[Body] = []
         if thinking:
             content.append({"type": "thinking", "thinking": thinking, "signature": "c2lnbmVk"})
         if text:
             content.append({"type": "text", "text": text})
-        for call in calls:
-            call_id = call.id or _new_id("toolu_")
-            content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": call.input})
+        content += [
+            {"type": "tool_use", "id": call.id or _new_id("toolu_"), "name": call.tool, "input": call.input}
+            for call in calls
+        ]
         return {
             "id": _new_id("msg_"),
             "type": "message",
@@ -315,7 +304,7 @@ class Anthropic(Wire):
             "usage": {"input_tokens": _tokens(body), "output_tokens": _tokens(content)},
         }
 
-    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+    def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
         """Start, blocks in pieces, end."""
         start = answer | {"content": [], "stop_reason": None}
         yield _sse({"type": "message_start", "message": start}, "message_start")
@@ -327,29 +316,24 @@ class Anthropic(Wire):
         yield _sse({"type": "message_delta", "delta": delta, "usage": usage}, "message_delta")
         yield _sse({"type": "message_stop"}, "message_stop")
 
-    def error(self, status: int, message: str) -> dict[str, Any]:
+    def error(self, status: int, message: str) -> Body:
         """An error envelope."""
         kind = "overloaded_error" if status == 529 else _error_type(status)
         return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _anthropic_block(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _anthropic_block(block: Body) -> Iterator[Body]:
     """The events of one block."""
     kind = block["type"]
     empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}}
-    shell = block | empty.get(kind, {"input": {}})
+    shell: Body = block | empty.get(kind, {"input": {}})
     yield {"type": "content_block_start", "content_block": shell}
-    deltas: list[dict[str, Any]]
     if kind == "text":
         deltas = [{"type": "text_delta", "text": piece} for piece in _words(block["text"])]
     elif kind == "thinking":
-        deltas = [
-            {"type": "thinking_delta", "thinking": block["thinking"]},
-            {"type": "signature_delta", "signature": block["signature"]},
-        ]
+        deltas = [{"type": f"{name}_delta", name: block[name]} for name in ("thinking", "signature")]
     else:
-        text = msgspec.json.encode(block["input"]).decode()
-        deltas = [{"type": "input_json_delta", "partial_json": text}]
+        deltas = [{"type": "input_json_delta", "partial_json": msgspec.json.encode(block["input"]).decode()}]
     for delta in deltas:
         yield {"type": "content_block_delta", "delta": delta}
     yield {"type": "content_block_stop"}
@@ -361,11 +345,9 @@ class OpenAIChat(Wire):
     provider = "openai"
     path = "/chat/completions"
 
-    def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
-    ) -> dict[str, Any]:
+    def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         """One choice."""
-        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        message: Body = {"role": "assistant", "content": text or None}
         if calls:
             message["tool_calls"] = [_function(call) for call in calls]
         used = {"prompt_tokens": _tokens(body), "completion_tokens": _tokens(message)}
@@ -378,28 +360,23 @@ class OpenAIChat(Wire):
             "usage": used | {"total_tokens": sum(used.values())},
         }
 
-    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+    def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
         """Chunks with deltas, usage, the end."""
         choice = answer["choices"][0]
         message = choice["message"]
-        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        deltas: list[Body] = [{"role": "assistant", "content": ""}]
         deltas += [{"content": piece} for piece in _words(message["content"] or "")]
-        for index, call in enumerate(message.get("tool_calls", [])):
-            deltas.append({"tool_calls": [call | {"index": index}]})
+        deltas += [{"tool_calls": [call | {"index": n}]} for n, call in enumerate(message.get("tool_calls", []))]
         head = {key: answer[key] for key in ("id", "created", "model")}
         head["object"] = "chat.completion.chunk"
-        for delta in deltas:
-            part = {"index": 0, "delta": delta, "finish_reason": None}
-            yield _sse(head | {"choices": [part]})
-        last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-        yield _sse(head | {"choices": [last]})
+        for delta, reason in [*((delta, None) for delta in deltas), ({}, choice["finish_reason"])]:
+            yield _sse(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
         yield _sse(head | {"choices": [], "usage": answer["usage"]})
         yield b"data: [DONE]\n\n"
 
 
-def _function(call: AskForTool) -> dict[str, Any]:
-    arguments = msgspec.json.encode(call.input).decode()
-    function = {"name": call.tool, "arguments": arguments}
+def _function(call: AskForTool) -> Body:
+    function = {"name": call.tool, "arguments": msgspec.json.encode(call.input).decode()}
     return {"id": call.id or _new_id("call_"), "type": "function", "function": function}
 
 
@@ -409,18 +386,14 @@ class OpenAIResponses(Wire):
     provider = "openai-responses"
     path = "/responses"
 
-    def messages(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+    def messages(self, body: Body) -> list[Body]:
         """A plain text is one user message."""
         given = body.get("input") or []
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
-    def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
-    ) -> dict[str, Any]:
+    def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         """A response with output items."""
-        output: list[dict[str, Any]] = []
-        if text:
-            output.append(_output_message(text))
+        output = [_output_message(text)] if text else []
         output += [_output_call(call) for call in calls]
         used = {"input_tokens": _tokens(body), "output_tokens": _tokens(output)}
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
@@ -437,7 +410,7 @@ class OpenAIResponses(Wire):
             "usage": used | details | {"total_tokens": sum(used.values())},
         }
 
-    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+    def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
         """Created, items in pieces, completed."""
         number = itertools.count()
 
@@ -448,7 +421,8 @@ class OpenAIResponses(Wire):
         yield event("response.created", response=begun)
         for index, item in enumerate(answer["output"]):
             place = {"output_index": index}
-            yield event("response.output_item.added", item=_begun(item), **place)
+            empty: Body = {"content": []} if item["type"] == "message" else {"arguments": ""}
+            yield event("response.output_item.added", item=item | empty | {"status": "in_progress"}, **place)
             at = place | {"item_id": item["id"]}
             if item["type"] == "message":
                 part = item["content"][0]
@@ -466,12 +440,12 @@ class OpenAIResponses(Wire):
         yield event("response.completed", response=answer)
 
 
-def _output_message(text: str) -> dict[str, Any]:
+def _output_message(text: str) -> Body:
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": _new_id("msg_"), "role": "assistant", "status": "completed", "content": [part]}
 
 
-def _output_call(call: AskForTool) -> dict[str, Any]:
+def _output_call(call: AskForTool) -> Body:
     return {
         "type": "function_call",
         "id": _new_id("fc_"),
@@ -482,12 +456,6 @@ def _output_call(call: AskForTool) -> dict[str, Any]:
     }
 
 
-def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    if item["type"] == "message":
-        return item | {"content": [], "status": "in_progress"}
-    return item | {"arguments": "", "status": "in_progress"}
-
-
 class Gemini(Wire):
     """``POST /v1beta/models/<name>:generateContent`` and ``:streamGenerateContent``."""
 
@@ -495,41 +463,37 @@ class Gemini(Wire):
     path = "enerateContent"
     conversation = "contents"
 
-    def is_streamed(self, path: str, body: dict[str, Any]) -> bool:
+    def is_streamed(self, path: str, body: Body) -> bool:
         """By the method's name."""
         return ":streamGenerateContent" in path
 
-    def answer(
-        self, body: dict[str, Any], text: str, calls: Sequence[AskForTool], thinking: str | None
-    ) -> dict[str, Any]:
+    def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         """One candidate."""
-        parts: list[dict[str, Any]] = [{"text": text}] if text else []
-        for call in calls:
-            function = {"name": call.tool, "args": call.input, "id": call.id or _new_id("call_")}
-            parts.append({"functionCall": function})
+        parts: list[Body] = [{"text": text}] if text else []
+        parts += [
+            {"functionCall": {"name": call.tool, "args": call.input, "id": call.id or _new_id("call_")}}
+            for call in calls
+        ]
         used = {"promptTokenCount": _tokens(body), "candidatesTokenCount": _tokens(parts)}
-        content = {"role": "model", "parts": parts}
         return {
-            "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
             "usageMetadata": used | {"totalTokenCount": sum(used.values())},
             "modelVersion": "scripted",
             "responseId": _new_id("resp-"),
         }
 
-    def stream(self, body: dict[str, Any], answer: dict[str, Any]) -> Iterator[bytes]:
+    def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
         """Candidates with a part each; the last one has the end."""
         candidate = answer["candidates"][0]
-        pieces: list[dict[str, Any]] = []
+        pieces: list[Body] = []
         for part in candidate["content"]["parts"]:
             pieces += [{"text": word} for word in _words(part["text"])] if "text" in part else [part]
-        for index, piece in enumerate(pieces):
-            content = {"role": "model", "parts": [piece]}
-            partial = {"content": content, "index": 0}
-            if index == len(pieces) - 1:
-                partial["finishReason"] = "STOP"
-            yield _sse(answer | {"candidates": [partial]})
+        for number, piece in enumerate(pieces, 1):
+            partial = {"content": {"role": "model", "parts": [piece]}, "index": 0}
+            end = {"finishReason": "STOP"} if number == len(pieces) else {}
+            yield _sse(answer | {"candidates": [partial | end]})
 
-    def error(self, status: int, message: str) -> dict[str, Any]:
+    def error(self, status: int, message: str) -> Body:
         """An error envelope."""
         kind = "INVALID_ARGUMENT" if status == 400 else "UNAVAILABLE"
         return {"error": {"code": status, "message": message, "status": kind}}

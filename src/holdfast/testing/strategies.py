@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
@@ -15,7 +16,17 @@ import msgspec
 from holdfast.model import BLOB_KEY, BODIES, FORMAT_VERSION, Event, encode_line, line_body
 
 if TYPE_CHECKING:
+    from hypothesis import strategies as st
     from hypothesis.strategies import DrawFn, SearchStrategy
+else:
+
+    class _Strategies:
+        """Hypothesis's strategies, loaded when one of them is first used."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module("hypothesis.strategies"), name)
+
+    st = _Strategies()
 
 __all__ = ["damaged_bytes", "encode_log", "event_data", "events", "json_values", "logs"]
 
@@ -28,8 +39,6 @@ _SHARED = frozenset({"metadata", "usage", "raw"})
 @cache
 def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
     """Any value that an event may hold: all of JSON but NUL and lone surrogates."""
-    from hypothesis import strategies as st
-
     leaves = (
         st.none()
         | st.booleans()
@@ -44,8 +53,6 @@ def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
 @cache
 def event_data(type: str) -> SearchStrategy[dict[str, Any]]:
     """Data for an event of this type: the members it needs, perhaps others and unknown ones."""
-    from hypothesis import strategies as st
-
     fields = msgspec.structs.fields(BODIES[type]) if type in BODIES else ()
     members = {field.name: _member(field) for field in fields}
     required = {field.name: members[field.name] for field in fields if field.required}
@@ -64,7 +71,6 @@ def event_data(type: str) -> SearchStrategy[dict[str, Any]]:
 
 def events(type: str | None = None) -> SearchStrategy[Event]:
     """Single events of the given type, or of any, also such that no version knows."""
-    from hypothesis import strategies as st
 
     @st.composite
     def build(draw: DrawFn) -> Event:
@@ -85,7 +91,6 @@ def logs(max_turns: int = 4) -> SearchStrategy[list[Event]]:
 
     Each tool call has one result, in any order, within its turn; ids and keys occur once.
     """
-    from hypothesis import strategies as st
 
     @st.composite
     def build(draw: DrawFn) -> list[Event]:
@@ -108,7 +113,6 @@ def encode_log(events: Sequence[Event]) -> bytes:
 
 def damaged_bytes(log: bytes, max_accidents: int = 3) -> SearchStrategy[bytes]:
     """What a log may look like after something went wrong with it; sometimes as it was."""
-    from hypothesis import strategies as st
 
     @st.composite
     def build(draw: DrawFn) -> bytes:
@@ -161,8 +165,6 @@ _ACCIDENTS: list[Callable[[bytes, int, int], bytes]] = [
 
 @cache
 def _turns(turn: int) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
-    from hypothesis import strategies as st
-
     @st.composite
     def build(draw: DrawFn) -> list[tuple[str, dict[str, Any]]]:
         found = [("turn_start", {"turn": turn}), ("user", draw(event_data("user")))]
@@ -181,7 +183,6 @@ def _turns(turn: int) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
 @cache
 def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
     """Some calls at once, then their results in any order."""
-    from hypothesis import strategies as st
 
     @st.composite
     def build(draw: DrawFn) -> list[tuple[str, dict[str, Any]]]:
@@ -197,15 +198,11 @@ def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]
 
 @cache
 def _texts(max_size: int | None = None) -> SearchStrategy[str]:
-    from hypothesis import strategies as st
-
     return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=max_size)
 
 
 @cache
 def _keys() -> SearchStrategy[str]:
-    from hypothesis import strategies as st
-
     return _texts(max_size=12) | st.sampled_from([BLOB_KEY, f"${BLOB_KEY}", "crc", "seq", "type"])
 
 
@@ -218,16 +215,12 @@ def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
 
 @cache
 def _contents() -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     block = st.fixed_dictionaries({"type": st.just("text"), "text": _texts()})
     return _texts() | st.lists(block, max_size=3)
 
 
 @cache
 def _of_type(kind: Any) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     simple: dict[Any, SearchStrategy[Any]] = {
         Any: json_values(6),
         str: _texts(),

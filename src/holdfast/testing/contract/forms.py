@@ -21,8 +21,7 @@ class FormContract(ContractBase):
 
     def test_c58_branch(self) -> None:
         """A branch begins with the first bytes of a log, and both go on without each other."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE))
@@ -35,8 +34,7 @@ class FormContract(ContractBase):
 
     def test_c59_branch_offsets(self) -> None:
         """Every offset of a branch counts from the beginning of the whole log."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE + TWO))
@@ -49,8 +47,7 @@ class FormContract(ContractBase):
 
     def test_c60_branch_is_listed(self) -> None:
         """A branch is there before anything was added to it, with its size; an append shows."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE))
@@ -67,8 +64,7 @@ class FormContract(ContractBase):
     def test_c61_branch_while_written(self) -> None:
         """A log can be branched while a writer has it."""
         store = self.fresh()
-        log = store.log(self.KEY)
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log, epoch = self.writer(store)
         log.append(ONE, 0, 1, epoch)
         if not self._can_branch(store):
             return
@@ -130,8 +126,7 @@ class FormContract(ContractBase):
 
     def test_c64_branch_outlives_its_parent(self) -> None:
         """Cutting, replacing, moving or dropping a log leaves its branches alone."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE + TWO))
@@ -152,8 +147,7 @@ class FormContract(ContractBase):
 
     def test_c65_parent_outlives_its_branch(self) -> None:
         """Cutting, replacing, or dropping a branch leaves what it came from alone."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE + TWO))
@@ -177,8 +171,7 @@ class FormContract(ContractBase):
 
     def test_c66_branch_takes_blobs_along(self) -> None:
         """The documents below blobs/ come along and stay when the others go; no others come."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         if not self._can_branch(store):
             return
         documents = store.documents(self.KEY)
@@ -189,14 +182,11 @@ class FormContract(ContractBase):
         assert store.documents(_TO).names() == ["blobs/x"]
         assert read_all(store.log(_TO)) == ONE
         store.documents(_TO).put("blobs/x", b"other")
-        found = store.documents(_TO).get("blobs/x")
-        assert found is not None
-        assert found[0] == b"other"
+        assert self.content(store, "blobs/x", _TO) == b"other"
 
     def test_c67_branch_into_a_crashed_beginning(self) -> None:
         """Documents without a log, or a lease that was given back, do not take a key."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         if not self._can_branch(store):
             return
         store.documents(_TO).put("blobs/old", b"1")
@@ -210,8 +200,7 @@ class FormContract(ContractBase):
 
     def test_c68_detach(self) -> None:
         """A branch that was detached is the same log, has nothing of another's, and goes on."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         with refused(NotFound):
             store.detach("sessions/nothing")
         if not self._can_branch(store):
@@ -231,8 +220,7 @@ class FormContract(ContractBase):
 
     def test_c69_detach_refused(self) -> None:
         """A key is not detached while a writer has it, nor archived, nor taken out."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         if not store.capabilities.stores:
             return
         store.branch(self.KEY, _TO, len(ONE))
@@ -274,8 +262,7 @@ class FormContract(ContractBase):
 
     def test_c71_archive_goes_on(self) -> None:
         """A writer takes a log out of the archive by its first change."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_archive(store):
             return
         lease = store.lease(self.KEY)
@@ -302,8 +289,7 @@ class FormContract(ContractBase):
 
     def test_c72_unarchive(self) -> None:
         """A log can be taken out of the archive by itself; one that is not in it is left alone."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         if not store.capabilities.stores:
             return
         store.unarchive(self.KEY)
@@ -329,8 +315,7 @@ class FormContract(ContractBase):
 
     def test_c74_archive_of_a_branch(self) -> None:
         """A branch can be archived, and an archived log branched; documents stay where they are."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_archive(store):
             return
         store.branch(self.KEY, _TO, len(ONE))
@@ -350,8 +335,7 @@ class FormContract(ContractBase):
 
     def test_c75_forms_move_and_drop(self) -> None:
         """Branches and archives move and go like any other key."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE))

@@ -35,9 +35,12 @@ class ContractBase:
         for store in self.__dict__.pop("_opened", ()):
             store.close()
 
-    def fresh(self) -> Store:
-        """A store that is closed when the contract is done."""
-        return self._noted(self.make_store())
+    def fresh(self, *lines: bytes) -> Store:
+        """A store that is closed when the contract is done; with lines, these are in the log of ``KEY``."""
+        store = self._noted(self.make_store())
+        if lines:
+            self.write(store, self.KEY, *lines)
+        return store
 
     def again(self, store: Store) -> Store:
         """The store opened again, closed when the contract is done."""
@@ -46,6 +49,10 @@ class ContractBase:
     def kept(self, store: Store, stored: T, nothing: T) -> T:
         """What a contract expects: the first of a store that stores, the second of one that not."""
         return stored if store.capabilities.stores else nothing
+
+    def writer(self, store: Store) -> tuple[Log, int]:
+        """The log of ``KEY``, and the epoch of a lease on it that was taken."""
+        return store.log(self.KEY), store.lease(self.KEY).acquire("me", 60_000)
 
     def write(self, store: Store, key: str, *lines: bytes) -> Log:
         """A log with these lines, synced and closed again; the object can be read."""
@@ -58,6 +65,15 @@ class ContractBase:
         log.close()
         lease.release()
         return log
+
+    def content(self, store: Store, name: str, key: str | None = None) -> bytes | None:
+        """The bytes of a document of ``KEY``, or of another key; None if it is not there."""
+        found = store.documents(key or self.KEY).get(name)
+        return found and found[0]
+
+    def quarantined(self, store: Store) -> list[bytes | None]:
+        """What was taken out of the log of ``KEY``, and set aside."""
+        return [self.content(store, name) for name in store.documents(self.KEY).names("quarantine/")]
 
     def _noted(self, store: Store) -> Store:
         self.__dict__.setdefault("_opened", []).append(store)
@@ -112,10 +128,9 @@ class LogContract(ContractBase):
 
     def test_c01_append_is_read_back(self) -> None:
         """What was appended is read at once, byte for byte."""
-        store = self.fresh()
-        log = store.log(self.KEY)
+        log, epoch = self.writer(self.fresh())
         odd = bytes(range(256)) + b"\n"
-        log.append(odd, 0, 1, store.lease(self.KEY).acquire("me", 60_000))
+        log.append(odd, 0, 1, epoch)
         assert read_all(log) == odd
 
     def test_c02_appends_keep_their_order(self) -> None:
@@ -127,9 +142,8 @@ class LogContract(ContractBase):
 
     def test_c03_batch(self) -> None:
         """Several lines can be one append."""
-        store = self.fresh()
-        log = store.log(self.KEY)
-        log.append(ONE + TWO + THREE, 0, 3, store.lease(self.KEY).acquire("me", 60_000))
+        log, epoch = self.writer(self.fresh())
+        log.append(ONE + TWO + THREE, 0, 3, epoch)
         assert read_all(log) == ONE + TWO + THREE
 
     def test_c04_read_from_offset(self) -> None:
@@ -186,8 +200,7 @@ class LogContract(ContractBase):
 
     def test_c10_reopen(self) -> None:
         """What was synced is there after the store was opened again, and appends go on."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         store = self.again(store)
         assert read_all(store.log(self.KEY)) == self.kept(store, ONE, b"")
         self.write(store, self.KEY, TWO)
@@ -214,21 +227,17 @@ class LogContract(ContractBase):
 
     def test_c13_cut(self) -> None:
         """A cut removes the bytes from an offset on, and keeps them in quarantine."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO, THREE[:4])
-        log = store.log(self.KEY)
-        log.cut(len(ONE + TWO), store.lease(self.KEY).acquire("me", 60_000))
+        store = self.fresh(ONE, TWO, THREE[:4])
+        log, epoch = self.writer(store)
+        log.cut(len(ONE + TWO), epoch)
         log.close()
         store = self.again(store)
         assert read_all(store.log(self.KEY)) == self.kept(store, ONE + TWO, b"")
-        documents = store.documents(self.KEY)
-        kept = [documents.get(name) for name in documents.names("quarantine/")]
-        assert [found and found[0] for found in kept] == self.kept(store, [THREE[:4]], [])
+        assert self.quarantined(store) == self.kept(store, [THREE[:4]], [])
 
     def test_c14_cut_nothing(self) -> None:
         """A cut at the end changes nothing and keeps nothing."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         log = store.log(self.KEY)
         log.cut(log.size(), store.lease(self.KEY).acquire("me", 60_000))
         assert read_all(log) == self.kept(store, ONE, b"")
@@ -236,10 +245,8 @@ class LogContract(ContractBase):
 
     def test_c15_append_after_cut(self) -> None:
         """After a cut the log goes on where it was cut, with the same object."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO[:3])
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
-        log = store.log(self.KEY)
+        store = self.fresh(ONE, TWO[:3])
+        log, epoch = self.writer(store)
         log.cut(len(ONE), epoch)
         log.append(THREE, 1, 1, epoch)
         log.sync()
@@ -249,24 +256,19 @@ class LogContract(ContractBase):
 
     def test_c16_replace(self) -> None:
         """A replaced log has the new bytes only; the old ones are in quarantine."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
-        log = store.log(self.KEY)
+        store = self.fresh(ONE, TWO)
+        log, epoch = self.writer(store)
         log.replace(iter([THREE, ONE]), epoch)
         log.append(TWO, 2, 1, epoch)
         log.sync()
         log.close()
         store = self.again(store)
         assert read_all(store.log(self.KEY)) == THREE + ONE + TWO
-        documents = store.documents(self.KEY)
-        kept = [documents.get(name) for name in documents.names("quarantine/")]
-        assert [found and found[0] for found in kept] == self.kept(store, [ONE + TWO], [])
+        assert self.quarantined(store) == self.kept(store, [ONE + TWO], [])
 
     def test_c17_replace_reads_the_old(self) -> None:
         """The new bytes may be made from the old ones while they are read."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE, TWO)
+        store = self.fresh(ONE, TWO)
         log = store.log(self.KEY)
         chunks = (chunk.upper() for chunk in log.read())
         log.replace(chunks, store.lease(self.KEY).acquire("me", 60_000))
@@ -275,8 +277,7 @@ class LogContract(ContractBase):
     def test_c18_generation(self) -> None:
         """The generation changes with a replace, and with nothing else."""
         store = self.fresh()
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
-        log = store.log(self.KEY)
+        log, epoch = self.writer(store)
         log.append(ONE + TWO, 0, 2, epoch)
         log.sync()
         first = log.generation()
@@ -290,8 +291,7 @@ class LogContract(ContractBase):
     def test_c19_unsaved(self) -> None:
         """After a sync nothing is unsaved; before it, what waits for one is."""
         store = self.fresh()
-        log = store.log(self.KEY)
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log, epoch = self.writer(store)
         log.append(ONE, 0, 1, epoch)
         log.sync()
         assert log.unsaved() == b""
@@ -307,8 +307,7 @@ class LogContract(ContractBase):
     def test_c20_close(self) -> None:
         """Closing a log is harmless twice, and it can be read and appended to again."""
         store = self.fresh()
-        log = store.log(self.KEY)
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log, epoch = self.writer(store)
         log.append(ONE, 0, 1, epoch)
         log.close()
         log.close()
@@ -320,8 +319,7 @@ class LogContract(ContractBase):
     def test_c21_reading_while_appending(self) -> None:
         """A reader beside a writer sees a prefix of what was appended, never anything else."""
         store = self.fresh()
-        log = store.log(self.KEY)
-        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log, epoch = self.writer(store)
         lines = [b"%06d %s\n" % (number, b"x" * (number % 91)) for number in range(400)]
         done = threading.Event()
 
@@ -349,8 +347,7 @@ class LeaseContract(ContractBase):
         """Each taking of the lease has a higher epoch than the one before it."""
         store = self.fresh()
         epochs = []
-        for _ in range(3):
-            lease = store.lease(self.KEY)
+        for lease in [store.lease(self.KEY) for _ in range(3)]:
             epochs.append(lease.acquire("me", 60_000))
             lease.release()
         assert epochs[0] >= 1
@@ -358,8 +355,7 @@ class LeaseContract(ContractBase):
 
     def test_c23_epoch_survives_reopening(self) -> None:
         """The epoch grows also when the store was opened again in between."""
-        store = self.fresh()
-        self.write(store, self.KEY, ONE)
+        store = self.fresh(ONE)
         lease = store.lease(self.KEY)
         first = lease.acquire("me", 60_000)
         lease.release()
