@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from holdfast.errors import HoldfastError
@@ -26,7 +28,7 @@ class SessionManager:
 
     def create_session(self, title: str | None = None) -> Session | None:
         """Begin a session, which is listed from now on, and make it the current one."""
-        try:
+        with _told("create a session"):
             session = self._hf.session(title=title)
             try:
                 # A session is on record with its first event; this one is to be found at once.
@@ -35,67 +37,51 @@ class SessionManager:
             except BaseException:
                 session.close()
                 raise
-        except HoldfastError as error:
-            _failed("create a session", error)
-            return None
-        return self._take(session)
+            return self._take(session)
+        return None
 
     def save_session(self, session: Session | None = None) -> bool:
         """Put a session, else the current one, on the medium; whether that was done."""
         chosen = session or self.current
-        if chosen is None:
-            return False
-        try:
-            chosen.flush()
-        except HoldfastError as error:
-            _failed(f"save {chosen.id}", error)
-            return False
-        return True
+        if chosen is not None:
+            with _told(f"save {chosen.id}"):
+                chosen.flush()
+                return True
+        return False
 
     def load_session(self, session_id: str) -> Session | None:
         """Open a session and make it the current one; None if there is none that can be read."""
-        try:
+        with _told(f"load {session_id}"):
             return self._take(self._hf.session(session_id, resume="always"))
-        except HoldfastError as error:
-            _failed(f"load {session_id}", error)
-            return None
+        return None
 
     def list_sessions(self, limit: int | None = None) -> list[SessionMetadata]:
         """Return what is known of the sessions, the last changed first."""
-        try:
+        with _told("list the sessions"):
             return list(self._hf.list(limit))
-        except HoldfastError as error:
-            _failed("list the sessions", error)
-            return []
+        return []
 
     def delete_session(self, session_id: str) -> bool:
         """Put a session into the trash; whether there was one that could be."""
-        try:
+        with _told(f"delete {session_id}"):
             if self.current is not None and self.current.id == session_id:
                 self._leave()
             self._hf.delete(session_id)
-        except HoldfastError as error:
-            _failed(f"delete {session_id}", error)
-            return False
-        return True
+            return True
+        return False
 
     def export_to_markdown(self, session: Session | None = None) -> str:
         """Return a session, else the current one, as Markdown; nothing if there is none."""
         chosen = session or self.current
-        if chosen is None:
-            return ""
-        try:
-            return str(self._hf.export(chosen.id, "markdown"))
-        except HoldfastError as error:
-            _failed(f"export {chosen.id}", error)
-            return ""
+        if chosen is not None:
+            with _told(f"export {chosen.id}"):
+                return str(self._hf.export(chosen.id, "markdown"))
+        return ""
 
     def close(self) -> None:
         """Give the current session back."""
-        try:
+        with _told("close the current session"):
             self._leave()
-        except HoldfastError as error:
-            _failed("close the current session", error)
 
     def __enter__(self) -> Self:
         return self
@@ -116,5 +102,9 @@ class SessionManager:
             session.close()
 
 
-def _failed(what: str, error: HoldfastError) -> None:
-    _log.warning("could not %s: %s", what, error)
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except HoldfastError as error:
+        _log.warning("could not %s: %s", what, error)

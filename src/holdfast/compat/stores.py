@@ -107,7 +107,6 @@ def as_bytes(text: str) -> bytes:
 
 # A store of an object that saves and loads one document.
 
-
 VERSION = 1
 
 
@@ -242,7 +241,6 @@ def _sync_all(logs: list[Log]) -> None:
 
 
 # A store of an object that appends and reads events.
-
 
 JOURNAL = "~store"
 """Under this id the backend keeps what is no event: documents, and where each key's log is."""

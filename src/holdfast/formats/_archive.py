@@ -131,7 +131,6 @@ def _explodes(info: zipfile.ZipInfo, bounds: Bounds) -> bool:
 # Reading believes nothing that the archive says of itself: names, sizes and checksums are checked before a byte is
 # handed on, and expansion stops at the size that was announced.
 
-
 BUNDLE_VERSION = 1
 _LOG = "events.jsonl"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
@@ -176,11 +175,9 @@ class BundledSession:
         self.documents = sorted(own - {_LOG})
 
     def log(self) -> bytes:
-        """The bytes of the log."""
         return self._bundle.member(self._prefix + _LOG)
 
     def document(self, name: str) -> bytes:
-        """The bytes of a document of that name."""
         return self._bundle.member(self._prefix + name)
 
 
@@ -282,7 +279,6 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def take(self) -> bytes:
-        """What was written since the last time."""
         taken, self._waiting = bytes(self._waiting), bytearray()
         return taken
 

@@ -101,14 +101,12 @@ def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
 
 def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = None) -> ForeignDraft:
     """A draft for what carries nothing of the conversation, but came with it."""
-    data = {"direction": "imported", "tool": tool}
-    return ForeignDraft("frame", data, timestamp, key=key, raw=raw)
+    return ForeignDraft("frame", {"direction": "imported", "tool": tool}, timestamp, key=key, raw=raw)
 
 
 def check_version(name: str, tool: str, version: Any, newest: int) -> None:
     """Raise what :func:`refusal_of` gives for a document, if it is refused."""
-    refusal = refusal_of(name, tool, version, newest)
-    if refusal is not None:
+    if refusal := refusal_of(name, tool, version, newest):
         raise refusal
 
 
@@ -136,31 +134,19 @@ def read_time(value: Any) -> int | None:
     Takes ISO 8601 with any number of fraction digits, ``Z``, an offset or none (then it is local
     time), and numbers of seconds, milliseconds, microseconds or nanoseconds.
     """
-    if isinstance(value, bool):
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            if not text.replace(".", "", 1).isdigit():
+                moment = datetime.fromisoformat(text).astimezone(UTC)  # a naive one is local time
+                return _sane((moment - _EPOCH) // timedelta(milliseconds=1))
+            value = float(text)
+        except (ValueError, OverflowError, OSError):
+            return None
+    if type(value) not in (int, float) or not 0 < value < float("inf"):
         return None
-    if isinstance(value, (int, float)):
-        return _from_number(value)
-    if not isinstance(value, str):
-        return None
-    text = value.strip()
-    try:
-        return _from_number(float(text)) if text.replace(".", "", 1).isdigit() else _from_iso(text)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _from_number(value: float) -> int | None:
-    if not 0 < value < float("inf"):
-        return None
-    for least, factor in _UNITS:
-        if value >= least:
-            return _sane(int(value * factor))
-    return _sane(round(value * _MS))
-
-
-def _from_iso(text: str) -> int | None:
-    moment = datetime.fromisoformat(text).astimezone(UTC)  # a naive one is local time
-    return _sane((moment - _EPOCH) // timedelta(milliseconds=1))
+    factor = next((factor for least, factor in _UNITS if value >= least), None)
+    return _sane(round(value * _MS) if factor is None else int(value * factor))
 
 
 def _sane(stamp: int) -> int | None:
@@ -235,11 +221,8 @@ def fit_value(value: Any, depth: int = _DEPTH_MAX) -> Any:
 
 
 def _fit_text(text: str) -> str:
-    if "\0" in text:
-        text = text.replace("\0", _NUL)
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()
+    text = text.replace("\0", _NUL)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _as_text(value: Any) -> str:
@@ -257,16 +240,13 @@ def _fit(draft: ForeignDraft, tool: str) -> ForeignDraft:
         data["keys"] = [_key(ForeignDraft("", {}, key=str(key))) for key in data["keys"]]
     run = None if draft.run is None else _fit_text(draft.run)[:_KEY_CHARS_MAX]
     kept = ForeignDraft(draft.type, data, run=run, key=draft.key)
-    if draft.type not in ALLOWED_TYPES or _is_too_large(draft.type, data):
+    is_large = draft.type in _WHOLE_STATE and len(msgspec.json.encode(data)) > _STATE_BYTES_MAX
+    if draft.type not in ALLOWED_TYPES or is_large:
         told = {"direction": "imported", "tool": tool, "type": _fit_text(draft.type[:80])}
         kept = ForeignDraft("frame", {**told, "frame": data}, run=run, key=draft.key)
     if draft.raw is not None and kept.type != "metadata":  # a free map, every member of it counts
         kept.data["raw"] = _fit_raw(draft.raw)
     return kept
-
-
-def _is_too_large(type: str, data: dict[str, Any]) -> bool:
-    return type in _WHOLE_STATE and len(msgspec.json.encode(data)) > _STATE_BYTES_MAX
 
 
 def _fit_raw(raw: Any) -> Any:
@@ -300,7 +280,6 @@ class _Ends:
         self._turns: dict[str, str | None] = {}
 
     def take(self, draft: ForeignDraft) -> None:
-        """Look at the next draft."""
         if draft.type == "tool_call":
             self._calls[str(draft.data.get("id"))] = None
         elif draft.type == "tool_result":

@@ -47,7 +47,6 @@ class OwnLog:
         return data[: data.rfind(b"\n") + 1]
 
     def document(self, name: str) -> bytes:
-        """The bytes of a document of that name."""
         return self._source.raw(name)
 
     def _branch(self) -> bytes:

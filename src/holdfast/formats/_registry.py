@@ -69,7 +69,6 @@ def claims(reader: Reader, source: Source) -> bool:
 
 # The formats in which a session can be written, by name.
 
-
 Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
 
 
@@ -84,11 +83,6 @@ class Format(NamedTuple):
     is_text: bool = True
 
     @property
-    def is_messages(self) -> bool:
-        """Whether it is a list of messages for a provider."""
-        return self.writer == _MESSAGES
-
-    @property
     def is_native(self) -> bool:
         """Whether another tool takes such files for its own."""
         return self.name in NATIVE
@@ -97,7 +91,7 @@ class Format(NamedTuple):
         """The session in this format, piece by piece."""
         module, _, name = self.writer.partition(":")
         found = getattr(import_module(f"holdfast.formats.writers.{module}"), name)
-        write: Write = found(self.name) if self.is_messages else found
+        write: Write = found(self.name) if self.writer == _MESSAGES else found
         return write(recorded, options)
 
 

@@ -36,7 +36,6 @@ T = TypeVar("T")
 HEAD_BYTES = 64 * 1024
 _DIGEST_BYTES_MAX = 256 * 1024 * 1024
 
-
 Beside = Callable[[str], File | None]
 
 
@@ -330,7 +329,6 @@ class Source:
 
 
 # What a source and its parts know together: many readers look at the same few files.
-
 
 _HEADS_KEPT = 256
 _MADE_KEPT = 32

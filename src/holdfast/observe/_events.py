@@ -25,7 +25,6 @@ _HEADING = ("event", "space", "session_id")
 # What of a notice may be words of a session, of a variable or of an exception.
 _WORDS = frozenset({"message", "error", "name", "lost", "reason"})
 
-
 LEVELS = ("off", "error", "warning", "info", "debug")
 """How much may be asked for, from nothing to everything."""
 

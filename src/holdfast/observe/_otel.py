@@ -130,7 +130,6 @@ class OtelObserver(Watching):
             trace.get_current_span().add_event(f"holdfast.{item.kind}", {CONVERSATION: session_id})
 
     def close(self) -> None:
-        """End the spans that are open."""
         self._watched, self._asked = (), None
         self._spans.end()
 
@@ -173,7 +172,6 @@ class _Instruments:
 #
 # The names are those of OpenTelemetry's conventions for generative AI. They are still being worked on, and their
 # module says so with its name; the few that are needed are here.
-
 
 CONVERSATION = "gen_ai.conversation.id"
 _OPERATION = "gen_ai.operation.name"
@@ -226,7 +224,6 @@ class _Spans:
         self._lock = threading.Lock()
 
     def take(self, session_id: str, event: Event) -> None:
-        """One more event of a session."""
         with self._lock:
             handle = getattr(self, f"_on_{event.type}", None)
             if handle is not None:
@@ -237,7 +234,6 @@ class _Spans:
                 self._end_all(session_id, event)
 
     def end(self) -> None:
-        """End whatever is open."""
         with self._lock:
             for span in self._open.values():
                 span.end()

@@ -88,7 +88,6 @@ class _Medium:
         self.unsafe: dict[int, list[DataChange]] = {}
 
     def take(self, effect: Effect) -> None:
-        """Let one effect happen."""
         if isinstance(effect, (Write, Cut)):
             self.unsafe.setdefault(effect.inode, []).append(effect)
         elif isinstance(effect, Sync):
@@ -364,7 +363,6 @@ class Cut(NamedTuple):
     size: int
 
     def on(self, content: bytes, size: int | None = None) -> bytes:
-        """The content after the cut."""
         return content[: self.size].ljust(self.size, b"\0")
 
 

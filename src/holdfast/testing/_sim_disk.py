@@ -118,7 +118,6 @@ class SimDisk(Disk):
         return len(self._effects)
 
     def effects(self) -> list[Effect]:
-        """What was changed so far."""
         return list(self._effects)
 
     # -- directories ---------------------------------------------------------------------------
@@ -358,7 +357,6 @@ def _error(number: int, what: str) -> OSError:
 
 
 # One of the states in which power loss can leave a disk, by chance: for long random runs.
-
 
 _WHOLE_PART = 0.3
 _ZEROS_PART = 0.15

@@ -154,8 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """One request for an answer."""
-        wire = next((wire for wire in WIRES if wire.serves(self.path)), None)
+        wire = next((wire for wire in _WIRES if wire.serves(self.path)), None)
         body = self._body()
         if wire is None or body is None:
             self._send_json(404, {"error": {"message": f"nothing is served at {self.path}"}})
@@ -172,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the tests speak."""
 
-    def _answer(self, wire: Wire, body: Body, step: Say | AskForTool | Together) -> None:
+    def _answer(self, wire: _Wire, body: Body, step: Say | AskForTool | Together) -> None:
         text, calls, pause_s, thinking = _parts(step)
         answer = wire.answer(body, text, calls, thinking)
         if not wire.is_streamed(self.path, body):
@@ -217,7 +216,6 @@ def _parts(step: Say | AskForTool | Together) -> tuple[str, list[AskForTool], fl
 
 # How each provider's requests are read and its answers written, whole and streamed.
 
-
 _numbers = itertools.count(1)
 
 
@@ -239,7 +237,7 @@ def _words(text: str) -> list[str]:
     return [piece for piece in text.replace(" ", " \0").split("\0") if piece]
 
 
-class Wire(ABC):
+class _Wire(ABC):
     """One provider's way to ask and to answer."""
 
     provider: ClassVar[Provider]
@@ -276,14 +274,13 @@ def _error_type(status: int) -> str:
     return "invalid_request_error" if 400 <= status < 500 else "api_error"
 
 
-class Anthropic(Wire):
+class _Anthropic(_Wire):
     """``POST /v1/messages``."""
 
     provider = "anthropic"
     path = "/v1/messages"
 
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        """A message of blocks."""
         content: list[Body] = []
         if thinking:
             content.append({"type": "thinking", "thinking": thinking, "signature": "c2lnbmVk"})
@@ -305,7 +302,6 @@ class Anthropic(Wire):
         }
 
     def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
-        """Start, blocks in pieces, end."""
         start = answer | {"content": [], "stop_reason": None}
         yield _sse({"type": "message_start", "message": start}, "message_start")
         for index, block in enumerate(answer["content"]):
@@ -317,13 +313,11 @@ class Anthropic(Wire):
         yield _sse({"type": "message_stop"}, "message_stop")
 
     def error(self, status: int, message: str) -> Body:
-        """An error envelope."""
         kind = "overloaded_error" if status == 529 else _error_type(status)
         return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def _anthropic_block(block: Body) -> Iterator[Body]:
-    """The events of one block."""
     kind = block["type"]
     empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}}
     shell: Body = block | empty.get(kind, {"input": {}})
@@ -339,14 +333,13 @@ def _anthropic_block(block: Body) -> Iterator[Body]:
     yield {"type": "content_block_stop"}
 
 
-class OpenAIChat(Wire):
+class _OpenAIChat(_Wire):
     """``POST /v1/chat/completions``."""
 
     provider = "openai"
     path = "/chat/completions"
 
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        """One choice."""
         message: Body = {"role": "assistant", "content": text or None}
         if calls:
             message["tool_calls"] = [_function(call) for call in calls]
@@ -361,7 +354,6 @@ class OpenAIChat(Wire):
         }
 
     def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
-        """Chunks with deltas, usage, the end."""
         choice = answer["choices"][0]
         message = choice["message"]
         deltas: list[Body] = [{"role": "assistant", "content": ""}]
@@ -380,19 +372,17 @@ def _function(call: AskForTool) -> Body:
     return {"id": call.id or _new_id("call_"), "type": "function", "function": function}
 
 
-class OpenAIResponses(Wire):
+class _OpenAIResponses(_Wire):
     """``POST /v1/responses``."""
 
     provider = "openai-responses"
     path = "/responses"
 
     def messages(self, body: Body) -> list[Body]:
-        """A plain text is one user message."""
         given = body.get("input") or []
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        """A response with output items."""
         output = [_output_message(text)] if text else []
         output += [_output_call(call) for call in calls]
         used = {"input_tokens": _tokens(body), "output_tokens": _tokens(output)}
@@ -411,7 +401,6 @@ class OpenAIResponses(Wire):
         }
 
     def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
-        """Created, items in pieces, completed."""
         number = itertools.count()
 
         def event(type: str, **members: Any) -> bytes:
@@ -456,7 +445,7 @@ def _output_call(call: AskForTool) -> Body:
     }
 
 
-class Gemini(Wire):
+class _Gemini(_Wire):
     """``POST /v1beta/models/<name>:generateContent`` and ``:streamGenerateContent``."""
 
     provider = "gemini"
@@ -464,11 +453,9 @@ class Gemini(Wire):
     conversation = "contents"
 
     def is_streamed(self, path: str, body: Body) -> bool:
-        """By the method's name."""
         return ":streamGenerateContent" in path
 
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        """One candidate."""
         parts: list[Body] = [{"text": text}] if text else []
         parts += [
             {"functionCall": {"name": call.tool, "args": call.input, "id": call.id or _new_id("call_")}}
@@ -483,7 +470,6 @@ class Gemini(Wire):
         }
 
     def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
-        """Candidates with a part each; the last one has the end."""
         candidate = answer["candidates"][0]
         pieces: list[Body] = []
         for part in candidate["content"]["parts"]:
@@ -494,9 +480,8 @@ class Gemini(Wire):
             yield _sse(answer | {"candidates": [partial | end]})
 
     def error(self, status: int, message: str) -> Body:
-        """An error envelope."""
         kind = "INVALID_ARGUMENT" if status == 400 else "UNAVAILABLE"
         return {"error": {"code": status, "message": message, "status": kind}}
 
 
-WIRES: tuple[Wire, ...] = (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
+_WIRES: tuple[_Wire, ...] = (_Anthropic(), _OpenAIChat(), _OpenAIResponses(), _Gemini())

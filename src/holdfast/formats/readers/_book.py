@@ -49,7 +49,6 @@ class SourceEntry:
             self.add("user", {"role": "user", "content": said}, key)
 
     def assistant(self, content: Any, model: Any = None, key: str | None = None) -> None:
-        """What the model said."""
         if said := _content(content):
             self.add("assistant", {"role": "assistant", "content": said, "model": _name(model)}, key)
 
@@ -93,7 +92,6 @@ class SourceEntry:
             draft.timestamp = stamp or draft.timestamp
 
     def usage(self, figures: dict[str, Any], model: Any = None, key: str | None = None) -> None:
-        """What a request cost."""
         if figures:
             self.add("usage", figures | {"model": _name(model)}, key)
 
@@ -201,14 +199,16 @@ class Book:
         here it gets another one, and is recorded anew in its own run.
         """
         details["created_at"] = details.get("created_at") or self.first_stamp
-        drafts, keys = _main_first(self.drafts), []
+        # None of a side run comes before the first of the main one: that would pass for it.
+        first = next((n for n, d in enumerate(self.drafts) if d.type in _TALK and d.run is None), -1) + 1
+        drafts = [*sorted(self.drafts[:first], key=lambda draft: draft.run is not None), *self.drafts[first:]]
+        keys = []
         for draft in drafts:
             if draft.type in _TALK and draft.key and draft.run and draft.run.startswith(_LEFT_BEHIND):
                 keys.append(draft.key)
                 draft.key = f"{draft.key}@{draft.run}"
         if keys:
-            back = ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")
-            drafts = [*drafts, back]
+            drafts.append(ForeignDraft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}"))
         return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
 
 
@@ -230,7 +230,6 @@ class SessionLog:
 
     @classmethod
     def sessions(cls, source: Source, names: list[str]) -> Iterator[Foreign]:
-        """The session of each file."""
         return (cls(source, name).foreign() for name in names)
 
     def foreign(self) -> Foreign:
@@ -265,13 +264,6 @@ class SessionLog:
     def _about(self) -> dict[str, Any]:
         """What is known of the session besides: its ``foreign_id``, title, cwd and so on."""
         raise NotImplementedError
-
-
-def _main_first(drafts: list[ForeignDraft]) -> list[ForeignDraft]:
-    """The drafts, none of a side run before the first of the main one: that would pass for it."""
-    first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), -1)
-    # The sort keeps the order of those that are alike.
-    return [*sorted(drafts[: first + 1], key=lambda draft: draft.run is not None), *drafts[first + 1 :]]
 
 
 def _digest(raw: Any) -> str:

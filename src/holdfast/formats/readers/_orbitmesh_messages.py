@@ -54,7 +54,6 @@ class OrbitmeshMessage:
         self.raws = [raw]
 
     def go_on(self, contents: str, *raws: Any) -> None:
-        """Add a piece of what was streamed."""
         self.pieces.append(contents)
         self.raws += raws
 
@@ -65,7 +64,6 @@ class OrbitmeshMessage:
 
     @property
     def contents(self) -> str:
-        """The whole text."""
         return "".join(self.pieces)
 
     @property
@@ -225,7 +223,6 @@ def _answers_joined(pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
 # It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls, their results, the
 # model and what it used are read from there.
 
-
 _FORM = 2
 _IDS = ("id", "tool_call_id", "toolCallId", "call_id")
 _CALL_NAMES = ("name", "tool", "kind", "title")  # a title is of one call, a kind of many
@@ -236,7 +233,6 @@ _METRIC = re.compile(r"in=(\d+) out=(\d+) requests=(\d+)")
 
 
 def drafts_of(messages: Iterable[OrbitmeshMessage]) -> list[ForeignDraft]:
-    """The messages as drafts."""
     told = _Told()
     for said in messages:
         told.take(said)
@@ -271,7 +267,6 @@ class _ToldCall:
         self.draft.raw = raw_of(self.raws)
 
     def go_on(self, said: OrbitmeshMessage) -> None:
-        """Add a piece of its arguments."""
         self.streamed += said.contents
         self.keep(said)
         given = as_json(self.streamed)
@@ -478,7 +473,6 @@ class _Told:
         return self._report(said, dict(zip(names, map(int, counted.groups()), strict=True)))
 
     def _spend(self, said: OrbitmeshMessage, id: str, figures: Record) -> list[ForeignDraft]:
-        """Count a new request."""
         self._requests.add(id)
         self._request = figures
         return self._report(said, figures) if figures else []

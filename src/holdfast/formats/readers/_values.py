@@ -90,7 +90,6 @@ def blocks(*found: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def text_block(words: Any) -> dict[str, Any]:
-    """Words in our form."""
     return {"type": "text", "text": text(words)}
 
 
@@ -122,7 +121,6 @@ def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 # JSON documents that were cut short: tools that rewrite whole files leave them behind.
-
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
@@ -156,7 +154,6 @@ def mend(data: bytes) -> bytes | None:
 
 
 # Messages of other systems as drafts: words, thoughts, calls and results, in their order.
-
 
 T = TypeVar("T")
 _SIDES = {

@@ -51,7 +51,13 @@ def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
     for base, frames in parts.items():
         snapshot = f"{base}.json"
         if not source.has(snapshot) or not _IS_SNAPSHOT(source, snapshot):
-            yield _read_stream(source, sorted(frames, key=_age), base)
+            book = Book(_TOOL)
+            talk = _Frames(book)
+            for name in sorted(frames, key=_age):
+                for line, record in records(source, name, book.problems):
+                    talk.take(line, record)
+            talk.finish()
+            yield book.foreign(stem(f"{base}.x"), cwd=talk.cwd)
             continue
         for name in frames:
             source.use(name)
@@ -70,21 +76,10 @@ def _is_snapshot(value: Record) -> bool:
 
 
 def _is_frame(record: Record) -> bool:
-    is_marker = text(record.get("schema")).startswith("acpx.") and "type" in record
-    return "jsonrpc" in record or is_marker
+    return "jsonrpc" in record or (text(record.get("schema")).startswith("acpx.") and "type" in record)
 
 
 _IS_SNAPSHOT = has_document(b'"acpx_record_id"', _is_snapshot)
-
-
-def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
-    book = Book(_TOOL)
-    frames = Frames(book)
-    for name in names:
-        for line, record in records(source, name, book.problems):
-            frames.take(line, record)
-    frames.finish()
-    return book.foreign(stem(f"{base}.x"), cwd=frames.cwd)
 
 
 def _read_snapshot(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
@@ -159,7 +154,6 @@ def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
 
 
 def _tell_results(called: list[str], results: Record, entry: SourceEntry) -> None:
-    """The results of calls that were made together."""
     for id, result in ((id, results[id]) for id in called if isinstance(results.get(id), dict)):
         picture = _picture(member(result, "content", "Image"))
         shown = [picture] if picture else first_text(member(result, "content", "Text"))
@@ -176,14 +170,13 @@ READER = ToolReader(
 )
 
 
-# Frames of the Agent Client Protocol, read as a conversation.
-
+# _Frames of the Agent Client Protocol, read as a conversation.
 
 _CHUNKS = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 _ENDED = frozenset({"completed", "failed"})
 
 
-class Frames:
+class _Frames:
     """Takes frames one after the other. Streamed text is told once it is whole."""
 
     def __init__(self, book: Book) -> None:
@@ -193,7 +186,6 @@ class Frames:
         self._words = ""
 
     def take(self, line: bytes, frame: Record) -> None:
-        """One frame, or a marker of the journal."""
         inner = mapping(frame.get("frame")) or mapping(frame.get("message")) or frame
         params = mapping(inner.get("params"))
         stamp = read_time(frame.get("timestamp", frame.get("at", frame.get("ts"))))
@@ -219,10 +211,7 @@ class Frames:
         self._kind = self._words = ""
         if words.strip():
             with self._book.entry({"streamed": words}) as entry:
-                if kind == "assistant":
-                    entry.assistant(words)
-                else:
-                    entry.thinking(words)
+                (entry.assistant if kind == "assistant" else entry.thinking)(words)
 
 
 def _blocks(prompt: Any) -> list[Record]:

@@ -50,7 +50,6 @@ _SYNTHETIC = "<synthetic>"
 _COST = "cost-state"
 _BY_PROVIDER = ("_tool_use", "_tool_result")  # of tools that the provider runs itself
 
-
 _BLOCKS = {
     "text": ("text", "text"),
     "thinking": ("thought", "thinking", "signature"),

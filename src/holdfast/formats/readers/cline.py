@@ -41,7 +41,6 @@ _USAGE = {
 }
 _CWD = re.compile(r"Current Working Directory \(([^\n]+?)\) Files")
 
-
 _BLOCKS = {"thinking": ("thought", "thinking", "signature"), "redacted_thinking": ("whole",)}
 
 
@@ -167,7 +166,6 @@ class _ClineTeller:
         self._open: dict[str, deque[str]] = {}
 
     def take(self, message: Any) -> None:
-        """One message."""
         self._count += 1
         given = mapping(message)
         key = f"message/{first_text(given.get('id')) or self._count}"
@@ -259,7 +257,6 @@ READER = _Cline(
 
 
 # What Cline wraps around words: the person's, the tools' in the days before native calls.
-
 
 _TOOLS = """
     execute_command read_file write_to_file replace_in_file search_files list_files

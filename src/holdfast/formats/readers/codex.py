@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import Any
 
 from holdfast.formats._foreign import read_time
@@ -14,6 +15,7 @@ from holdfast.formats.readers._values import (
     as_json,
     between,
     block_text,
+    blocks,
     data_url_block,
     first_text,
     items,
@@ -189,7 +191,6 @@ READER = ToolReader(
 
 # The items of the Responses API, as Codex keeps them.
 
-
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEM_TYPES = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
@@ -238,15 +239,15 @@ def _tell_message(item: Record, model: str | None, entry: SourceEntry) -> None:
         entry.kind = "context"
         names = items(member(item, "internal_chat_message_metadata_passthrough", "content_item_kinds"))
         parts = [content] if isinstance(content, str) else items(content)
-        entry.user([block for n, part in enumerate(parts) if (block := _said(part, names[n : n + 1]))])
+        entry.user(blocks(*(_said(part, kind) for part, kind in zip_longest(parts, names[: len(parts)]))))
     else:
         entry.kind = text(role) or None
 
 
-def _said(part: Any, kinds: list[Any]) -> Record | None:
+def _said(part: Any, kind: Any) -> Record | None:
     """A part of a user's message in our form; None if it is not the user's."""
     # Newer versions say themselves which parts are a person's words.
-    if kinds and isinstance(kinds[0], str) and not kinds[0].startswith(("user", "unknown")):
+    if isinstance(kind, str) and not kind.startswith(("user", "unknown")):
         return None
     part = {"type": "input_text", "text": part} if isinstance(part, str) else mapping(part)
     if "image_url" in part:
@@ -284,18 +285,17 @@ def _tell_output(item: Record, entry: SourceEntry) -> None:
         failed = output.get("success") is False
         output = output.get("content_items") or output.get("content")
     if isinstance(output, list):
-        output = [block for part in output if (block := _output_block(part))]
+        output = blocks(*map(_output_block, output))
     elif isinstance(output, str):
         output, failed = _unwrap(output, failed=failed)
     entry.result(id, output, is_error=failed)
 
 
-def _output_block(part: Any) -> Any:
+def _output_block(part: Any) -> Record | None:
     part = mapping(part)
     if "image_url" in part:
         return data_url_block(part["image_url"])
-    words = part.get("text")
-    return text_block(words) if isinstance(words, str) else part or None
+    return text_block(part["text"]) if isinstance(part.get("text"), str) else part
 
 
 def _unwrap(output: str, *, failed: bool) -> tuple[str, bool]:

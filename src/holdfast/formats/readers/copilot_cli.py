@@ -89,7 +89,14 @@ class _Log(SessionLog):
         self._places[self._key(record) or ""] = len(self._book.drafts)
         entry.kind = kind or None
         if kind == "user.message":
-            _tell_user(data, entry)
+            origin = text(data.get("source"))
+            given = (
+                image_block(member(one, "mimeType"), member(one, "data")) for one in items(data.get("attachments"))
+            )
+            if origin in {"", "user", "queued", "steering"}:
+                entry.user([text_block(data.get("content")), *blocks(*given)])
+            else:
+                entry.kind = origin
         elif kind == "assistant.message":
             self._tell_assistant(data, entry)
         elif kind in {"assistant.reasoning", "assistant.thinking"}:
@@ -128,15 +135,6 @@ class _Log(SessionLog):
         if words != self._thought:
             entry.thinking(text(words))
             self._thought = words
-
-
-def _tell_user(data: Record, entry: SourceEntry) -> None:
-    origin = text(data.get("source"))
-    if origin and origin not in {"user", "queued", "steering"}:
-        entry.kind = origin
-        return
-    given = (image_block(member(one, "mimeType"), member(one, "data")) for one in items(data.get("attachments")))
-    entry.user([text_block(data.get("content")), *blocks(*given)])
 
 
 def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:

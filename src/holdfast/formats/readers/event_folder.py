@@ -13,8 +13,6 @@ from holdfast.formats._source import Source
 from holdfast.formats.readers._files import first_records
 from holdfast.formats.readers._values import digest, mapping, member
 
-__all__ = ["READER"]
-
 TOOL = "event-folder"
 _LOG = "events.jsonl"
 _OWN = frozenset({"session_start", "opened", "closed", "imported"})

@@ -95,7 +95,6 @@ class _Chat:
                 self._last_words[id] = content
 
     def take(self, line: bytes, record: Record) -> None:
-        """One line of the log."""
         if isinstance(record.get("$rewindTo"), str):
             self.book.note(line, "rewind")
             self._rewinds += 1
@@ -109,14 +108,12 @@ class _Chat:
             self._take_changes(line, record)
 
     def take_document(self, value: Any) -> None:
-        """The one document of earlier versions."""
         about = mapping(value)
         self._about = {name: about[name] for name in about if name != "messages"}
         for message in items(about.get("messages")):
             self._take_message(message, mapping(message))
 
     def foreign(self) -> Foreign:
-        """The session."""
         about = self._about
         is_child = about.get("kind") == "subagent" and self._folder != "chats"
         return self.book.foreign(
@@ -205,7 +202,6 @@ READER = ToolReader(
 
 
 # The parts of Gemini's messages, which two tools keep.
-
 
 Part = dict[str, Any]
 

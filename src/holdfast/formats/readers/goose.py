@@ -43,7 +43,6 @@ _USAGE = {
     "accumulated_cost": "cost",
 }
 
-
 _BLOCKS = {"text": ("text", "text"), "thinking": ("thought", "thinking", "signature"), "reasoning": ("thought", "text")}
 
 
@@ -55,12 +54,8 @@ def _is_database(source: Source, name: str) -> bool:
 def _is_log(source: Source, name: str) -> bool:
     found = first_records(source, name)
     head = bool(found) and "working_dir" in found[0] and "role" not in found[0]
-    return head or any(_is_message(record) for record in found)
-
-
-def _is_message(record: Record) -> bool:
-    mine = text(record.get("role")) in {"user", "assistant"} and "created" in record
-    return mine and isinstance(record.get("content"), list) and "message" not in record
+    talk = [one for one in found if text(one.get("role")) in {"user", "assistant"} and "created" in one]
+    return head or any(isinstance(one.get("content"), list) and "message" not in one for one in talk)
 
 
 def _is_export(value: Record) -> bool:
@@ -93,7 +88,9 @@ def _read_log(source: Source, name: str, problems: list[str]) -> Iterator[Foreig
 
 def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]) -> Foreign:
     book = Book(_TOOL, problems)
-    created = _utc(session.get("created_at"))
+    begun = text(session.get("created_at")).strip()
+    # A time that the database wrote itself is universal time, though it does not say so.
+    created = read_time(f"{begun}+00:00" if _NAIVE.fullmatch(begun) else session.get("created_at"))
     book.note(session, "session", created, "session")
     model = member(as_json(session.get("model_config_json", session.get("model_config"))), "model_name")
     for message in map(mapping, messages):
@@ -115,12 +112,6 @@ def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]
         cwd=first_text(session.get("working_dir")),
         created_at=created,
     )
-
-
-def _utc(value: Any) -> int | None:
-    """A time that the database wrote itself: universal time, though it does not say so."""
-    naive = isinstance(value, str) and _NAIVE.fullmatch(value.strip())
-    return read_time(f"{value.strip()}+00:00" if naive else value)
 
 
 def _tell(message: Record, model: Any, entry: SourceEntry) -> None:

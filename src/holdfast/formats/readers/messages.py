@@ -10,8 +10,6 @@ from holdfast.formats._source import Source
 from holdfast.formats.readers._values import as_text, digest, first_time, items, mapping, member, speak, text, texts_in
 from holdfast.replay import from_dialect, recognise
 
-__all__ = ["READER"]
-
 TOOL = "messages"
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "function", "model", "human", "ai"})
 _ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "message"})

@@ -34,8 +34,6 @@ from holdfast.formats.readers._values import (
     texts_in,
 )
 
-__all__ = ["READER"]
-
 TOOL = "oneringai"
 _VERSION = 1
 _CONTEXT_VERSION = 2  # 1 has a history of texts, 2 a conversation of items
@@ -235,8 +233,12 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         TOOL,
         id,
         [
-            *_prompts(state, created),
-            *(draft for entry in entries for draft in _said(entry, model)),
+            *(
+                ForeignDraft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
+                for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions"))
+                if (prompt := first_text(member(state, *way)))
+            ),
+            *(draft for entry in entries for draft in entry.keyed(model)),
             *_kept(value, state, saved, problems),
             *_left(value, state, saved),
             _description(value, metas, saved),
@@ -257,13 +259,6 @@ def _index_of(source: Source) -> Any:
     if index is not None:
         list(_listed(index, source))  # tells which of them are not there
     return index
-
-
-def _prompts(state: dict[str, Any], created: int | None) -> Iterator[ForeignDraft]:
-    for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions")):
-        prompt = first_text(member(state, *way))
-        if prompt:
-            yield ForeignDraft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
 
 
 def _kept(
@@ -347,13 +342,18 @@ class _ConversationItem:
 
     @property
     def id(self) -> str:
-        """The item's own id; empty if it has none."""
         return text(member(self.item, "id"))
 
     @property
     def words(self) -> str:
         """A name for what the item says."""
         return digest(member(self.item, "role") or self.role, member(self.item, "content"))
+
+    def keyed(self, model: str | None) -> Iterator[ForeignDraft]:
+        """The events of the item, each with a key of its own."""
+        for number, draft in enumerate(self.drafts(model)):
+            draft.key = f"{self.id or self.words}.{number}"
+            yield draft
 
     def drafts(self, model: str | None) -> list[ForeignDraft]:
         role = member(self.item, "role") or self.role
@@ -440,14 +440,6 @@ def _with_calls(entries: list[_ConversationItem], records: Any) -> list[_Convers
         later = (n for n, one in enumerate(found) if call.when and (one.when or 0) > call.when)
         found.insert(next(later, len(found)), call)
     return found
-
-
-def _said(entry: _ConversationItem, model: str | None) -> list[ForeignDraft]:
-    """The events of an item, each with a key of its own."""
-    drafts = entry.drafts(model)
-    for number, draft in enumerate(drafts):
-        draft.key = f"{entry.id or entry.words}.{number}"
-    return drafts
 
 
 def _parts(content: Any) -> list[Any]:

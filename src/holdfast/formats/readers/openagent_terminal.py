@@ -22,8 +22,6 @@ from holdfast.formats.readers._values import (
     texts_in,
 )
 
-__all__ = ["READER"]
-
 TOOL = "openagent-terminal"
 _VERSION = 1
 _INDEX = "index.json"

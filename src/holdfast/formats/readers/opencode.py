@@ -215,13 +215,11 @@ READER = _Opencode(
 
 # The parts of opencode's messages.
 
-
 _USAGE = {"input": "input_tokens", "output": "output_tokens", "total": "total_tokens"}
 _CACHE = {"read": "cache_read_tokens", "write": "cache_write_tokens"}
 
 
 def _tell_part(about: Record, part: Record, entry: SourceEntry) -> None:
-    """What one part of a message says."""
     kind = text(part.get("type"))
     if kind == "text" and _is_added(part):
         entry.kind = "synthetic"
@@ -253,7 +251,6 @@ def _call_id(part: Record) -> str:
 
 
 def _tell_result(part: Record, entry: SourceEntry) -> None:
-    """What came of a call, once it has ended."""
     state, stamp = mapping(part.get("state")), read_time(member(part, "state", "time", "end"))
     if state.get("status") == "completed":
         shown = blocks(*(data_url_block(member(one, "url")) for one in items(state.get("attachments"))))

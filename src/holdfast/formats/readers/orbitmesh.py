@@ -37,8 +37,6 @@ from holdfast.formats.readers._values import (
     texts_in,
 )
 
-__all__ = ["READER"]
-
 _VERSION = 1
 _LOG = ".messages.jsonl"
 _SNAPSHOT = ".json.gz"
@@ -212,7 +210,6 @@ def _without_secrets(value: Any) -> Any:
 #
 # There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id at the top; the
 # names are those of Go fields or the tame ones.
-
 
 _NAMES = {
     "SessionID": "session_id",

@@ -19,7 +19,6 @@ _USAGE = {
     "totalTokens": "total_tokens",
 }
 
-
 _BLOCKS = {
     "text": ("text", "text"),
     "thinking": ("thought", "thinking", "thinkingSignature"),

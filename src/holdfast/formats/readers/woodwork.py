@@ -10,8 +10,6 @@ from holdfast.formats._source import Source
 from holdfast.formats.readers._values import as_text, digest, mapping, member, speak, text
 from holdfast.model import encode_value
 
-__all__ = ["READER"]
-
 TOOL = "woodwork"
 _FIELDS = frozenset(
     {"id", "conversation_history", "workflow_variables", "current_prompt", "created_at", "last_activity"}

@@ -9,8 +9,6 @@ import msgspec
 
 from holdfast.formats._view import DialogueTurn, ExportOptions, Recorded, dialogue, in_dialect, iso, stable_uuid
 
-__all__ = ["VERSION", "project_folder", "session_file", "session_id", "write_claude_code"]
-
 VERSION = "2.1.197"
 """The release of Claude Code that resumes these files in our tests."""
 

@@ -10,8 +10,6 @@ import msgspec
 
 from holdfast.formats._view import ExportOptions, Recorded, clock, dialogue, digest_id, in_dialect, iso
 
-__all__ = ["VERSION", "session_file", "session_id", "write_codex"]
-
 VERSION = "0.166.0"
 """The release of Codex that resumes these files in our tests."""
 

@@ -22,8 +22,6 @@ from holdfast.formats._view import (
     stable_uuid,
 )
 
-__all__ = ["VERSION", "session_id", "write_gemini_cli"]
-
 VERSION = "0.61.0"
 """The release of Gemini CLI that resumes these files in our tests."""
 

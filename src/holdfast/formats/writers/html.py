@@ -13,8 +13,6 @@ from holdfast.formats._view import ExportOptions, Recorded, clock, moment
 from holdfast.formats.writers.markdown import ROLES, harmless, harmless_line
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 
-__all__ = ["write_html"]
-
 _STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="ascii")
 # The page allows this one style by its hash, and no other.
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -34,7 +32,12 @@ def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """The page, piece by piece."""
     yield _head(recorded, options).encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
-        shown = _note(message[0]) if message[0].kind == "note" else _message(message, options)
+        first = message[0]
+        if first.kind == "note":
+            text = f"{first.name}: {first.text}" if first.pieces else first.name
+            shown = f'<p class="note" id="e{first.seq}">{_text(text)}</p>\n'
+        else:
+            shown = _message(message, options)
         yield shown.encode("utf-8", "replace")
     yield b"</main>\n</body>\n</html>\n"
 
@@ -140,11 +143,6 @@ def _media(media: Media) -> str:
         alt = _line(" ".join(filter(None, (media.kind, media.name))))
         return f'<p><img alt="{alt}" src="data:{media.media_type};base64,{data}"></p>\n'
     return f'<p class="note">{_line(str(media))}</p>\n'
-
-
-def _note(entry: Entry) -> str:
-    text = f"{entry.name}: {entry.text}" if entry.pieces else entry.name
-    return f'<p class="note" id="e{entry.seq}">{_text(text)}</p>\n'
 
 
 def _shortened(text: str) -> str:

@@ -18,8 +18,6 @@ from holdfast.security import escape_json
 if TYPE_CHECKING:
     from holdfast.replay import Provider
 
-__all__ = ["write_bundle", "write_json", "write_jsonl", "writer_of_messages"]
-
 _IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message there
 
 
@@ -78,8 +76,8 @@ def _plain_event(event: Event) -> dict[str, Any]:
     except HoldfastError:
         data = None
     plain = {"seq": event.seq, "type": event.type, "timestamp": event.timestamp, "data": data}
-    extra = {"run": event.run, "key": event.key, "more": event.more or None}
-    return plain | {name: value for name, value in extra.items() if value is not None}
+    extra = (("run", event.run), ("key", event.key), ("more", event.more or None))
+    return plain | {name: value for name, value in extra if value is not None}
 
 
 def _encoded(value: Any) -> bytes:

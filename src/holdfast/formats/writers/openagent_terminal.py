@@ -12,8 +12,6 @@ from holdfast.formats._view import Block, DialogueTurn, ExportOptions, Recorded,
 from holdfast.replay import as_json
 from holdfast.security import escape_json
 
-__all__ = ["write_openagent_terminal"]
-
 Message = dict[str, Any]
 
 

@@ -19,8 +19,6 @@ from holdfast.formats._view import (
     results_in,
 )
 
-__all__ = ["VERSION", "session_id", "write_opencode"]
-
 VERSION = "1.18.33"
 """The release of opencode that imports and resumes these files in our tests."""
 

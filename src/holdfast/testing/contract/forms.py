@@ -9,8 +9,6 @@ from holdfast.errors import Conflict, InvalidId, Locked, NotFound, UsageError
 from holdfast.storage import Store
 from holdfast.testing.contract.log import ContractBase, read_all, refused
 
-__all__ = ["FormContract"]
-
 ONE, TWO, THREE = b'{"a":1}\n', b'{"b":22}\n', b'{"c":333}\n'
 _TO = "sessions/beta"
 _BIG = b"".join(b'{"number":%d,"text":"some words of a conversation"}\n' % n for n in range(60_000))

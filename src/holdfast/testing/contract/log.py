@@ -12,7 +12,6 @@ from holdfast.storage import Log, Store
 
 # What all parts of the store contract share.
 
-
 T = TypeVar("T")
 _THREAD_WAIT_S = 60.0
 
@@ -116,8 +115,6 @@ def run_together(count: int, work: Callable[[int], None]) -> None:
     if errors:
         raise errors[0]
 
-
-__all__ = ["LeaseContract", "LogContract"]
 
 ONE, TWO, THREE = b'{"a":1}\n', b'{"b":22}\n', b'{"c":333}\n'
 _BIG = 3 * (1 << 20) + 7

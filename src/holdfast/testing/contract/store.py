@@ -12,7 +12,6 @@ from holdfast.testing.contract.log import ContractBase, LeaseContract, LogContra
 
 # The store contract: documents.
 
-
 BAD_DOCUMENT_NAMES = (
     *("", ".", "..", "/a", "a/", "a//b", "../a", "a/../b", ".hidden", "a/.b", "-a", "a b", "ä"),
     *("a\0b", "a\nb", "a\\b", "c:d", "a/b/c/d", "x" * 201, "a..b", "$a", "a*", "\ud800"),
@@ -191,8 +190,6 @@ class DocumentContract(ContractBase):
         run_together(len(values) + 1, work)
         assert self.content(store, "a") in values
 
-
-__all__ = ["BAD_KEYS", "StoreContract"]
 
 BAD_KEYS = (
     *("", "sessions", "sessions/", "/sessions/a", "sessions/a/b", "other/a", "Sessions/a", "a"),
