@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,25 +70,12 @@ def call(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _finish(found: Awaitable[Any]) -> Any:
-    outcome: list[Any] = []
-
-    def work() -> None:
-        async def wait() -> Any:
-            return await found
-
-        try:
-            outcome.extend((True, asyncio.run(wait())))
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
-            outcome.extend((False, error))
+    async def wait() -> Any:
+        return await found
 
     # The caller may be on an event loop, where a second one cannot run.
-    thread = threading.Thread(target=work, name="holdfast-backend")
-    thread.start()
-    thread.join()
-    done, value = outcome
-    if not done:
-        raise value
-    return value
+    with ThreadPoolExecutor(1, "holdfast-backend") as pool:
+        return pool.submit(asyncio.run, wait()).result()
 
 
 def as_text(data: bytes) -> str:
@@ -266,11 +252,11 @@ class EventStore(MemoryStore):
             self._replay(msgspec.json.decode(line))
 
     def log(self, key: str) -> Log:
-        """The key's log."""
+        """Return the key's log, whose events are with the backend."""
         return _EventLog(self, check_key(key))
 
     def documents(self, key: str) -> Documents:
-        """The key's documents."""
+        """Return the key's documents, which are noted in the journal."""
         return _NotedDocuments(self, check_key(key))
 
     def peek(self, key: str) -> Any:

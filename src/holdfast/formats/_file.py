@@ -24,16 +24,13 @@ class File(Protocol):
     @property
     def size(self) -> int:
         """How many there are."""
-        ...
 
     @property
     def modified(self) -> int:
         """When they were last changed, in Unix milliseconds; 0 if that is not known."""
-        ...
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
         """The bytes from the start, piece by piece."""
-        ...
 
 
 class MemoryFile:

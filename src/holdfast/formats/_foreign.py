@@ -79,11 +79,9 @@ class Reader(Protocol):
 
     def claims(self, source: Source) -> bool:
         """Whether the source is this tool's, by its content."""
-        ...
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The sessions in it."""
-        ...
 
 
 def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:

@@ -7,6 +7,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Protocol
@@ -33,12 +34,10 @@ class Sink(Protocol):
         """Put one value into a distribution."""
 
 
+@dataclass(slots=True)
 class _Distribution:
-    __slots__ = ("counts", "sum")
-
-    def __init__(self, buckets: int) -> None:
-        self.counts = [0] * (buckets + 1)
-        self.sum = 0.0
+    counts: list[int]
+    sum: float = 0.0
 
 
 class Figures:
@@ -52,8 +51,6 @@ class Figures:
         for metric in METRICS.values():
             if metric.kind == "histogram" and not metric.labels:
                 self._distribution(metric, ())
-            elif metric.kind == "counter" and not metric.labels:
-                self._values[metric.name] = {(): 0}
             elif metric.begins:
                 self._values[metric.name] = dict.fromkeys(metric.begins, 0)
 
@@ -78,10 +75,8 @@ class Figures:
     def value(self, name: str, *labels: str) -> float:
         """One figure: of a distribution, how many values it has."""
         with self._lock:
-            if METRICS[name].kind == "histogram":
-                found = self._distributions.get(name, {}).get(labels)
-                return 0 if found is None else sum(found.counts)
-            return self._values.get(name, {}).get(labels, 0)
+            found = self._distributions.get(name, {}).get(labels)
+            return sum(found.counts) if found else self._values.get(name, {}).get(labels, 0)
 
     def values(self, name: str) -> dict[Labels, float]:
         """A count or a state, by its labels; nothing if nobody said it."""
@@ -102,7 +97,7 @@ class Figures:
     def _distribution(self, metric: Metric, labels: Labels) -> _Distribution:
         known = self._distributions.setdefault(metric.name, {})
         if labels not in known:
-            known[labels] = _Distribution(len(metric.buckets))
+            known[labels] = _Distribution([0] * (len(metric.buckets) + 1))
         return known[labels]
 
     def _lines(self, metric: Metric) -> Iterator[str]:
@@ -156,7 +151,7 @@ class Metric(NamedTuple):
 
 
 def _counter(name: str, help: str, *labels: str, unit: str = "1", begins: str = "") -> Metric:
-    known = tuple((value,) for value in begins.split())
+    known = tuple((value,) for value in begins.split()) if labels else ((),)
     otel = f"holdfast.{name.replace('_', '.')}"
     return Metric(f"holdfast_{name}_total", otel, "counter", help, labels, unit, begins=known)
 
@@ -275,10 +270,8 @@ class Watching(Observer):
         if error is None and done.restored:
             self._sink.add("holdfast_restores_total", 1, "ok")
             self._sink.observe("holdfast_restore_seconds", done.seconds)
-        elif isinstance(error, Locked):
-            self._sink.add("holdfast_restores_total", 1, "locked")
         elif error is not None and not isinstance(error, NotFound | UsageError):
-            self._sink.add("holdfast_restores_total", 1, "failed")
+            self._sink.add("holdfast_restores_total", 1, "locked" if isinstance(error, Locked) else "failed")
 
 
 class Metrics(Watching):

@@ -9,6 +9,7 @@ with zeros. A kill of the process alone loses nothing that a call has done.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,21 +26,17 @@ Entries = dict[int, dict[str, int]]
 Names = dict[int, list[str]]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CrashState:
     """A disk as a crash left it, and what had been acknowledged by then."""
 
-    __slots__ = ("acknowledged", "after", "cut", "paths")
-
-    def __init__(
-        self, paths: Paths, acknowledged: tuple[Any, ...], after: int, cut: tuple[int, int] | None = None
-    ) -> None:
-        self.paths = paths
-        """(inode, bytes) by path; the bytes of a directory are None."""
-        self.acknowledged = acknowledged
-        self.after = after
-        """How many effects had happened."""
-        self.cut = cut
-        """If the last write was cut: after how many of how many bytes."""
+    paths: Paths
+    """(inode, bytes) by path; the bytes of a directory are None."""
+    acknowledged: tuple[Any, ...]
+    after: int
+    """How many effects had happened."""
+    cut: tuple[int, int] | None = None
+    """If the last write was cut: after how many of how many bytes."""
 
     @property
     def key(self) -> frozenset[tuple[str, bytes | None]]:

@@ -8,6 +8,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -37,15 +38,13 @@ _DESCRIPTOR_MIN = 100_000  # far from any real one, so that a mix-up is an error
 _BIRTH_NS = 1_600_000_000_000_000_000
 
 
+@dataclass(slots=True)
 class _Open:
     """An open file or directory."""
 
-    __slots__ = ("appends", "inode", "offset")
-
-    def __init__(self, inode: int, *, appends: bool = False) -> None:
-        self.inode = inode
-        self.appends = appends
-        self.offset = 0
+    inode: int
+    appends: bool
+    offset: int = 0
 
 
 class SimDisk(Disk):
@@ -286,7 +285,7 @@ class SimDisk(Disk):
 
     def _opened(self, inode: int, *, appends: bool = False) -> int:
         descriptor = next(self._descriptors)
-        self._open[descriptor] = _Open(inode, appends=appends)
+        self._open[descriptor] = _Open(inode, appends)
         return descriptor
 
     def _get(self, descriptor: int) -> _Open:

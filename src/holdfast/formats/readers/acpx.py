@@ -211,7 +211,8 @@ class _Frames:
         self._kind = self._words = ""
         if words.strip():
             with self._book.entry({"streamed": words}) as entry:
-                (entry.assistant if kind == "assistant" else entry.thinking)(words)
+                tell = entry.assistant if kind == "assistant" else entry.thinking
+                tell(words)
 
 
 def _blocks(prompt: Any) -> list[Record]:
