@@ -279,10 +279,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: str) -> str:
-    """``name`` itself if it is a path that stays below the place it is read from.
-
-    Raises InvalidData for an absolute one, for ``..``, for a drive letter, backslash or NUL.
-    """
+    """``name`` itself, if as a path it stays below its place; InvalidData for ``..``, a drive, a backslash, NUL."""
     parts = name.split("/")
     if (
         not name
@@ -317,10 +314,7 @@ def decode_or_none(data: bytes, bounds: Bounds) -> Any:
 
 
 def decode_value(data: bytes) -> Any:
-    """The value of JSON bytes as tools really write them: with lone halves of surrogates, NaN, text that is not UTF-8.
-
-    Raises InvalidData.
-    """
+    """The value of JSON as tools write it: lone surrogates, NaN, text that is not UTF-8. Raises InvalidData."""
     try:
         return decode_json(data)
     except InvalidData:

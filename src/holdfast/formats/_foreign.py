@@ -109,10 +109,7 @@ def check_version(name: str, tool: str, version: Any, newest: int) -> None:
 
 
 def refusal_of(name: str, tool: str, version: Any, newest: int) -> TooNew | None:
-    """The refusal of a document of a version that is not known, by that version; None if it is.
-
-    None is a document from before there were versions. A number may be written as a text.
-    """
+    """The refusal of a document of an unknown version (None: before there were versions); None if it is known."""
     try:
         number = float(version) if isinstance(version, (int, float, str)) else float("nan")
     except (ValueError, OverflowError):

@@ -81,10 +81,7 @@ class _WrittenEvent(msgspec.Struct):
 
 
 class OwnDocument:
-    """The session in a JSON document: every event, from which the log is made again.
-
-    Raises TooNew for a later version, InvalidData if it is none or damaged.
-    """
+    """The session in a JSON document, from which the log is made again. Raises TooNew, or InvalidData if it is none."""
 
     def __init__(self, source: Source) -> None:
         value = source.json(source.name)

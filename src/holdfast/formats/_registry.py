@@ -12,24 +12,11 @@ from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
 
 # Modules of `formats/readers/`, each with its READER; the particular before the general.
-READERS: tuple[str, ...] = (
-    "oneringai",
-    "orbitmesh",
-    "openagent_terminal",
-    "woodwork",
-    "claude_code",
-    "codex",
-    "gemini_cli",
-    "qwen",
-    "pi",
-    "copilot_cli",
-    "acpx",
-    "cline",
-    "opencode",
-    "goose",
-    "aider",
-    "event_folder",
-    "messages",
+READERS: tuple[str, ...] = tuple(
+    """
+    oneringai orbitmesh openagent_terminal woodwork claude_code codex gemini_cli qwen pi copilot_cli acpx cline
+    opencode goose aider event_folder messages
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 GENERAL = "messages"
 
@@ -50,10 +37,7 @@ def reader_of(tool: str) -> Reader:
 
 
 def reader_for(source: Source, *, general: bool = True) -> Reader | None:
-    """The first reader that claims the source, by its content; None if none does.
-
-    With ``general=False`` plain message lists are not looked for, which may be parts of something.
-    """
+    """The first reader that claims the source, by its content, or None; ``general``: also plain message lists."""
     names = (name for name in READERS if general or name != GENERAL)
     return next((reader for name in names if claims(reader := reader_of(name), source)), None)
 

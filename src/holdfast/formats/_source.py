@@ -128,10 +128,7 @@ class Source:
         return str(known) if isinstance(known, HoldfastError) else None
 
     def check(self) -> None:
-        """Expand a source that is one compressed file to its end, and keep nothing of it.
-
-        Raises TooLarge and InvalidData as reading does.
-        """
+        """Expand a source that is one compressed file, and keep nothing. Raises TooLarge and InvalidData."""
         for file in self._files.values() if self.is_file else ():
             if is_compressed(next(file.chunks(CHUNK_BYTES), b"")):
                 for _ in expanded(file.chunks(CHUNK_BYTES), self.bounds):
@@ -211,10 +208,7 @@ class Source:
                 problems.append(f"{name}: line {number} was left out: {error}")
 
     def database(self, name: str) -> ForeignDatabase:
-        """A copy in memory of a SQLite file, with what is in its ``-wal``.
-
-        For reading, and to be closed. Raises InvalidData if it is none, TooLarge if it is too big.
-        """
+        """A copy in memory of a SQLite file with its ``-wal``, to be closed. Raises InvalidData and TooLarge."""
         from holdfast.storage import copy_database
 
         limit = self.bounds.database_bytes_max
@@ -255,10 +249,7 @@ class Source:
         return [self.below(name) for name in sorted(folders)] + [self.only(name) for name in sorted(files)]
 
     def digest(self) -> str | None:
-        """SHA-256 of a source that is one file, as it is; of a folder, of its names and sizes.
-
-        None for a file so large that it is not worth the time.
-        """
+        """SHA-256 of a file as it is, None for a huge one; of a folder, of its names and sizes."""
         found = sha256()
         if self.is_file:
             if self.size(self.name) > _DIGEST_BYTES_MAX:

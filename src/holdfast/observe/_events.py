@@ -97,10 +97,7 @@ class _FileHandler(logging.Handler):
 
 
 class JsonFormatter(logging.Formatter):
-    """One line of JSON for each record: when, how loud, by whom, and what belongs to it.
-
-    Of a record that is not ours it has the message.
-    """
+    """One line of JSON for each record: when, how loud, by whom, what belongs to it; the message of another's."""
 
     def format(self, record: logging.LogRecord) -> str:
         told: dict[str, Any] = {"at": int(record.created * 1000), "level": record.levelname.lower()}

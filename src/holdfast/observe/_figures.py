@@ -302,10 +302,7 @@ _PAGE = 1000
 
 
 def store_figures(hf: Holdfast) -> Figures:
-    """A look at a whole store: every session is listed once. Never raises about its content.
-
-    A store that cannot be used is told as ``holdfast_up 0``, and nothing else.
-    """
+    """A look at a whole store, each session listed once; one that cannot be used is told as ``holdfast_up 0`` alone."""
     figures = Figures()
     if add_health(figures, [hf]):
         _add_sessions(figures, hf)

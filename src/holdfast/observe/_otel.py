@@ -58,10 +58,7 @@ def observe(
 def trace_session(
     hf: Holdfast, session_id: str, *, tracer_provider: TracerProvider | None = None, content: bool = False
 ) -> None:
-    """Make the traces of a session that is recorded already, with the times of its events.
-
-    Raises NotFound if there is none.
-    """
+    """Make the traces of a recorded session, with the times of its events. Raises NotFound if there is none."""
     spans = _Spans(trace.get_tracer(_SCOPE, VERSION, tracer_provider), None, content=content)
     for event in hf.events(session_id):
         spans.take(session_id, event)
@@ -208,10 +205,7 @@ class _Clients(NamedTuple):
 
 
 class _Spans:
-    """Follows the events of sessions, and makes a span of each thing that took time.
-
-    What was said, and what tools were given and gave, is left out unless ``content`` is true.
-    """
+    """Makes a span of each thing in sessions that took time; what was said is left out unless ``content`` is true."""
 
     def __init__(self, tracer: Tracer, clients: _Clients | None, *, content: bool) -> None:
         self._tracer = tracer

@@ -78,10 +78,7 @@ class SimDisk(Disk):
         self._effects.append(Acknowledged(what, survives_power_loss))
 
     def crash_states(self, mode: str = "power", **options: Any) -> Iterator[CrashState]:
-        """Every state that a crash in the calls so far can leave; mode is "power" or "kill".
-
-        Options thin or widen the states: see ``power_states`` and ``kill_states``.
-        """
+        """Every state that a crash so far can leave, by "power" or "kill"; options as ``power_states`` has them."""
         effects = list(self._effects)
         if mode == "kill":
             return kill_states(self._start, effects, **options)

@@ -77,10 +77,7 @@ Script = Sequence[Step] | Callable[[Request], Step]
 
 
 class ScriptedModel:
-    """The server. ``requests`` holds all that came, refused ones too.
-
-    ``strict=False`` answers a conversation that breaks a rule, too; the request tells which.
-    """
+    """The server; ``requests`` holds all that came. ``strict=False`` answers also a conversation that breaks a rule."""
 
     def __init__(self, script: Script, *, port: int = 0, strict: bool = True) -> None:
         self.requests: list[Request] = []

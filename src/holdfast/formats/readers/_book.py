@@ -81,10 +81,7 @@ class SourceEntry:
         return bool(what)
 
     def result(self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None) -> None:
-        """What came of it, and when if not at the entry's time. Told again, it is left out.
-
-        Results of parallel calls come after the last of the calls: else they would part them.
-        """
+        """What came of a call, after the last of parallel calls, and when if not at the entry's time; once."""
         data: dict[str, Any] = {"toolCallId": str(id), "result": text_result(result), "is_error": is_error or None}
         count = len(self.drafts)
         self.add("tool_result", data, f"result/{id}")

@@ -1,7 +1,4 @@
-"""A tool's files: which they are in a source, how they begin, and what reads them.
-
-Looking does not use a file up: what no reader reads is offered to the next one.
-"""
+"""A tool's files: which they are, how they begin, what reads them. Looking at one leaves it to the next reader."""
 
 from __future__ import annotations
 
@@ -75,6 +72,16 @@ def has_document(mark: bytes, is_document: Callable[[Record], bool]) -> IsMine:
     return lambda source, name: is_document(mapping(look(source, name, mark)))
 
 
+def has_tables(**columns: str) -> IsMine:
+    """What tells a SQLite file by its tables, each with some of its columns."""
+
+    def is_mine(source: Source, name: str) -> bool:
+        known = _tables_of(source, name)
+        return all(table in known and set(names.split()) <= set(known[table]) for table, names in columns.items())
+
+    return is_mine
+
+
 def one_by_one(read: Callable[[Source, str, list[str]], Iterable[Foreign]]) -> ReadFiles:
     """What reads files each by itself, with a list in which to tell what could not be read."""
     return lambda source, names: chain.from_iterable(read(source, name, []) for name in names)
@@ -144,10 +151,7 @@ def open_document(source: Source, name: str, problems: list[str]) -> Any:
 def document_beside(
     source: Source, name: str, tool: str, newest: int, is_wanted: Callable[[Any], bool] = lambda _: True
 ) -> Any:
-    """A document that a tool keeps beside its sessions; None without one.
-
-    What is damaged or too new is told as passed over: the sessions themselves may still be read.
-    """
+    """A document that a tool keeps beside its sessions, or None; a damaged or too new one is told as passed over."""
     if not source.has(name):
         return None
     try:
@@ -161,7 +165,7 @@ def document_beside(
     return value
 
 
-def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
+def _tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
     """The tables of a SQLite file with their columns; none if it is no such file."""
 
     def look() -> dict[str, tuple[str, ...]]:
@@ -180,13 +184,21 @@ def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
     return source.remember("tables", name, look)
 
 
-def whole_rows(
+def read_tables(source: Source, name: str, columns: Mapping[str, str], problems: list[str]) -> dict[str, list[Record]]:
+    """The rows of those of the tables that a database has, each in the order of its column, as far as it is whole."""
+    with source.database(name) as database:
+        known = database.tables()
+        return {
+            table: _whole_rows(database, table, column, name, problems)
+            for table, column in columns.items()
+            if table in known
+        }
+
+
+def _whole_rows(
     database: ForeignDatabase, table: str, column: str, name: str, problems: list[str]
 ) -> list[dict[str, Any]]:
-    """The rows of a table in the order of a column, as far as the database is whole.
-
-    Where it is damaged, what lies before the damage and what lies after it is kept.
-    """
+    """The rows of a table in the order of a column; of a damaged one those before the damage and those after it."""
     try:
         # Both names are words of our own, never of the file.
         return list(database.rows(f"SELECT * FROM {table} ORDER BY {column}"))  # noqa: S608 - names that the reader itself gives

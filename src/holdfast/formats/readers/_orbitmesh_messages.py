@@ -141,10 +141,7 @@ def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) ->
 
 
 def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
-    """The messages with the chunks of one answer, or of one thought, as one.
-
-    An agent of ACP tells every thought twice, as output first, and echoes the user as output.
-    """
+    """The messages, chunks of one answer or thought as one. ACP agents tell thoughts and the user as output too."""
     found: list[OrbitmeshMessage] = []
     for said in messages:
         last = found[-1] if found else None
@@ -172,10 +169,7 @@ def _is_echo(said: OrbitmeshMessage, words: str) -> bool:
 
 
 def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMessage]:
-    """What was said, and, in its time, what only a snapshot has.
-
-    There each piece of a streamed answer is a message by itself, thoughts among them.
-    """
+    """What was said, and, in its time, what only a snapshot has, where each piece of a streamed answer is by itself."""
     pieces = [_snapped(message) for message in items(messages) if isinstance(message, dict)]
     if not said:
         return _answers_joined(pieces)
@@ -240,10 +234,7 @@ def drafts_of(messages: Iterable[OrbitmeshMessage]) -> list[ForeignDraft]:
 
 
 def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
-    """The taking back of what the first version of this reader made of the messages.
-
-    It told each of them by itself. Where nothing of that was recorded, nothing is taken back.
-    """
+    """The taking back of what the first version of this reader, which told each message by itself, has brought in."""
     counts: Counter[str] = Counter()
     keys = []
     for key in (said.key for said in messages):

@@ -129,10 +129,7 @@ _DEPTH_KEPT = 2
 
 
 def mend(data: bytes) -> bytes | None:
-    """The whole part of a document that was cut short, as a document; None if it was not cut.
-
-    It is cut back to the last comma between members of the document or of a list in it.
-    """
+    """A document that was cut short, up to the last comma between its members or those of a list; None for another."""
     # A document that a tool was writing when it died lacks its end, never its beginning.
     open_ones: list[bytes] = []
     kept: tuple[int, list[bytes]] = (0, [])
@@ -234,10 +231,7 @@ def memories(entries: Any, when: int | None) -> Iterator[ForeignDraft]:
 
 
 def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """All of ``base``, and what only ``other`` has, put in after what it follows there.
-
-    Two are the same if their key is, as often as it comes.
-    """
+    """All of ``base``, and, after what it follows there, what only ``other`` has by its key, as often as it comes."""
     merged: list[list[T]] = [[]] + [[item] for item in base]
     places: dict[str, list[int]] = {}
     for place, item in enumerate(base, 1):

@@ -41,10 +41,7 @@ _VERSION = 1
 
 
 def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
-    """The sessions of frames, however many files each of them fills.
-
-    A snapshot beside them tells more: where there is one it stands for them.
-    """
+    """The sessions of frames, of however many files; a snapshot beside them tells more, and stands for them."""
     parts: dict[str, list[str]] = {}
     for name in names:
         parts.setdefault(name.partition(_STREAM)[0], []).append(name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import Record, ToolReader, look, one_by_one, open_document, tables_of, whole_rows
+from holdfast.formats.readers._files import Record, ToolReader, has_tables, look, one_by_one, open_document, read_tables
 from holdfast.formats.readers._values import (
     as_json,
     first_text,
@@ -69,11 +69,6 @@ def _is_manifest(source: Source, name: str) -> bool:
     return all(mark in source.head(name, 4096) for mark in (b'"session_id"', b'"started_at"', b'"workspace_root"'))
 
 
-def _is_index(source: Source, name: str) -> bool:
-    columns = tables_of(source, name).get("sessions", ())
-    return {"session_id", "messages_path", "workspace_root"} <= set(columns)
-
-
 # --- the files of one session
 
 
@@ -127,9 +122,7 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
 
 def _read_index(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     """The sessions that the index knows; their messages lie elsewhere."""
-    with source.database(name) as database:
-        rows = whole_rows(database, "sessions", "session_id", name, problems)
-    for row in rows:
+    for row in read_tables(source, name, {"sessions": "session_id"}, problems)["sessions"]:
         own = text(row.get("session_id"))
         missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
         yield _foreign(own, row | {"metadata": as_json(row.get("metadata_json"))}, {}, [*problems, missing])
@@ -251,7 +244,7 @@ READER = _Cline(
         "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
     ),
     (".json", _is_mine, one_by_one(_read_file)),
-    (".db", _is_index, one_by_one(_read_index)),
+    (".db", has_tables(sessions="session_id messages_path workspace_root"), one_by_one(_read_index)),
     homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
 )
 

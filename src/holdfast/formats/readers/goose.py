@@ -15,12 +15,12 @@ from holdfast.formats.readers._files import (
     first_records,
     grouped,
     has_document,
+    has_tables,
     one_by_one,
     open_document,
+    read_tables,
     records,
     stem,
-    tables_of,
-    whole_rows,
 )
 from holdfast.formats.readers._values import (
     as_json,
@@ -35,7 +35,6 @@ from holdfast.formats.readers._values import (
 
 _TOOL = "goose"
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
-_COLUMNS = {"session_id", "role", "content_json"}
 _USAGE = {
     "accumulated_input_tokens": "input_tokens",
     "accumulated_output_tokens": "output_tokens",
@@ -44,11 +43,6 @@ _USAGE = {
 }
 
 _BLOCKS = {"text": ("text", "text"), "thinking": ("thought", "thinking", "signature"), "reasoning": ("thought", "text")}
-
-
-def _is_database(source: Source, name: str) -> bool:
-    tables = tables_of(source, name)
-    return "sessions" in tables and set(tables.get("messages", ())) >= _COLUMNS
 
 
 def _is_log(source: Source, name: str) -> bool:
@@ -69,12 +63,10 @@ def _read_export(source: Source, name: str, problems: list[str]) -> Iterator[For
 
 
 def _read_database(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    with source.database(name) as database:
-        sessions = whole_rows(database, "sessions", "id", name, problems)
-        rows = whole_rows(database, "messages", "id", name, problems)
-    messages = grouped(rows, "session_id")
-    known = {text(session.get("id")) for session in sessions}
-    for session in [*sessions, *({"id": id} for id in messages if id not in known)]:
+    rows = read_tables(source, name, {"sessions": "id", "messages": "id"}, problems)
+    messages = grouped(rows["messages"], "session_id")
+    known = {text(session.get("id")) for session in rows["sessions"]}
+    for session in [*rows["sessions"], *({"id": id} for id in messages if id not in known)]:
         own = text(session.get("id"))
         yield _foreign(session, messages.get(own, []), own, list(problems))
 
@@ -161,7 +153,7 @@ def _outcome(value: Any) -> tuple[Any, bool]:
 READER = ToolReader(
     _TOOL,
     (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl"),
-    (".db", _is_database, one_by_one(_read_database)),
+    (".db", has_tables(sessions="", messages="session_id role content_json"), one_by_one(_read_database)),
     (".jsonl", _is_log, one_by_one(_read_log)),
     (".json", has_document(b'"working_dir"', _is_export), one_by_one(_read_export)),
     homes={"XDG_DATA_HOME": ".local/share"},

@@ -14,10 +14,10 @@ from holdfast.formats.readers._files import (
     ToolReader,
     grouped,
     has_document,
+    has_tables,
     one_by_one,
     open_document,
-    tables_of,
-    whole_rows,
+    read_tables,
 )
 from holdfast.formats.readers._values import (
     as_json,
@@ -63,11 +63,6 @@ def _stored_sessions(source: Source) -> list[str]:
     return [name for name in source.names(".json") if _STORED_SESSION.search(name)]
 
 
-def _is_database(source: Source, name: str) -> bool:
-    tables = tables_of(source, name)
-    return {"session", "message", "part"} <= tables.keys() and "directory" in tables["session"]
-
-
 def _is_export(value: Record) -> bool:
     info = value.get("info")
     return isinstance(value.get("messages"), list) and isinstance(info, dict) and "id" in info
@@ -86,12 +81,7 @@ def _read_export(source: Source, name: str, problems: list[str]) -> Iterator[For
 
 
 def _read_database(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    with source.database(name) as database:
-        rows = {
-            table: whole_rows(database, table, column, name, problems)
-            for table, column in _TABLES.items()
-            if table in database.tables()
-        }
+    rows = read_tables(source, name, _TABLES, problems)
     parts = grouped(rows["part"], "message_id")
     messages = grouped(rows["message"], "session_id")
     newer = grouped(rows.get("session_message", []), "session_id")
@@ -207,7 +197,7 @@ def _bare(record: Record) -> Any:
 READER = _Opencode(
     _TOOL,
     (".local/share/opencode/opencode*.db", ".local/share/opencode/storage"),
-    (".db", _is_database, one_by_one(_read_database)),
+    (".db", has_tables(session="directory", message="", part=""), one_by_one(_read_database)),
     (".json", has_document(b'"directory"', _is_export), one_by_one(_read_export)),
     homes={"XDG_DATA_HOME": ".local/share"},
 )

@@ -17,10 +17,7 @@ _TIME_BITS = 48
 
 
 def session_id(recorded: Recorded) -> str:
-    """The id under which Codex knows the session: a UUID of version 7, by its first event's time.
-
-    It sorts with those that Codex makes itself, and is the same at each export.
-    """
+    """The id under which Codex knows the session: a UUID of version 7 by its time, the same at each export."""
     row = recorded.metadata
     digits = int(digest_id("codex", row.session_id)[:20], 16) & ((1 << 80) - 1)
     time = max(0, row.created_at) & ((1 << _TIME_BITS) - 1)

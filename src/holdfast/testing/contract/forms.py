@@ -7,9 +7,8 @@ from contextlib import suppress
 
 from holdfast.errors import Conflict, InvalidId, Locked, NotFound, UsageError
 from holdfast.storage import Store
-from holdfast.testing.contract.log import ContractBase, read_all, refused
+from holdfast.testing.contract.log import ONE, THREE, TWO, ContractBase, read_all, refused
 
-ONE, TWO, THREE = b'{"a":1}\n', b'{"b":22}\n', b'{"c":333}\n'
 _TO = "sessions/beta"
 _BIG = b"".join(b'{"number":%d,"text":"some words of a conversation"}\n' % n for n in range(60_000))
 
@@ -76,26 +75,19 @@ class FormContract(ContractBase):
     def test_c62_branch_refused(self) -> None:
         """No branch of nothing, of more than there is, to a taken or an impossible key."""
         store = self.fresh()
-        with refused(NotFound):
-            store.branch(self.KEY, _TO, 1)
-        with refused(InvalidId):
-            store.branch(self.KEY, "sessions/..", 1)
-        with refused(InvalidId):
-            store.branch("nothing", _TO, 1)
+        refused(NotFound, store.branch, self.KEY, _TO, 1)
+        refused(InvalidId, store.branch, self.KEY, "sessions/..", 1)
+        refused(InvalidId, store.branch, "nothing", _TO, 1)
         self.write(store, self.KEY, ONE)
         if not self._can_branch(store):
             return
         for size in (0, -1):
-            with refused(UsageError):
-                store.branch(self.KEY, _TO, size)
-        with refused(Conflict):
-            store.branch(self.KEY, _TO, len(ONE) + 1)
+            refused(UsageError, store.branch, self.KEY, _TO, size)
+        refused(Conflict, store.branch, self.KEY, _TO, len(ONE) + 1)
         assert not store.exists(_TO)
         self.write(store, _TO, TWO)
-        with refused(Conflict):
-            store.branch(self.KEY, _TO, len(ONE))
-        with refused(Conflict):
-            store.branch(self.KEY, self.KEY, len(ONE))
+        refused(Conflict, store.branch, self.KEY, _TO, len(ONE))
+        refused(Conflict, store.branch, self.KEY, self.KEY, len(ONE))
         assert read_all(store.log(_TO)) == TWO
         assert sorted(entry.key for entry in store.entries()) == [self.KEY, _TO]
         kept = store.documents("agents/a")
@@ -190,8 +182,7 @@ class FormContract(ContractBase):
         store.documents(_TO).put("blobs/old", b"1")
         lease = store.lease(_TO)
         lease.acquire("me", 60_000)
-        with refused(Locked):
-            store.branch(self.KEY, _TO, len(ONE))
+        refused(Locked, store.branch, self.KEY, _TO, len(ONE))
         lease.release()
         store.branch(self.KEY, _TO, len(ONE))
         assert read_all(store.log(_TO)) == ONE
@@ -199,8 +190,7 @@ class FormContract(ContractBase):
     def test_c68_detach(self) -> None:
         """A branch that was detached is the same log, has nothing of another's, and goes on."""
         store = self.fresh(ONE, TWO)
-        with refused(NotFound):
-            store.detach("sessions/nothing")
+        refused(NotFound, store.detach, "sessions/nothing")
         if not self._can_branch(store):
             return
         store.branch(self.KEY, _TO, len(ONE))
@@ -228,8 +218,7 @@ class FormContract(ContractBase):
         if store.base_size(_TO):
             calls.append(store.detach)
         for call in calls:
-            with refused(Locked):
-                call(_TO)
+            refused(Locked, call, _TO)
         lease.release()
         assert read_all(store.log(_TO)) == ONE
 
@@ -301,13 +290,11 @@ class FormContract(ContractBase):
         """Nothing is not archived; a store that cannot archive says so and changes nothing."""
         store = self.fresh()
         for call in (store.archive, store.unarchive):
-            with refused(NotFound):
-                call(self.KEY)
+            refused(NotFound, call, self.KEY)
         assert not store.is_archived(self.KEY)
         self.write(store, self.KEY, ONE)
         if store.capabilities.stores and not store.capabilities.archives:
-            with refused(UsageError):
-                store.archive(self.KEY)
+            refused(UsageError, store.archive, self.KEY)
             assert read_all(store.log(self.KEY)) == ONE
             assert not store.is_archived(self.KEY)
 
@@ -354,15 +341,13 @@ class FormContract(ContractBase):
         """The names that a store may need for a log are no documents."""
         documents = self.fresh().documents(self.KEY)
         for name in ("base.json", "base.jsonl", "base.2.jsonl", "own.jsonl", "events.jsonl.zst"):
-            with refused(InvalidId):
-                documents.put(name, b"1")
+            refused(InvalidId, documents.put, name, b"1")
 
     def _can_branch(self, store: Store) -> bool:
         """Whether there is anything to branch; without it, nothing is found."""
         if store.capabilities.stores:
             return True
-        with refused(NotFound):
-            store.branch(self.KEY, _TO, 1)
+        refused(NotFound, store.branch, self.KEY, _TO, 1)
         return False
 
     def _can_archive(self, store: Store) -> bool:
