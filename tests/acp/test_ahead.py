@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from holdfast.apps.wire.pipes import PipeWriter, connect, pour
+from holdfast.apps.wire.pipes import Pipe, connect, pour
 
 LINE = b"x" * 99 + b"\n"
 
@@ -154,10 +154,10 @@ async def test_an_offer_to_a_reader_who_is_gone_raises_nothing(ends):
         await _write_on(pipe)
 
 
-def test_a_file_takes_offers_with_the_next_write(tmp_path):
+async def test_a_file_takes_offers_with_the_next_write(tmp_path):
     """There an event loop has no part in it at all."""
     with (tmp_path / "out").open("wb") as file:
-        writer = PipeWriter(file)
+        writer = Pipe(asyncio.StreamReader(), file)
         assert not writer.offer(b"1\n")
         assert not writer.offer(b"2\n")
         writer.write(b"")

@@ -11,8 +11,7 @@ import time
 import pytest
 
 from holdfast.apps.acp.client import ClientConfig, create_or_resume
-from holdfast.apps.acp.client import turn as _client_handover
-from holdfast.apps.acp.proxy import agent_side
+from holdfast.apps.acp.recording import channel
 from holdfast.errors import AgentError
 from holdfast.library import Holdfast
 
@@ -92,15 +91,13 @@ def test_a_word_that_is_followed_by_silence_is_shown(proxy, tmp_path, kept):
 @pytest.fixture
 def hasty(monkeypatch):
     """Words are not waited for as long as they are otherwise."""
-    monkeypatch.setattr(agent_side, "_PAUSE_S", 0.2)
-    monkeypatch.setattr(_client_handover, "_PAUSE_S", 0.2)
+    monkeypatch.setattr(channel, "_PAUSE_S", 0.2)
 
 
 @pytest.fixture
 def endless(monkeypatch):
     """No pause is long enough to end a word."""
-    monkeypatch.setattr(agent_side, "_PAUSE_S", 600)
-    monkeypatch.setattr(_client_handover, "_PAUSE_S", 600)
+    monkeypatch.setattr(channel, "_PAUSE_S", 600)
 
 
 @pytest.mark.usefixtures("endless")

@@ -73,7 +73,7 @@ def bridge(data):
             try:
                 frame = parse_object(line)
                 is_rpc = "method" in frame or "jsonrpc" in frame
-                (_RpcAsker(frame) if is_rpc else _TagAsker(frame, None)).read()
+                (_RpcAsker(frame) if is_rpc else _TagAsker(frame)).read()
             except RpcError:
                 continue
 

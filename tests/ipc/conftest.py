@@ -13,7 +13,7 @@ from tests.scripts import make_kit
 
 from holdfast.apps.ipc._session import Current
 from holdfast.apps.ipc.bridge import LINE_BYTES_MAX, Connection
-from holdfast.apps.wire.pipes import Pipe, PipeWriter
+from holdfast.apps.wire.pipes import Pipe
 
 PATIENCE_S = 120
 
@@ -38,7 +38,7 @@ def talk(hf):
             reader, out = asyncio.StreamReader(), io.BytesIO()
             reader.feed_data(b"".join(as_line(message) + b"\n" for message in messages))
             reader.feed_eof()
-            pipe = Pipe(reader, PipeWriter(out), line_bytes_max=LINE_BYTES_MAX)
+            pipe = Pipe(reader, out, line_bytes_max=LINE_BYTES_MAX)
             await Connection(pipe, Current(library, kit or make_kit())).run()
             return [json.loads(line) for line in out.getvalue().splitlines()]
 
@@ -106,4 +106,4 @@ async def connect(hf):
 
 async def _streams(end):
     reader, writer = await asyncio.open_connection(sock=end)
-    return reader, PipeWriter(writer)
+    return reader, writer

@@ -287,18 +287,18 @@ def test_what_the_command_is_asked_for(monkeypatch, store_root, tmp_path):
     assert served == [(str(store_root), "guide", True, "/x/b.sock"), "stdio"]
 
 
-def test_serving_begins_and_ends_in_good_order(monkeypatch, store_root, kit_of, address, capsys):
+def test_serving_begins_and_ends_in_good_order(monkeypatch, store_root, kit_of, address, capfd):
     """The address is told once it is there, and gone at the end; output is only for messages."""
     told = []
 
     async def nobody(self, place):
         pass
 
-    async def noisy(self, pipe):
+    async def noisy(self):
         sys.stdout.write("a greeting\n")
 
     monkeypatch.setattr(Bridge, "listen", nobody)
-    monkeypatch.setattr(Bridge, "serve", noisy)
+    monkeypatch.setattr(bridge_module.Connection, "run", noisy)
 
     def ready(where):
         told.append((where, os.path.exists(where)))
@@ -306,7 +306,8 @@ def test_serving_begins_and_ends_in_good_order(monkeypatch, store_root, kit_of, 
     bridge_module.serve_socket(str(store_root), kit_of(), address, ready=ready)
     assert told == [(os.path.realpath(address), True)]
     assert not os.path.exists(address)
-    monkeypatch.setattr(bridge_module, "serve", lambda work, **_: asyncio.run(work(None)))
-    bridge_module.serve_stdio(str(store_root), kit_of())
-    shown = capsys.readouterr()
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        bridge_module.serve_stdio(str(store_root), kit_of())
+    shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a greeting\n")

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, Functi
 from holdfast.apps.acp.agent.server import AgentServer, EditorKit
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
-from holdfast.apps.wire.pipes import Pipe, PipeWriter
+from holdfast.apps.wire.pipes import Pipe
 
 PATIENCE_S = 120
 
@@ -167,7 +167,7 @@ async def _ends():
     one, other = socket.socketpair()
     for end in (one, other):
         reader, writer = await asyncio.open_connection(sock=end)
-        yield Pipe(reader, PipeWriter(writer))
+        yield Pipe(reader, writer)
 
 
 @pytest.fixture

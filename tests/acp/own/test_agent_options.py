@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sys
 
 import pytest
@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from holdfast.apps.acp.agent import server
 from holdfast.apps.cli import acp, cli
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.wire import pipes
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
@@ -80,15 +79,16 @@ def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
     assert "pip install" in run.errors
 
 
-def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, capsys):
+def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, capfd):
     """Standard output is for the protocol; anything else goes to standard error."""
 
     async def noisy(_):
         sys.stdout.write("a greeting\n")
 
     monkeypatch.setattr(server.AgentServer, "run", noisy)
-    monkeypatch.setattr(pipes, "serve", lambda work: asyncio.run(work(None)))
-    server.serve_agent(str(store_root), server.EditorKit(make_model=list))
-    shown = capsys.readouterr()
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        server.serve_agent(str(store_root), server.EditorKit(make_model=list))
+    shown = capfd.readouterr()
     assert shown.out == ""
     assert shown.err == "a greeting\n"

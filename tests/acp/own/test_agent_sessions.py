@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.apps.acp.agent.server import AgentServer, EditorKit
-from holdfast.apps.wire.pipes import Pipe, PipeWriter
+from holdfast.apps.wire.pipes import Pipe
 from holdfast.library import Holdfast
 
 COMMAND = {"type": "text", "text": "/status"}
@@ -263,7 +263,7 @@ def test_no_request_ends_the_server(store_root, method, params):
         ends = []
         for end in socket.socketpair():
             reader, writer = await asyncio.open_connection(sock=end)
-            ends.append((Pipe(reader, PipeWriter(writer)), writer))
+            ends.append((Pipe(reader, writer), writer))
         (mine, mine_writer), (theirs, theirs_writer) = ends
         with Holdfast(store_root, timers=False) as hf:
             kit = EditorKit(make_model=lambda: None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.apps.acp.link import AgentLink
-from holdfast.apps.wire.frames import AUTH_REQUIRED, INTERNAL, Frame, RpcError
+from holdfast.apps.wire.frames import AUTH_REQUIRED, INTERNAL, Frame, RpcError, object_in, text_in
 from holdfast.library import Holdfast
 from holdfast.replay import Stage
 
@@ -71,7 +71,10 @@ def transcript_note(
         for block in _blocks(message):
             if block.get("type") == "tool_result":
                 id = block.get("tool_use_id")
-                lines.append(_told_result(block, "" if id == newest else calls.get(id, "")))
+                # Which call it was is said, unless that stands right before.
+                call = calls.get(id, "It") if id != newest else "It"
+                how = "failed" if block.get("is_error") else "gave"
+                lines.append(f"{call} {how}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}")
                 newest = None
             elif line := _told_block(speaker, block):
                 lines.append(line)
@@ -95,14 +98,6 @@ def _params_of(call: Mapping[str, Any]) -> str:
     return _short(json.dumps(call.get("input"), ensure_ascii=False), _RESULT_CHARS)
 
 
-def _told_result(block: Mapping[str, Any], call: str) -> str:
-    """What came of a call; which, unless it stands right before."""
-    label = "It failed" if block.get("is_error") else "It gave"
-    if call:
-        label = f"{call} {'failed' if block.get('is_error') else 'gave'}"
-    return f"{label}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}"
-
-
 def _text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
@@ -124,25 +119,26 @@ def undone(call: Mapping[str, Any], stage: Stage, cwd: Any) -> Undone:
 
     Enough to look whether it took effect: the command or the input, and in which folder.
     """
-    tool, title, params = call.get("tool"), call.get("title"), call.get("params")
-    given = params if isinstance(params, Mapping) else {}
-    what = next((text for name in _COMMANDS if (text := _command(given.get(name)))), "")
+    tool, title, given = call.get("tool"), call.get("title"), object_in(call, "params")
+    what = _command(given, _COMMANDS)
     if not what:
         rest = {name: value for name, value in given.items() if name != "title"}
         shown = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
         named = title if isinstance(title, str) and ("title" in given or not rest) else ""
         what = f"{named} ({shown})" if named and shown else named or shown
-    folder = next((found for name in _FOLDERS if (found := _command(given.get(name)))), "")
-    folder = os.path.join(cwd if isinstance(cwd, str) else "", folder).rstrip(os.sep)
-    where = f" in {folder}" if folder else ""
+    folder = os.path.join(cwd if isinstance(cwd, str) else "", _command(given, _FOLDERS)).rstrip(os.sep)
     told = f"{tool}: {_short(what, _CALL_CHARS)}" if what else str(tool)
-    return Undone(told + where, stage if stage in _UNDONE else "begun")
+    return Undone(f"{told} in {folder}" if folder else told, stage if stage in _UNDONE else "begun")
 
 
-def _command(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return shlex.join(value)
-    return value if isinstance(value, str) else ""
+def _command(given: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Return the first text, or list of words, that stands under one of the names."""
+    for value in map(given.get, names):
+        if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+            return shlex.join(value)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def interruption_note(calls: Iterable[Undone], seen: str) -> str:
@@ -166,9 +162,6 @@ def _short(text: str, limit: int) -> str:
     return f"{text[:half]} […{len(text) - 2 * half:,} characters left out…] {text[-half:]}"
 
 
-# What an agent's own replay lacks of a conversation that it says it has loaded.
-
-
 Message = Mapping[str, Any]
 
 # Of a longer replay nothing is compared: rather that than hold a whole conversation twice.
@@ -184,8 +177,13 @@ class ReplayedWords:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._room = _CHARS_MAX
-        self._calls: set[str] = set()
-        self._results: set[str] = set()
+        self.calls: set[str] = set()
+        self.results: set[str] = set()
+
+    @property
+    def said(self) -> str | None:
+        """All words; None if more came than are kept."""
+        return "".join(self._pieces) if self._room > 0 else None
 
     def take(self, update: Mapping[str, Any]) -> None:
         """One update of the replay."""
@@ -197,36 +195,24 @@ class ReplayedWords:
             if self._room > 0:
                 self._pieces.append(text)
         elif isinstance(call, str):
-            self._calls.add(call)
+            self.calls.add(call)
             if update.get("status") in _DONE:
-                self._results.add(call)
-
-    def end(self) -> tuple[str, bool]:
-        """All words, and whether all that came are among them."""
-        return "".join(self._pieces), self._room > 0
-
-    def has_call(self, id: Any) -> bool:
-        """Whether the replay has a call."""
-        return id in self._calls
-
-    def has_result(self, id: Any) -> bool:
-        """Whether the replay has the end of a call."""
-        return id in self._results
+                self.results.add(call)
 
 
 def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[Message]:
     """The messages after the last one that the replay has."""
-    said, is_whole = heard.end()
-    if not is_whole:
+    said = heard.said
+    if said is None:
         return ()  # nothing is told twice for want of memory
     ours = Counter(_bare(block.get("text")) for each in messages for block in _blocks(each))
 
     def holds(block: Message) -> bool | None:
         kind = block.get("type")
         if kind == "tool_use":
-            return heard.has_call(block.get("id"))
+            return block.get("id") in heard.calls
         if kind == "tool_result":
-            return heard.has_result(block.get("tool_use_id"))
+            return block.get("tool_use_id") in heard.results
         text = _bare(block.get("text"))
         # Agents put words of their own around it: the ends of it are compared, not the whole.
         ends = {text[:_COMPARED_CHARS], text[-_COMPARED_CHARS:]}
@@ -241,12 +227,6 @@ def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[M
     return messages
 
 
-def is_only_speech(messages: Sequence[Message]) -> bool:
-    """Whether these are words of the agent and nothing else."""
-    kinds = {block.get("type") for message in messages for block in _blocks(message)}
-    return kinds <= {"text", "thinking"} and all(each.get("role") == "assistant" for each in messages)
-
-
 def _blocks(message: Message) -> Sequence[Message]:
     content = message.get("content")
     if isinstance(content, str):
@@ -259,12 +239,8 @@ def _bare(text: Any) -> str:
     return "".join(text.split()) if isinstance(text, str) else ""
 
 
-# How an agent gets a session back: its own resume, its own load, or a new one that is told.
-
-
-CONVERSATION = frozenset(
-    {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call"} | {"tool_call_update", "plan"}
-)
+_CHUNKS = {"user_message_chunk", "agent_message_chunk", "agent_thought_chunk"}
+CONVERSATION = frozenset(_CHUNKS | {"tool_call", "tool_call_update", "plan"})
 """The kinds of updates that a replay consists of; others tell how things are now."""
 
 
@@ -290,70 +266,55 @@ class Attached(NamedTuple):
 
 
 async def attach(
-    agent: AgentLink,
-    params: dict[str, Any],
-    *,
-    known_id: str | None,
-    replayed: Callable[[], int],
-    expects_replay: bool,
-    doubtful: bool = False,
-    waits: Waits = Waits(),  # noqa: B008 - immutable
+    agent: AgentLink, params: dict[str, Any], waits: Waits, channel: Channel | None = None, known_id: str | None = None
 ) -> Attached:
     """Give the agent a session; ``known_id`` is how it called it, None for one that is new to it.
 
-    ``replayed`` counts the updates of its replay so far: an agent that has loaded a conversation
-    and replays nothing of it has lost it. ``doubtful``: it may have been killed before it had
-    written everything, so its load is tried first, whose replay shows what it has. Raises RpcError
-    if not even a new session can be had, or if it wants a login first.
+    An agent that has loaded a conversation and replays nothing of it has lost it. One that may have been killed before
+    it had written everything is asked to load first: its replay shows what it has. Raises RpcError if not even a new
+    session can be had, or if it wants a login first.
     """
     failures: list[str] = []
-    for how in _ways(agent, doubtful=doubtful) if known_id is not None else ():
-        before = replayed()
-        wait_s = waits.resume_s if how == "resume" else waits.load_s
-        try:
-            answer = await agent.request(f"session/{how}", {**params, "sessionId": known_id}, timeout_s=wait_s)
-            if how == "load" and expects_replay:
-                # Some answer first and replay then; silence after that means that there is nothing.
-                await _first_of_replay(replayed, before, waits)
-                if replayed() == before:
-                    failures.append("load: the agent has nothing of it any more")
-                    continue
-        except RpcError as error:
-            # Every other way would end at the same door; the editor can offer a login.
-            if error.code == AUTH_REQUIRED:
-                raise
-            failures.append(f"{how}: {error.message}")
-            continue
-        except TimeoutError:
-            failures.append(f"{how}: no answer within {wait_s:.0f} s")
-            continue
-        assert known_id is not None
-        return Attached(known_id, how, _object(answer), tuple(failures))
+    if channel is not None and known_id is not None:
+        channel.listen_to_replay()
+        # A resume replays nothing: it is quicker than a load, and shows nothing of what the agent has.
+        ways = ["resume"] if agent.advertises("resume") else []
+        if agent.can.get("loadSession"):
+            ways.insert(0 if channel.doubtful else len(ways), "load")
+        for how in ways:
+            wait_s = waits.resume_s if how == "resume" else waits.load_s
+            before = channel.swallowed
+            try:
+                answer = await agent.request(f"session/{how}", {**params, "sessionId": known_id}, timeout_s=wait_s)
+                if how == "resume" or not channel.has_past or await _replays(channel, before, waits):
+                    return Attached(known_id, how, object_in(answer), tuple(failures))
+                failures.append("load: the agent has nothing of it any more")
+            except RpcError as error:
+                # Every other way would end at the same door; the editor can offer a login.
+                if error.code == AUTH_REQUIRED:
+                    raise
+                failures.append(f"{how}: {error.message}")
+            except TimeoutError:
+                failures.append(f"{how}: no answer within {wait_s:.0f} s")
     try:
-        answer = _object(await agent.request("session/new", params, timeout_s=waits.load_s))
+        answer = object_in(await agent.request("session/new", params, timeout_s=waits.load_s))
     except TimeoutError as error:
         raise RpcError(INTERNAL, f"the agent did not answer in time: no session within {waits.load_s:g} s") from error
-    agent_id = answer.get("sessionId")
-    if not isinstance(agent_id, str) or not agent_id:
+    agent_id = text_in(answer, "sessionId")
+    if not agent_id:
         raise RpcError(INTERNAL, "the agent made a session without an id")
     return Attached(agent_id, "new", answer, tuple(failures))
 
 
-def _ways(agent: AgentLink, *, doubtful: bool) -> list[str]:
-    # A resume replays nothing: it is quicker than a load, and shows nothing of what the agent has.
-    ways = ["resume"] if agent.advertises("resume") else []
-    if agent.can.get("loadSession"):
-        ways.insert(0 if doubtful else len(ways), "load")
-    return ways
-
-
-async def _first_of_replay(replayed: Callable[[], int], before: int, waits: Waits) -> None:
+async def _replays(channel: Channel, before: int, waits: Waits) -> bool:
+    """Whether anything of a replay comes: some answer first and replay then; silence after that means nothing."""
     patience = time.monotonic() + waits.quiet_s * 4
-    while replayed() == before and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
+    while channel.swallowed == before and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
         await asyncio.sleep(waits.quiet_s / 10)
+    return channel.swallowed > before
 
 
-async def be_quiet(heard_at: Callable[[], float], waits: Waits = Waits()) -> None:  # noqa: B008 - immutable
+async def be_quiet(heard_at: Callable[[], float], waits: Waits) -> None:
     """Return once an agent has been silent for a while; not for ever, if it never is."""
     patience = time.monotonic() + waits.quiet_max_s
     while (now := time.monotonic()) < patience:
@@ -361,13 +322,6 @@ async def be_quiet(heard_at: Callable[[], float], waits: Waits = Waits()) -> Non
         if rest <= 0:
             return
         await asyncio.sleep(rest)
-
-
-def _object(answer: Any) -> dict[str, Any]:
-    return answer if isinstance(answer, dict) else {}
-
-
-# What an agent has to be told of a session that it does not have, or not whole.
 
 
 class Past(NamedTuple):
@@ -407,7 +361,9 @@ async def tell_missing(hf: Holdfast, channel: Channel, window_tokens: int, waits
     if not lost:
         return None
     is_all = len(lost) == len(past.messages)
-    if channel.told and is_only_speech(lost):
+    kinds = {block.get("type") for message in lost for block in _blocks(message)}
+    is_only_speech = kinds <= {"text", "thinking"} and all(each.get("role") == "assistant" for each in lost)
+    if channel.told and is_only_speech:
         return Missing(is_all, is_told=False)
     known = past.messages[: len(past.messages) - len(lost)]
     note = transcript_note(lost, cut=is_all and past.is_cut, before=known)

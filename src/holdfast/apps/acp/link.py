@@ -11,14 +11,18 @@ from typing import Any
 
 from holdfast.apps.wire.frames import (
     INTERNAL,
-    INVALID_REQUEST,
     Frame,
     RpcError,
     TooLong,
     encode,
+    error_frame,
+    error_in,
+    member,
     notification,
+    object_in,
     parse,
     request,
+    text_in,
 )
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
@@ -59,7 +63,7 @@ class AgentLink:
         self._on_batch = on_batch
         self._on_death = on_death
         self._on_noise = on_noise
-        self._breaker = breaker or Breaker()
+        self.breaker = breaker or Breaker()
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, Answered] = {}
         self._process: AgentProcess | None = None
@@ -68,7 +72,8 @@ class AgentLink:
         self._starting = asyncio.Lock()
         self._ended = False
         self._greeting: Frame | None = None
-        self._login: Frame | None = None
+        self.login: Frame | None = None
+        """An authentication that worked, which is made again after a restart."""
         self.hello: Frame = {}
         """What the agent said of itself at ``initialize``."""
 
@@ -80,20 +85,16 @@ class AgentLink:
     @property
     def can(self) -> Frame:
         """What it says that it can do."""
-        found = self.hello.get("agentCapabilities")
-        return found if isinstance(found, dict) else {}
+        return object_in(self.hello, "agentCapabilities")
 
     def advertises(self, name: str) -> bool:
         """Whether it says that it can list, resume, fork, close or delete sessions."""
-        found = self.can.get("sessionCapabilities")
-        return isinstance(found, dict) and found.get(name) is not None
+        return member(self.can, "sessionCapabilities", name) is not None
 
     @property
     def name(self) -> str:
         """What it calls itself."""
-        info = self.hello.get("agentInfo")
-        name = info.get("name") if isinstance(info, dict) else None
-        return name if isinstance(name, str) and name else "agent"
+        return text_in(self.hello, "agentInfo", "name") or "agent"
 
     async def greet(self, params: Frame) -> Frame:
         """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
@@ -103,10 +104,6 @@ class AgentLink:
             await self._let_go()
         await self.ready()
         return self.hello
-
-    def remember_login(self, params: Frame) -> None:
-        """An authentication that worked is made again after a restart."""
-        self._login = params
 
     async def ready(self) -> None:
         """Return once it runs and has been greeted. Raises AgentGone if that cannot be."""
@@ -120,26 +117,26 @@ class AgentLink:
     async def _start(self) -> None:
         if self._ended or self._greeting is None:
             raise AgentGone("the connection has not been initialized")
-        wait_s = self._breaker.wait_s
+        wait_s = self.breaker.wait_s
         if wait_s:
             raise AgentGone(
-                f"the agent failed {self._breaker.failures} times in a row; it is tried again in {wait_s:.0f} s"
+                f"the agent failed {self.breaker.failures} times in a row; it is tried again in {wait_s:.0f} s"
             )
-        await asyncio.sleep(self._breaker.pause_s)
+        await asyncio.sleep(self.breaker.pause_s)
         try:
             process = await self._launch()
         except AgentError as error:
-            self._breaker.failed()
+            self.breaker.failed()
             raise AgentGone(f"{error.message}. {error.remedy}") from error
         self._reading = asyncio.ensure_future(self._read(process))
         self._process = process
         try:
             self.hello = await self.request("initialize", self._greeting, timeout_s=_START_S)
-            if self._login is not None:
-                await self.request("authenticate", self._login, timeout_s=_START_S)
+            if self.login is not None:
+                await self.request("authenticate", self.login, timeout_s=_START_S)
         except BaseException as error:
             if isinstance(error, (RpcError, TimeoutError)):  # else whoever waited gave up
-                self._breaker.failed()
+                self.breaker.failed()
             await self._let_go()
             if isinstance(error, TimeoutError):
                 raise AgentGone(f"the agent did not answer within {_START_S:.0f} s") from error
@@ -155,11 +152,9 @@ class AgentLink:
         def settle(answer: Frame) -> None:
             if future.done():
                 return
-            error = answer.get("error")
-            if answer.get("agentGone"):
-                future.set_exception(AgentGone(answer["error"]["message"]))
-            elif error is not None:
-                future.set_exception(_as_error(error))
+            error = AgentGone(answer["error"]["message"]) if answer.get("agentGone") else error_in(answer)
+            if error is not None:
+                future.set_exception(error)
             else:
                 future.set_result(answer.get("result"))
 
@@ -197,10 +192,6 @@ class AgentLink:
             with contextlib.suppress(ConnectionError):
                 await self._process.pipe.drain()
 
-    def worked(self) -> None:
-        """It did something useful: earlier failures are forgotten."""
-        self._breaker.worked()
-
     async def end(self) -> None:
         """The connection is over."""
         self._ended = True
@@ -220,7 +211,11 @@ class AgentLink:
         try:
             while (lines := await process.pipe.read()) is not None:
                 for line in lines:
-                    self._take_safely(line)
+                    # One line that nobody was prepared for must not make us deaf for the others.
+                    try:
+                        self._take(line)
+                    except Exception as error:  # noqa: BLE001 - whatever it is, the next line is read
+                        self._on_noise(f"{type(error).__name__}: {error}".encode())
                 await self._on_batch()
         except ConnectionError:
             pass
@@ -228,37 +223,28 @@ class AgentLink:
         if self._process is process:
             self._process, self._reading = None, None
             status = await process.end()
-            self._breaker.failed()
-            reason = f"the agent ended with {_status(status)}"
+            self.breaker.failed()
+            reason = f"the agent ended with {f'signal {-status}' if status < 0 else f'exit code {status}'}"
             self._fail_all(reason)
             await self._on_death(reason)
 
-    def _take_safely(self, line: bytes | TooLong) -> None:
-        """One line that nobody was prepared for must not make us deaf for the others."""
-        try:
-            self._take(line)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next line is read
-            self._on_noise(f"{type(error).__name__}: {error}".encode())
-
     def _take(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
-            self._on_noise(line.head)
-            error = RpcError(INVALID_REQUEST, "the line is too long")
-            self.send({"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}})
-            return
-        if self._on_line(line):
+
+        if not isinstance(line, TooLong) and self._on_line(line):
             return
         try:
             frame = parse(line)
-        except RpcError:
+        except RpcError as error:
             # Some agents print to their standard output. An editor would take it for a frame.
-            self._on_noise(line)
+            if isinstance(line, TooLong):
+                self._on_noise(line.head)
+                self.send(error_frame(None, error))
+            else:
+                self._on_noise(line)
             return
         if "method" in frame:
             self._on_frame(frame)
-            return
-        answered = self._waiting.pop(frame.get("id"), None)
-        if answered is not None:
+        elif (answered := self._waiting.pop(frame.get("id"), None)) is not None:
             answered(frame)
 
     def _fail_all(self, reason: str) -> None:
@@ -267,42 +253,21 @@ class AgentLink:
             answered({"error": {"code": INTERNAL, "message": reason}, "agentGone": True})
 
 
-def _as_error(error: Any) -> RpcError:
-    if not isinstance(error, dict):
-        return RpcError(INTERNAL, str(error))
-    code = error.get("code")
-    message = str(error.get("message"))
-    return RpcError(code if isinstance(code, int) else INTERNAL, message, error.get("data"))
-
-
-def _status(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-# A circuit breaker: after several failures in a row, a rest before the next attempt.
-
-
-FAILURES_MAX = 3
-REST_S = 30.0
 _PAUSE_S = 0.25
 
 
 class Breaker:
-    """Counts failures in a row. Open: nothing is tried until the rest is over."""
+    """A circuit breaker: after several failures in a row nothing is tried until a rest is over."""
 
     def __init__(
-        self, failures_max: int = FAILURES_MAX, rest_s: float = REST_S, *, clock: Callable[[], float] = time.monotonic
+        self, failures_max: int = 3, rest_s: float = 30.0, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._failures_max = failures_max
         self._rest_s = rest_s
         self._clock = clock
-        self._failures = 0
         self._failed_at = 0.0
-
-    @property
-    def failures(self) -> int:
+        self.failures = 0
         """Failures in a row so far."""
-        return self._failures
 
     @property
     def wait_s(self) -> float:
@@ -310,26 +275,23 @@ class Breaker:
 
         After the rest one attempt is allowed; if it fails, the rest begins again.
         """
-        if self._failures < self._failures_max:
+        if self.failures < self._failures_max:
             return 0.0
         return max(0.0, self._failed_at + self._rest_s - self._clock())
 
     @property
     def pause_s(self) -> float:
         """How long to pause before the next attempt: nothing at first, then twice as long each."""
-        return 0.0 if not self._failures else _PAUSE_S * 2 ** (self._failures - 1)
+        return 0.0 if not self.failures else _PAUSE_S * 2 ** (self.failures - 1)
 
     def failed(self) -> None:
         """An attempt failed."""
-        self._failures += 1
+        self.failures += 1
         self._failed_at = self._clock()
 
     def worked(self) -> None:
         """An attempt worked: all is forgotten."""
-        self._failures = 0
-
-
-# What an agent says of a session before it has told how that is called.
+        self.failures = 0
 
 
 _FRAMES_MAX = 1_000

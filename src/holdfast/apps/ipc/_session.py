@@ -51,7 +51,6 @@ EXPORT_CHARS_MAX = 32 * 1024 * 1024
 _HERE = "current"
 """The one key of the host: a connection has one session, and one turn."""
 
-Answer = Struct
 Say = Callable[[str, Struct], Awaitable[None]]
 """Tells the other side something that it did not ask for: the tag, and what is told."""
 
@@ -72,7 +71,7 @@ class Current:
         self._demo = False
         self._is_alone = False
 
-    async def initialize(self, wish: Hello) -> Answer:
+    async def initialize(self, wish: Hello) -> Struct:
         """Say who is here, and how it is meant."""
         self._demo = wish.demo_mode
         return Greeting(
@@ -84,7 +83,7 @@ class Current:
 
     # -- sessions ----------------------------------------------------------------------------
 
-    async def create(self, wish: SessionCreate) -> Answer:
+    async def create(self, wish: SessionCreate) -> Struct:
         """Begin a session, on record at once, and make it the current one."""
         self._check_idle()
         session = await asyncio.to_thread(self._begin, wish.title)
@@ -96,13 +95,12 @@ class Current:
             self._host.keep(_HERE, session)
         return SessionMade(session_id=session.id)
 
-    async def save(self, _: SessionSave) -> Answer:
+    async def save(self, _: SessionSave) -> Struct:
         """Put everything of the current session on the medium; whether that could be done."""
         try:
             if self._id is None:
                 raise UsageError("there is no current session", remedy="Create one, load one, or say something.")
-            session = self._session
-            if session is not None:
+            if (session := self._host.get(_HERE)) is not None:
                 await session.aflush()
             elif not await asyncio.to_thread(self._hf.exists, self._id):
                 raise NotFound(f"session {self._id} is gone", session_id=self._id)
@@ -110,7 +108,7 @@ class Current:
             return failure(error)
         return Outcome(success=True)
 
-    async def load(self, wish: SessionLoad) -> Answer:
+    async def load(self, wish: SessionLoad) -> Struct:
         """Make a session the current one. Raises NotFound, and what its log says."""
         self._check_idle()
         found = await asyncio.to_thread(self._hf.info, check_id(wish.session_id))
@@ -120,7 +118,7 @@ class Current:
             self._id = found.session_id
         return SessionLoaded(session_id=found.session_id, message_count=found.message_count)
 
-    async def list(self, wish: ListSessions) -> Answer:
+    async def list(self, wish: ListSessions) -> Struct:
         """The sessions, newest first; all of them without a limit."""
         if wish.limit is not None and not 0 <= wish.limit <= LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
@@ -129,7 +127,7 @@ class Current:
         page = await asyncio.to_thread(self._hf.list, limit)
         return SessionBriefs(sessions=[session_info(found) for found in page])
 
-    async def delete(self, wish: SessionDelete) -> Answer:
+    async def delete(self, wish: SessionDelete) -> Struct:
         """Put a session into the trash; whether that could be done."""
         try:
             check_id(wish.session_id)
@@ -141,7 +139,7 @@ class Current:
             return failure(error)
         return Outcome(success=True)
 
-    async def export(self, wish: SessionExport) -> Answer:
+    async def export(self, wish: SessionExport) -> Struct:
         """A session as a text. The current session stays the current one, whichever it is of."""
         from holdfast.formats import format_of
 
@@ -154,8 +152,8 @@ class Current:
         if wanted is None:
             return ExportedText(content="")
         # What was said a moment ago belongs to the export.
-        if self._session is not None:
-            await self._session.aflush()
+        if (session := self._host.get(_HERE)) is not None:
+            await session.aflush()
         content = await asyncio.to_thread(self._hf.export, wanted, wish.format)
         if len(content) > EXPORT_CHARS_MAX:
             raise TooLarge(
@@ -166,7 +164,7 @@ class Current:
 
     # -- turns -------------------------------------------------------------------------------
 
-    async def query(self, wish: PromptMessage, say: Say) -> Answer:
+    async def query(self, wish: PromptMessage, say: Say) -> Struct:
         """Answer, word by word, and then as a whole. Raises what ends the turn."""
         self._check_idle()
         if not wish.query.strip():
@@ -182,10 +180,10 @@ class Current:
         except BaseException:  # the client is gone
             await uncancelled(turn.stop())
             raise
-        answer: Answer = await turn.finish()
+        answer: Struct = await turn.finish()
         return answer
 
-    async def cancel(self, _: Cancel) -> Answer:
+    async def cancel(self, _: Cancel) -> Struct:
         """Stop what is being answered; whether something was."""
         turn = self._host.turn(_HERE)
         if turn is None:
@@ -193,13 +191,12 @@ class Current:
         turn.cancel()
         return Outcome(success=True)
 
-    async def approve(self, wish: ToolApprove) -> Answer:
+    async def approve(self, wish: ToolApprove) -> Struct:
         """Let a tool run, or not; whether it was waiting for that."""
         turn = self._host.turn(_HERE)
         if turn is None or not turn.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
-            missing = NotFound(
-                f"no tool waits under the id {wish.tool_id[:128]!a}", remedy="Use the tool_id of tool_request_approval."
-            )
+            what = f"no tool waits under the id {wish.tool_id[:128]!a}"
+            missing = NotFound(what, remedy="Use the tool_id of tool_request_approval.")
             return ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
         return ToolOutcome(tool_id=wish.tool_id, success=True)
 
@@ -215,11 +212,6 @@ class Current:
         await self._host.aclose()
 
     # -- inside ------------------------------------------------------------------------------
-
-    @property
-    def _session(self) -> Session | None:
-        """The current session, if it is open for writing."""
-        return self._host.get(_HERE)
 
     def _check_idle(self) -> None:
         if self._host.turn(_HERE) is not None:
@@ -247,14 +239,13 @@ class Current:
         self._id = opened.id
         return opened
 
-    async def _answer(self, turn: HostedTurn, text: str) -> Answer:
+    async def _answer(self, turn: HostedTurn, text: str) -> Struct:
         async with self._host.ause(_HERE, self._open) as session:
             if self._demo:
                 response = await self._demonstrate(turn, session, text)
             else:
                 agent = await asyncio.to_thread(self._make_agent, session)
-                run = await turn.stream(agent.run_stream(text, session=session), session)
-                response = run.output
+                response = (await turn.stream(agent.run_stream(text, session=session), session)).output
             return QueryAnswer(response=response, session_id=session.id)
 
     def _make_agent(self, session: Session) -> Agent:

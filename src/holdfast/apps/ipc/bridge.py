@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from holdfast.agent import Kit
-from holdfast.apps.ipc._session import Current, Say
+from holdfast.apps.ipc._session import Current
 from holdfast.apps.ipc.messages import (
     ASKS,
     BY_METHOD,
@@ -40,7 +39,7 @@ from holdfast.apps.wire.frames import (
     parse_object,
     response,
 )
-from holdfast.apps.wire.pipes import ENDING, Pipe, PipeWriter, serve
+from holdfast.apps.wire.pipes import Pipe, serve, until_asked_to_end
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
 
@@ -51,8 +50,7 @@ LINE_BYTES_MAX = 8 * 1024 * 1024
 class Connection:
     """Serves one client: requests in their order, a query beside them.
 
-    Every request is answered, in the way that it was asked; only a JSON-RPC notification is not,
-    as JSON-RPC has it.
+    Every request is answered, in the way that it was asked; only a JSON-RPC notification is not, as JSON-RPC has it.
     """
 
     def __init__(self, pipe: Pipe, current: Current) -> None:
@@ -86,39 +84,42 @@ class Connection:
             pass
         # However it ended: a session that stays open here is locked for everybody else.
         finally:
-            await self._end()
+            # First, so that turns end in good order, and with them the queries that wait for them.
+            await self._current.close()
+            for task in self._queries:
+                task.cancel()
+            await asyncio.gather(*self._queries, return_exceptions=True)
+            with contextlib.suppress(ConnectionError):
+                await self._pipe.drain()
 
     async def _take(self, line: bytes | TooLong) -> None:
         try:
             if isinstance(line, TooLong):
-                raise refusal(
-                    INVALID_REQUEST,
-                    "too_large",
-                    f"a message has at most {LINE_BYTES_MAX:,} bytes",
-                    "Send less at once.",
-                )
+                what = f"a message has at most {LINE_BYTES_MAX:,} bytes"
+                raise refusal(INVALID_REQUEST, "too_large", what, "Send less at once.")
             frame = parse_object(line)
         # What cannot be read does not say how it wants to be answered; as the line before, then.
         except RpcError as error:
-            asker: _Asker = _RpcAsker(None) if self._speaks_rpc else _TagAsker(None, None)
-            return await self._send(asker.refuse(as_refusal(error)))
+            asker: _Asker = _RpcAsker(None) if self._speaks_rpc else _TagAsker({})
+            await self._send(asker.refuse(as_refusal(error)))
+            return
         self._speaks_rpc = "method" in frame or "jsonrpc" in frame
-        await self._serve(_RpcAsker(frame) if self._speaks_rpc else _TagAsker(frame, None))
-        return None
+        await self._serve(_RpcAsker(frame) if self._speaks_rpc else _TagAsker(frame))
 
     async def _serve(self, asker: _Asker) -> None:
         try:
             ask, wish = asker.read()
         except RpcError as error:
-            return await self._send(asker.refuse(as_refusal(error)))
+            await self._send(asker.refuse(as_refusal(error)))
+            return
         if not isinstance(wish, PromptMessage):
-            return await self._answer(asker, ask, self._does[ask.tag](wish))
+            await self._answer(asker, ask, self._does[ask.tag](wish))
+            return
         # Beside the others, so that tools can be approved and the query cancelled.
         task = asyncio.ensure_future(self._answer_query(asker, ask, wish))
         self._queries.add(task)
         task.add_done_callback(self._queries.discard)
         await asyncio.sleep(0)  # it has begun before the next line is looked at
-        return None
 
     async def _answer(self, asker: _Asker, ask: Operation, work: Awaitable[Struct]) -> None:
         try:
@@ -130,55 +131,32 @@ class Connection:
     async def _answer_query(self, asker: _Asker, ask: Operation, wish: PromptMessage) -> None:
         with contextlib.suppress(ConnectionError):  # nobody is there to be told
             try:
-                await self._answer(asker, ask, self._current.query(wish, self._saying(asker)))
+                answering = self._current.query(wish, lambda tag, told: self._send(asker.notice(tag, told)))
+                await self._answer(asker, ask, answering)
             except asyncio.CancelledError:
-                refused = refusal(CANCELLED, "cancelled", "the query was cancelled")
-                await self._send(asker.refuse(refused))
-
-    def _saying(self, asker: _Asker) -> Say:
-        async def say(tag: str, told: Struct) -> None:
-            await self._send(asker.notice(tag, told))
-
-        return say
+                await self._send(asker.refuse(refusal(CANCELLED, "cancelled", "the query was cancelled")))
 
     async def _send(self, frame: Frame | None) -> None:
         if frame is not None:
             self._pipe.write(encode(frame))
             await self._pipe.drain()
 
-    async def _end(self) -> None:
-        # First, so that turns end in good order, and with them the queries that wait for them.
-        await self._current.close()
-        for task in self._queries:
-            task.cancel()
-        await asyncio.gather(*self._queries, return_exceptions=True)
-        with contextlib.suppress(ConnectionError):
-            await self._pipe.drain()
-
 
 class _TagAsker:
     """``{"type": …}``; an ``id`` comes back with the answer and with all that belongs to it."""
 
-    def __init__(self, frame: Frame | None, tag: str | None) -> None:
-        self._frame = frame or {}
-        self._tag = tag
-        given = self._frame.get("id")
-        self._id = {"id": given} if "id" in self._frame and _is_id(given) else {}
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._tag: str | None = None
+        self._id = {"id": frame["id"]} if "id" in frame and _is_id(frame["id"]) else {}
 
     def read(self) -> tuple[Operation, Wish]:
-        tag = self._frame.get("type")
+        tag, known = self._frame.get("type"), f"One of {', '.join(ASKS)}."
         if not isinstance(tag, str):
-            raise refusal(
-                INVALID_REQUEST,
-                "invalid_request",
-                "a message has a type, which is a text",
-                f"One of {', '.join(ASKS)}.",
-            )
+            raise refusal(INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known)
         self._tag = tag[:64]
         if tag not in ASKS:
-            raise refusal(
-                METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", f"One of {', '.join(ASKS)}."
-            )
+            raise refusal(METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
         _check_id(self._frame)
         return ASKS[tag], _read_wish(ASKS[tag], self._frame)
 
@@ -202,18 +180,18 @@ class _RpcAsker:
 
     def read(self) -> tuple[Operation, Wish]:
         frame = self._frame or {}
+        method, params = frame.get("method"), frame.get("params")
         _check_id(frame)
         if frame.get("jsonrpc", "2.0") != "2.0":
-            raise refusal(INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other", "")
-        method, params = frame.get("method"), frame.get("params")
+            raise refusal(INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other")
         if not isinstance(method, str):
-            raise refusal(INVALID_REQUEST, "invalid_request", "a request has a method, a text", "")
+            raise refusal(INVALID_REQUEST, "invalid_request", "a request has a method, a text")
         ask = BY_METHOD.get(method)
         if ask is None:
             known = ", ".join(ask.method for ask in ASKS.values())
             raise refusal(METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}.")
         if not isinstance(params, (dict, type(None))):
-            raise refusal(INVALID_PARAMS, "invalid_params", "params are an object, by name", "")
+            raise refusal(INVALID_PARAMS, "invalid_params", "params are an object, by name")
         return ask, _read_wish(ask, params or {})
 
     def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame | None:
@@ -245,7 +223,7 @@ def _is_id(value: Any) -> bool:
 def _check_id(frame: Frame) -> None:
     """Raise the refusal of an id that could not come back with the answer."""
     if not _is_id(frame.get("id")):
-        raise refusal(INVALID_REQUEST, "invalid_request", "an id is a text, a number or null", "")
+        raise refusal(INVALID_REQUEST, "invalid_request", "an id is a text, a number or null")
 
 
 def _read_wish(ask: Operation, fields: Frame) -> Wish:
@@ -256,8 +234,6 @@ def _read_wish(ask: Operation, fields: Frame) -> Wish:
 
 
 # The bridge itself: on a private socket for any number of clients, or on standard input.
-
-
 _CLIENTS_MAX = 128
 
 
@@ -280,10 +256,6 @@ class Bridge:
         self._kit = kit
         self._clients: set[asyncio.Task[None]] = set()
 
-    async def serve(self, pipe: Pipe) -> None:
-        """One client, until it is gone."""
-        await Connection(pipe, Current(self._hf, self._kit)).run()
-
     async def listen(self, place: PrivateSocket) -> None:
         """Clients at a socket, until this is cancelled; then all of them are let go of."""
         server = await asyncio.start_unix_server(self._accept, sock=place.socket)
@@ -301,16 +273,11 @@ class Bridge:
             writer.write(_FULL)
             writer.close()
             return
-        task = asyncio.ensure_future(self._serve_client(reader, writer))
+        pipe = Pipe(reader, writer, line_bytes_max=LINE_BYTES_MAX)
+        task = asyncio.ensure_future(Connection(pipe, Current(self._hf, self._kit)).run())
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
-
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pipe = Pipe(reader, PipeWriter(writer), line_bytes_max=LINE_BYTES_MAX)
-        try:
-            await self.serve(pipe)
-        finally:
-            pipe.close()
+        task.add_done_callback(lambda _: pipe.close())
 
 
 _FULL = (
@@ -321,15 +288,9 @@ _FULL = (
 
 def serve_stdio(place: str | None, kit: Kit) -> None:
     """Serve one client on standard input and output. Raises as ``holdfast.open``."""
-
-    async def work(pipe: Pipe) -> None:
-        # What a library prints must not come between the messages.
-        with contextlib.redirect_stdout(sys.stderr):
-            await Bridge(hf, kit).serve(pipe)
-
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
-        serve(work, line_bytes_max=LINE_BYTES_MAX)
+        serve(lambda pipe: Connection(pipe, Current(hf, kit)).run(), line_bytes_max=LINE_BYTES_MAX)
 
 
 def serve_socket(place: str | None, kit: Kit, address: str, *, ready: Callable[[str], None] = lambda _: None) -> None:
@@ -337,16 +298,11 @@ def serve_socket(place: str | None, kit: Kit, address: str, *, ready: Callable[[
 
     ``ready`` is told the address once clients can come.
     """
+
+    async def listen() -> None:
+        ready(listening.path)
+        await Bridge(hf, kit).listen(listening)
+
     with Holdfast(place, redaction="mark") as hf, PrivateSocket(address) as listening:
         watch(hf)
-        asyncio.run(_listen(Bridge(hf, kit), listening, ready))
-
-
-async def _listen(bridge: Bridge, listening: PrivateSocket, ready: Callable[[str], None]) -> None:
-    running = asyncio.ensure_future(bridge.listen(listening))
-    loop = asyncio.get_running_loop()
-    for number in ENDING:
-        loop.add_signal_handler(number, running.cancel)
-    ready(listening.path)
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+        asyncio.run(until_asked_to_end(listen()))

@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["LINE_BYTES_MAX", "Splitter", "TooLong", "next_lines"]
-
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """One frame: it may carry a picture or a file, and has to fit into memory several times over."""
 
 
-class TooLong:
-    """Stands for a line that was longer than the limit; its bytes are gone."""
-
-    def __init__(self, head: bytes) -> None:
-        self.head = head
-        """How it began, to tell what it was."""
-
-
 _HEAD_BYTES = 256
 _BYTES_AT_ONCE = 128 * 1024
+
+
+class TooLong(NamedTuple):
+    """Stands for a line that was longer than the limit: how it began; the rest of it is gone."""
+
+    head: bytes
 
 
 def next_lines(lines: Iterator[bytes]) -> bytes:
@@ -51,19 +47,15 @@ class Splitter:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """The lines that are whole now, without their ends; blank ones do not count."""
+        """Return the lines that are whole now, without their ends; blank ones do not count."""
         if b"\n" not in data:
             return self._hold(data)
         first, *rest = data.split(b"\n")
         last = rest.pop()
-        found = self._hold(first)
-        if not self._skipping:
-            self._add(found, b"".join(self._parts))
-        self._parts, self._held, self._skipping = [], 0, False
+        found = self._hold(first) + self.end()
         for line in rest:
             self._add(found, line)
-        found += self._hold(last)
-        return found
+        return found + self._hold(last)
 
     def end(self) -> list[bytes | TooLong]:
         """The stream is over: a last line without its end is a line too."""
@@ -93,8 +85,6 @@ class Splitter:
 
 
 # JSON-RPC 2.0 frames: one line of JSON each, read tolerantly and written strictly.
-
-
 Frame = dict[str, Any]
 
 PARSE_ERROR = -32700
@@ -131,19 +121,71 @@ def rpc_code(error: HoldfastError) -> int:
     return _BY_STATUS.get(error.status, INTERNAL)
 
 
+def as_rpc_error(error: Exception) -> RpcError:
+    """Return what the other side is told of an error."""
+    if isinstance(error, RpcError):
+        return error
+    if isinstance(error, HoldfastError):
+        return RpcError(INTERNAL, str(error), {"code": error.code})
+    return RpcError(INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def error_in(answer: Frame) -> RpcError | None:
+    """Return the error that an answer tells; None if it has a result."""
+    error = answer.get("error")
+    if isinstance(error, dict):
+        code = error.get("code")
+        return RpcError(code if isinstance(code, int) else INTERNAL, str(error.get("message")), error.get("data"))
+    return RpcError(INTERNAL, str(error)) if "error" in answer and "result" not in answer else None
+
+
+# What comes over a wire may be anything: these read a member of it, or of a member of it, as what it should be.
+
+
+def member(value: Any, *names: str) -> Any:
+    """Return what stands under these names, one inside of the other; None where there is no such thing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def text_in(value: Any, *names: str) -> str:
+    """Return a text; an empty one for anything else."""
+    found = member(value, *names)
+    return found if isinstance(found, str) else ""
+
+
+def object_in(value: Any, *names: str) -> Frame:
+    """Return an object; an empty one for anything else."""
+    found = member(value, *names)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_in(value: Any, *names: str) -> list[Frame]:
+    """Return the objects of a list; none for anything else."""
+    found = member(value, *names)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 def parse_object(line: bytes) -> Frame:
-    """One JSON object, whatever is in it. Raises RpcError with the code that JSON-RPC asks for."""
+    """Return one JSON object, whatever is in it. Raises RpcError with the code that JSON-RPC asks for."""
     try:
         frame = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        frame = _parse_slowly(line)
+        # Half a surrogate pair is JSON all the same: an agent that cuts a text in two writes it.
+        try:
+            frame = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError) as error:
+            raise RpcError(PARSE_ERROR, f"not JSON: {str(error)[:200]}") from error
     if not isinstance(frame, dict):
         raise RpcError(INVALID_REQUEST, "a frame is one JSON object; batches are not supported")
     return frame
 
 
-def parse(line: bytes) -> Frame:
-    """One frame. Raises RpcError with the code that JSON-RPC asks for."""
+def parse(line: bytes | TooLong) -> Frame:
+    """Return one frame. Raises RpcError with the code that JSON-RPC asks for."""
+    if isinstance(line, TooLong):
+        raise RpcError(INVALID_REQUEST, "the line is too long")
     frame = parse_object(line)
     method = frame.get("method")
     if method is None:
@@ -154,14 +196,6 @@ def parse(line: bytes) -> Frame:
     if not isinstance(frame.get("id"), (str, int, float, type(None))):
         raise RpcError(INVALID_REQUEST, "the id of a frame is a text, a number or null")
     return frame
-
-
-def _parse_slowly(line: bytes) -> Any:
-    """Half a surrogate pair is JSON all the same: an agent that cuts a text in two writes it."""
-    try:
-        return json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError) as error:
-        raise RpcError(PARSE_ERROR, f"not JSON: {str(error)[:200]}") from error
 
 
 def encode(frame: Frame) -> bytes:
@@ -197,8 +231,6 @@ def error_frame(id: Any, error: RpcError) -> Frame:
 
 
 # Moments for programs in other languages.
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)

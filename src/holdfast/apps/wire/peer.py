@@ -10,24 +10,22 @@ from typing import Any
 
 from holdfast.apps.wire.frames import (
     CANCELLED,
-    INTERNAL,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Frame,
     RpcError,
     TooLong,
+    as_rpc_error,
     encode,
     error_frame,
+    error_in,
     notification,
     parse,
     request,
     response,
 )
 from holdfast.apps.wire.pipes import Pipe
-from holdfast.errors import HoldfastError
-
-__all__ = ["Peer", "as_rpc_error"]
 
 _LAST_WORDS_S = 30.0  # a busy machine takes its time
 
@@ -38,11 +36,9 @@ Listener = Callable[[dict[str, Any]], Awaitable[None] | None]
 class Peer:
     """Serves the other side, and asks it.
 
-    ``methods`` answer requests, each in a task of its own; ``listeners`` hear notifications, one
-    after the other in wire order; ``fallback`` answers what no method does. What was asked before
-    the other side ended is still answered, but for ``endless`` methods: those are cancelled then.
-    ``observer`` sees every frame, in wire order, before it is dispatched or after it is sent:
-    its first argument is "in" or "out".
+    ``methods`` answer requests, each in a task of its own; ``listeners`` hear notifications, one after the other in
+    wire order. What was asked before the other side ended is still answered, but for ``endless`` methods: those are
+    cancelled then.
     """
 
     def __init__(
@@ -51,15 +47,12 @@ class Peer:
         *,
         methods: dict[str, Method] | None = None,
         listeners: dict[str, Listener] | None = None,
-        fallback: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
-        observer: Callable[[str, Frame], None] | None = None,
         endless: Collection[str] = (),
     ) -> None:
         self._pipe = pipe
         self._methods = methods or {}
         self._listeners = listeners or {}
-        self._fallback = fallback
-        self._observer = observer
+
         self._endless = endless
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, asyncio.Future[Any]] = {}
@@ -100,47 +93,28 @@ class Peer:
         """Tell the other side."""
         self._send(notification(method, params))
 
-    async def drain(self) -> None:
-        """Wait until the other side has taken what was sent."""
-        await self._pipe.drain()
-
     def _send(self, frame: Frame) -> None:
         self._pipe.write(encode(frame))
-        if self._observer is not None:
-            self._observer("out", frame)
 
     async def _take(self, line: bytes | TooLong) -> None:
         try:
-            if isinstance(line, TooLong):
-                raise RpcError(INVALID_REQUEST, "the line is too long")
             frame = parse(line)
         except RpcError as error:
             self._send(error_frame(None, error))
             return
-        if self._observer is not None:
-            self._observer("in", frame)
         method = frame.get("method")
         if method is None:
-            self._settle(frame)
+            future = self._waiting.pop(frame.get("id"), None)
+            if future is None or future.done():
+                return
+            if (failure := error_in(frame)) is None:
+                future.set_result(frame.get("result"))
+            else:
+                future.set_exception(failure)
         elif "id" in frame:
             self._begin(frame["id"], method, frame.get("params"))
         else:
             await self._hear(method, frame.get("params"))
-
-    def _settle(self, frame: Frame) -> None:
-        future = self._waiting.pop(frame.get("id"), None)
-        if future is None or future.done():
-            return
-        error = frame.get("error")
-        if isinstance(error, dict):
-            code = error.get("code")
-            future.set_exception(
-                RpcError(code if isinstance(code, int) else INTERNAL, str(error.get("message")), error.get("data"))
-            )
-        elif "error" in frame and "result" not in frame:
-            future.set_exception(RpcError(INTERNAL, str(error)))
-        else:
-            future.set_result(frame.get("result"))
 
     def _begin(self, id: Any, method: str, params: Any) -> None:
         # Two requests under one id could not be told apart, nor cancelled.
@@ -153,7 +127,11 @@ class Peer:
 
     async def _serve(self, id: Any, method: str, params: Any) -> None:
         try:
-            answer = response(id, await self._answer(method, params))
+            if not isinstance(params, dict | None):
+                raise RpcError(INVALID_PARAMS, "params must be an object")
+            if method not in self._methods:
+                raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
+            answer = response(id, await self._methods[method](params or {}))
         except asyncio.CancelledError:
             answer = error_frame(id, RpcError(CANCELLED, "cancelled"))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
@@ -162,29 +140,14 @@ class Peer:
         with contextlib.suppress(ConnectionError):
             await self._pipe.drain()
 
-    async def _answer(self, method: str, params: Any) -> Any:
-        if params is None:
-            params = {}
-        if not isinstance(params, dict):
-            raise RpcError(INVALID_PARAMS, "params must be an object")
-        handler = self._methods.get(method)
-        if handler is not None:
-            return await handler(params)
-        if self._fallback is not None:
-            return await self._fallback(method, params)
-        raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
-
     async def _hear(self, method: str, params: Any) -> None:
-        if method == "$/cancel_request" and isinstance(params, dict):
+        if not isinstance(params, dict):
+            return  # JSON-RPC: a notification is never answered
+        if method == "$/cancel_request":
             task = self._serving.get(params.get("requestId"))
             if task is not None:
                 task.cancel()
-            return
-        listener = self._listeners.get(method)
-        if listener is None or not isinstance(params, dict):
-            return  # JSON-RPC: a notification is never answered
-        heard = listener(params)
-        if heard is not None:
+        elif method in self._listeners and (heard := self._listeners[method](params)) is not None:
             await heard
 
     async def _end(self) -> None:
@@ -200,12 +163,3 @@ class Peer:
         for task in list(self._serving.values()):
             task.cancel()
         await asyncio.gather(*self._serving.values(), return_exceptions=True)
-
-
-def as_rpc_error(error: Exception) -> RpcError:
-    """What the other side is told of an error."""
-    if isinstance(error, RpcError):
-        return error
-    if isinstance(error, HoldfastError):
-        return RpcError(INTERNAL, str(error), {"code": error.code})
-    return RpcError(INTERNAL, f"{type(error).__name__}: {error}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -37,7 +36,7 @@ from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay import list_sessions, tell_past
 from holdfast.apps.wire.frames import NOT_FOUND, RpcError, rpc_code
 from holdfast.apps.wire.peer import Peer
-from holdfast.apps.wire.pipes import Pipe
+from holdfast.apps.wire.pipes import Pipe, serve
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice, check_id
@@ -371,13 +370,7 @@ def _explained(method: Callable[[Params], Awaitable[Any]]) -> Callable[[Params],
 def serve_agent(place: str | None, kit: EditorKit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
     from holdfast.apps.watched import watch
-    from holdfast.apps.wire.pipes import serve
-
-    async def work(pipe: Pipe) -> None:
-        # What a library prints must not come between the frames.
-        with contextlib.redirect_stdout(sys.stderr):
-            await AgentServer(hf, kit, pipe).run()
 
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
-        serve(work)
+        serve(lambda pipe: AgentServer(hf, kit, pipe).run())

@@ -18,7 +18,6 @@ from holdfast.apps.acp.client.config import (
     PermissionQuestion,
     Provider,
     TerminalHandler,
-    has_hidden,
 )
 from holdfast.apps.acp.client.session import AcpSession, AgentWarning
 from holdfast.apps.acp.client.store import (
@@ -31,6 +30,7 @@ from holdfast.apps.acp.client.store import (
 )
 from holdfast.apps.acp.client.turn import Answer, PromptTurn, Update
 from holdfast.apps.acp.recording.channel import long_limits
+from holdfast.apps.wire.frames import objects_in
 from holdfast.errors import DataError, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session
@@ -83,7 +83,8 @@ async def create_or_resume(
     closing = contextlib.ExitStack()
     try:
         if library is None:
-            library = closing.enter_context(_own_library(config))
+            place = config.snapshot_storage_path if config.persists else "memory:"
+            library = closing.enter_context(Holdfast(place))
         if snapshotter is None:
             snapshotter = Snapshotter(library)
             closing.callback(snapshotter.close)
@@ -116,18 +117,14 @@ async def create_or_resume(
     return found
 
 
-def _own_library(config: ClientConfig) -> Holdfast:
-    return Holdfast(config.snapshot_storage_path if config.persists else "memory:")
-
-
 def _open(library: Holdfast, id: str | None, provider: Provider, config: ClientConfig) -> Session:
-    kept = {"snapshots_kept": config.max_snapshots_per_session}
+    limits = long_limits(library.limits)
     return library.session(
         id,
         resume=config.resume,
         provider_type=provider.type,
         snapshot_ms=0,  # ours, if persistence is enabled, and then as often as it says
-        limits=msgspec.structs.replace(long_limits(library.limits), **kept),
+        limits=msgspec.structs.replace(limits, snapshots_kept=config.max_snapshots_per_session),
     )
 
 
@@ -137,10 +134,11 @@ def _params(session: Session, config: ClientConfig) -> tuple[dict[str, Any], lis
     cwd = config.cwd or known.get("cwd") or os.getcwd()
     if not os.path.isdir(cwd):
         raise UsageError(f"the working directory {cwd} is not there", remedy="Give another cwd.")
-    servers = config.mcp_servers
-    missing: list[str] = []
-    if servers is None:
-        servers, missing = _recorded_servers(known)
+    servers, missing = config.mcp_servers, list[str]()
+    if servers is None:  # those that can be started from what was recorded, which has no secrets
+        recorded = objects_in(known, "acp", "mcpServers")
+        servers = [one for one in recorded if not (one.get("env") or one.get("headers"))]
+        missing = [str(one.get("name")) for one in recorded if one not in servers]
     params: dict[str, Any] = {"cwd": cwd, "mcpServers": [dict(server) for server in servers]}
     if config.additional_directories:
         params["additionalDirectories"] = list(config.additional_directories)
@@ -152,12 +150,3 @@ def _params(session: Session, config: ClientConfig) -> tuple[dict[str, Any], lis
         session_id=session.id,
     )
     return params, [warning]
-
-
-def _recorded_servers(known: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Those that can be started from what was recorded, and the names of the others."""
-    acp = known.get("acp")
-    recorded = acp.get("mcpServers") if isinstance(acp, dict) else None
-    servers = [one for one in recorded or () if isinstance(one, dict)]
-    missing = [str(server.get("name")) for server in servers if has_hidden(server)]
-    return [server for server in servers if not has_hidden(server)], missing

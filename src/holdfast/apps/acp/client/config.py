@@ -11,12 +11,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, RpcError
+from holdfast.apps.wire.frames import (
+    INTERNAL,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    RpcError,
+    object_in,
+    objects_in,
+)
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
+from holdfast.model import VERSION
 from holdfast.session import Resume
-
-# What an agent may ask of us: permission, files, terminals.
-
 
 _FILE_BYTES_MAX = 16 << 20
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
@@ -35,12 +41,9 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
         return str(self.tool_call.get("title") or self.tool_call.get("kind") or "a tool")
 
     def option(self, decision: str) -> str | None:
-        """The id of the narrowest option that says ``allow`` or ``deny``; None if none does."""
-        for kind in _KINDS[decision]:
-            for option in self.options:
-                if option.get("kind") == kind:
-                    return str(option.get("optionId"))
-        return None
+        """Return the id of the narrowest option that says ``allow`` or ``deny``; None if none does."""
+        by_kind = {option.get("kind"): str(option.get("optionId")) for option in reversed(self.options)}
+        return next((by_kind[kind] for kind in _KINDS[decision] if kind in by_kind), None)
 
 
 class FileHandler(Protocol):
@@ -86,17 +89,13 @@ class Files:
         if not self.writes:
             raise Forbidden("files may only be read here", remedy="Allow writing to the agent.")
         whole = os.path.normpath(os.path.join(self._folder.root, path))
-        name = os.path.basename(whole)
-        # An agent may have made a link in the midst of the path since it was last looked at.
-        self._check_way(os.path.dirname(whole), path)
+        # An agent may have made a link in the midst of the path since it was last looked at: every
+        # step to the folder is taken once without following symlinks.
+        relative = os.path.relpath(os.path.dirname(whole), self._folder.root)
+        self._folder.names(relative if not relative.startswith(os.pardir) else path)
         if os.path.islink(whole):
             raise Forbidden(f"{path} is a symlink, which is not followed", remedy="Name a file.")
-        place_file(os.path.join(os.path.dirname(whole), name), [content.encode()], overwrite=True)
-
-    def _check_way(self, folder: str, path: str) -> None:
-        """Every step to the folder is taken once without following symlinks."""
-        relative = os.path.relpath(folder, self._folder.root)
-        self._folder.names(relative if not relative.startswith(os.pardir) else path)
+        place_file(whole, [content.encode()], overwrite=True)
 
 
 class Requests:
@@ -105,13 +104,15 @@ class Requests:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
 
-    def capabilities(self) -> dict[str, Any]:
-        """What is offered: only what there is a handler for."""
+    def greeting(self) -> dict[str, Any]:
+        """Return the params of ``initialize``: what is offered is only what there is a handler for."""
         files = self._config.files
-        return {
+        offered = {
             "fs": {"readTextFile": files is not None, "writeTextFile": files is not None and files.writes},
             "terminal": self._config.terminal is not None,
         }
+        about = {"name": "holdfast", "version": VERSION}
+        return {"protocolVersion": 1, "clientCapabilities": offered, "clientInfo": about}
 
     async def answer(self, method: str, params: Any, cancelled: asyncio.Event) -> Any:
         """The result. Raises RpcError."""
@@ -127,7 +128,9 @@ class Requests:
         raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
 
     async def _permit(self, params: dict[str, Any], cancelled: asyncio.Event) -> dict[str, Any]:
-        request = _permission_request(params)
+        if not isinstance(params.get("options"), list):
+            raise RpcError(INVALID_PARAMS, "options must be a list")
+        request = PermissionQuestion(object_in(params, "toolCall"), objects_in(params, "options"))
         asking = asyncio.ensure_future(self._decide(request))
         stopping = asyncio.ensure_future(cancelled.wait())
         try:
@@ -173,14 +176,6 @@ class Requests:
         return {}
 
 
-def _permission_request(params: dict[str, Any]) -> PermissionQuestion:
-    call, options = params.get("toolCall"), params.get("options")
-    if not isinstance(options, list):
-        raise RpcError(INVALID_PARAMS, "options must be a list")
-    known = [option for option in options if isinstance(option, dict)]
-    return PermissionQuestion(call if isinstance(call, dict) else {}, known)
-
-
 def _lines(text: str, params: Mapping[str, Any]) -> str:
     """The lines that were asked for: from ``line`` on (counted from 1), at most ``limit``."""
     line, limit = params.get("line"), params.get("limit")
@@ -191,10 +186,7 @@ def _lines(text: str, params: Mapping[str, Any]) -> str:
     return "".join(text.splitlines(keepends=True)[start:stop])
 
 
-INPUT_BUFFER = 10
-EVENT_BUFFER = 100
 SNAPSHOT_INTERVAL_S = 300.0
-SNAPSHOTS_KEPT = 10
 
 Permission = str | Callable[["PermissionQuestion"], str | Awaitable[str | None] | None]
 """``deny``, ``allow``, or a function that gives the id of the option to take, or None."""
@@ -256,12 +248,12 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_interval: float = SNAPSHOT_INTERVAL_S
     snapshot_on_exit: bool = True
     snapshot_storage_path: str | None = None
-    max_snapshots_per_session: int = SNAPSHOTS_KEPT
+    max_snapshots_per_session: int = 10
     custom: Mapping[str, Any] = {}
     """For one session: ``enable_persistence`` and ``snapshot_interval`` here win over the above."""
 
-    input_buffer: int = INPUT_BUFFER
-    event_buffer: int = EVENT_BUFFER
+    input_buffer: int = 10
+    event_buffer: int = 100
     attach_timeout_s: float = 60.0
     """For ``session/resume``, ``session/load`` and ``session/new``."""
     quiet_s: float = 0.3
@@ -302,11 +294,6 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             "snapshot_on_exit": self.snapshot_on_exit,
             "max_snapshots_per_session": self.max_snapshots_per_session,
         }
-
-
-def has_hidden(server: Mapping[str, Any]) -> bool:
-    """Whether a recorded server cannot be started again from what was recorded."""
-    return bool(server.get("env") or server.get("headers"))
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings as python_warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from holdfast.apps.acp.client.config import ClientConfig, Provider, Requests
@@ -14,15 +15,23 @@ from holdfast.apps.acp.client.turn import Answer, Handover, PromptTurn, Update
 from holdfast.apps.acp.handover import CONVERSATION, Waits, attach, tell_missing, tell_whole_past
 from holdfast.apps.acp.link import AgentGone, AgentLink, Breaker, Early
 from holdfast.apps.acp.recording.channel import Channel
-from holdfast.apps.wire.frames import METHOD_NOT_FOUND, Frame, RpcError, error_frame, request, response
-from holdfast.apps.wire.peer import as_rpc_error
+from holdfast.apps.wire.frames import (
+    METHOD_NOT_FOUND,
+    Frame,
+    RpcError,
+    as_rpc_error,
+    error_frame,
+    member,
+    object_in,
+    request,
+    response,
+    text_in,
+)
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError, StoreError, UsageError
 from holdfast.library import Holdfast
-from holdfast.model import VERSION
 from holdfast.session import Session
 
-_PROTOCOL = 1
 _TURN = "turn"  # there is one at a time
 
 
@@ -57,7 +66,8 @@ class AcpSession:
         """How the agent got the session: ``new``, ``resume``, ``load`` or ``primed``."""
         self.breaker = Breaker()
         self._library = library
-        self._session = session
+        self.session = session
+        """The session of ours that everything is recorded in."""
         self._params = params
         self._requests = Requests(config)
         self._waits = Waits(config.attach_timeout_s, config.attach_timeout_s, config.quiet_s, config.quiet_timeout_s)
@@ -82,12 +92,9 @@ class AcpSession:
         self._serving: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    # -- talking ---------------------------------------------------------------------------------
-
     async def ask(self, prompt: str | list[dict[str, Any]]) -> Answer:
         """Send a prompt, text or content blocks, and wait for the answer. Raises AgentError."""
-        turn = await self.send(prompt)
-        return await turn.answer()
+        return await (await self.send(prompt)).answer()
 
     async def send(self, prompt: str | list[dict[str, Any]], *, wait: bool = True) -> PromptTurn:
         """Send a prompt; iterate over what comes back for updates.
@@ -112,31 +119,24 @@ class AcpSession:
         if self._turn is not None:
             self._turn.cancel()
 
-    # -- what it is at ---------------------------------------------------------------------------
-
-    @property
-    def session(self) -> Session:
-        """The session of ours that everything is recorded in."""
-        return self._session
-
     @property
     def current_task(self) -> Any:
         """What the session is at, as it was set last, in this process or before."""
-        return self._session.live_state.task
+        return self.session.live_state.task
 
     @current_task.setter
     def current_task(self, task: Any) -> None:
-        self._session.append("task", {"task": task})
+        self.session.append("task", {"task": task})
 
     @property
     def metrics(self) -> SessionMetrics:
         """Tokens, requests and last activity, those of earlier openings among them."""
-        return metrics_of(self._session.live_state)
+        return metrics_of(self.session.live_state)
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The free map of the session; change it with ``annotate``."""
-        return self._session.state.metadata
+        return self.session.state.metadata
 
     @property
     def acp_session_id(self) -> str | None:
@@ -146,8 +146,7 @@ class AcpSession:
     @property
     def agent_info(self) -> dict[str, Any]:
         """What the agent says of itself: name, version."""
-        info = self._link.hello.get("agentInfo")
-        return dict(info) if isinstance(info, dict) else {}
+        return dict(object_in(self._link.hello, "agentInfo"))
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -156,19 +155,17 @@ class AcpSession:
 
     def annotate(self, **values: Any) -> None:
         """Set members of the metadata; None removes one."""
-        self._session.append("metadata", values)
+        self.session.append("metadata", values)
 
     def snapshot(self) -> SessionSnapshot:
         """Take a snapshot and give it: consistent, whatever is being recorded meanwhile."""
-        return self._snapshotter.snapshot(self._session)
-
-    # -- life ------------------------------------------------------------------------------------
+        return self._snapshotter.snapshot(self.session)
 
     async def start(self) -> None:
         """Start the agent and give it the session. Raises AgentError, AgentNoLoadSupport."""
         await self._ready()
         if self.config.persists:
-            self._snapshotter.start_auto_snapshot(self._session, self.config.interval_s)
+            self._snapshotter.start_auto_snapshot(self.session, self.config.interval_s)
 
     async def close(self) -> None:
         """End what is going on, take a last snapshot, end the agent. Harmless the second time."""
@@ -179,10 +176,10 @@ class AcpSession:
             await self._end_turns()
             self._snapshotter.stop_auto_snapshot(self.id)
             if self.config.persists and self.config.snapshot_on_exit and self._channel is not None:
-                await asyncio.to_thread(self._snapshotter.try_snapshot, self._session)
+                await asyncio.to_thread(self._snapshotter.try_snapshot, self.session)
         finally:
             await self._link.end()
-            await (self._session.aclose() if self._channel is None else self._channel.close())
+            await (self.session.aclose() if self._channel is None else self._channel.close())
             if self._on_close is not None:
                 await asyncio.to_thread(self._on_close)
 
@@ -229,13 +226,18 @@ class AcpSession:
                 await turn.fail(defect)
             self._turn = None
             if self.config.persists:
-                self._snapshotter.snapshot_soon(self._session)
+                self._snapshotter.snapshot_soon(self.session)
 
     async def _run(self, turn: PromptTurn) -> None:
         await self._ready()
         channel = self._channel
         assert channel is not None  # made by _ready
-        await self._end_replay(channel)
+        # Wait until the agent's replay is through; what it lacks is told with the prompt.
+        missing = await tell_missing(self._library, channel, self.config.window_tokens, self._waits)
+        if missing is not None:
+            part = "this conversation" if missing.is_all else "the end of this conversation"
+            what = f"{self._link.name} has lost {part}"
+            self.warn(AgentError(what, remedy="It is told with the prompt.", session_id=self.id))
         told, channel.told = channel.told, []
         params = {"sessionId": channel.agent_id, "prompt": turn.prompt}
         frame = request(0, "session/prompt", params)
@@ -246,9 +248,7 @@ class AcpSession:
         await channel.settle()
         sent = [{"type": "text", "text": note} for note in told] + turn.prompt
         try:
-            self._link.ask(
-                "session/prompt", {**params, "prompt": sent}, lambda answer: self._answered(turn, frame, answer)
-            )
+            self._link.ask("session/prompt", {**params, "prompt": sent}, partial(self._answered, turn, frame))
         except AgentGone as error:
             await self._cut_off(error.message)
             return
@@ -274,67 +274,54 @@ class AcpSession:
 
     def _hear(self, frame: Frame) -> None:
         """One frame, in wire order. What is to be recorded is held until the batch is read."""
-        channel = self._channel
+        channel, update = self._channel, member(frame, "params", "update")
+        is_update = frame["method"] == "session/update" and isinstance(member(update, "sessionUpdate"), str)
         if channel is None:
-            self._refuse(frame)
-            return
-        if frame["method"] == "session/update" and "id" not in frame:
-            self._hear_update(channel, frame)
-            return
-        channel.hold(channel.notes.agent(frame))
-        if "id" in frame:
-            self._asked.append(frame)
-
-    def _refuse(self, frame: Frame) -> None:
-        """Before there is a session, an agent has nothing to ask for."""
-        if "id" in frame:
-            error = RpcError(METHOD_NOT_FOUND, f"no such method: {frame['method']}")
-            self._link.send(error_frame(frame["id"], error))
-
-    def _hear_update(self, channel: Channel, frame: Frame) -> None:
-        params = frame.get("params")
-        update = params.get("update") if isinstance(params, dict) else None
-        kind = update.get("sessionUpdate") if isinstance(update, dict) else None
-        if not isinstance(update, dict) or not isinstance(kind, str):
+            # Before there is a session, an agent has nothing to ask for.
+            if "id" in frame:
+                error = RpcError(METHOD_NOT_FOUND, f"no such method: {frame['method']}")
+                self._link.send(error_frame(frame["id"], error))
+        elif is_update and "id" not in frame:
+            self._hear_update(channel, frame, update)
+        else:
             channel.hold(channel.notes.agent(frame))
-            return
-        id = params.get("sessionId") if isinstance(params, dict) else None
+            if "id" in frame:
+                self._asked.append(frame)
+
+    def _hear_update(self, channel: Channel, frame: Frame, update: Frame) -> None:
+        id, kind = frame["params"].get("sessionId"), update["sessionUpdate"]
         if channel.agent_id is None and id != channel.known_id:
             self._early.keep(str(id), frame)
-            return
-        if channel.agent_id is not None and id != channel.agent_id:
+        elif channel.agent_id is not None and id != channel.agent_id:
             return  # of a session that is not ours
-        if channel.swallowing and kind in CONVERSATION:
+        elif channel.swallowing and kind in CONVERSATION:
             channel.hear_replay(update)
-            return
-        channel.hold(channel.notes.agent(frame))
-        self._handover.put(Update(kind, update), channel.said)
+        else:
+            channel.hold(channel.notes.agent(frame))
+            self._handover.put(Update(kind, update), channel.said)
 
     async def _pass_on(self) -> None:
         """What came is recorded; only now it is handed over, answered, or the end of a turn."""
         async with self._handover.lock:
-            await self._record_and_pass_on()
-
-    async def _record_and_pass_on(self) -> None:
-        ending, self._ending = self._ending, []
-        asked, self._asked = self._asked, []
-        channel = self._channel
-        if channel is None:
-            return
-        try:
-            await channel.settle()
-            if ending or asked:
-                channel.session.record_held()  # someone waits for what comes after it
-        except StoreError as error:
-            await self._give_up(channel, error)
-            return
-        await self._handover.give(channel)
-        for turn, answer in ending:
-            await self._end(turn, answer)
-        for frame in asked:
-            task = asyncio.ensure_future(self._serve(channel, frame))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            ending, self._ending = self._ending, []
+            asked, self._asked = self._asked, []
+            channel = self._channel
+            if channel is None:
+                return
+            try:
+                await channel.settle()
+                if ending or asked:
+                    channel.session.record_held()  # someone waits for what comes after it
+            except StoreError as error:
+                await self._give_up(channel, error)
+                return
+            await self._handover.give(channel)
+            for turn, answer in ending:
+                await self._end(turn, answer)
+            for frame in asked:
+                task = asyncio.ensure_future(self._serve(channel, frame))
+                self._serving.add(task)
+                task.add_done_callback(self._serving.discard)
 
     async def _give_up(self, channel: Channel, error: StoreError) -> None:
         """Nothing can be recorded: what the agent goes on to do must not be, unseen."""
@@ -345,22 +332,18 @@ class AcpSession:
 
     async def _end(self, turn: PromptTurn, answer: Frame) -> None:
         result = answer.get("result")
-        if isinstance(result, Mapping):
-            self._link.worked()
-            reason, usage = result.get("stopReason"), result.get("usage")
-            figures = dict(usage) if isinstance(usage, Mapping) else {}
-            await turn.end(reason if isinstance(reason, str) else "unknown", figures)
-            return
-        error = answer.get("error")
-        message = error.get("message") if isinstance(error, Mapping) else error
-        failure = self._failed(RpcError(0, f"the agent failed: {message}"))
-        await turn.fail(failure)
+        if isinstance(result, dict):
+            self.breaker.worked()
+            await turn.end(text_in(result, "stopReason") or "unknown", dict(object_in(result, "usage")))
+        else:
+            error = answer.get("error")
+            message = member(error, "message") if isinstance(error, dict) else error
+            await turn.fail(self._failed(RpcError(0, f"the agent failed: {message}")))
 
     async def _serve(self, channel: Channel, frame: Frame) -> None:
         cancelled = self._turn.cancelled if self._turn is not None else asyncio.Event()
         try:
-            result = await self._requests.answer(frame["method"], frame.get("params"), cancelled)
-            answer = response(frame["id"], result)
+            answer = response(frame["id"], await self._requests.answer(frame["method"], frame.get("params"), cancelled))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
             answer = error_frame(frame["id"], as_rpc_error(error))
         channel.hold(channel.notes.answer(frame, answer, "client"))
@@ -402,18 +385,13 @@ class AcpSession:
         """Return once the agent runs and has the session."""
         try:
             if self._channel is None:
-                await self._link.greet(
-                    {
-                        "protocolVersion": _PROTOCOL,
-                        "clientCapabilities": self._requests.capabilities(),
-                        "clientInfo": {"name": "holdfast", "version": VERSION},
-                    }
-                )
+                await self._link.greet(self._requests.greeting())
+                self._channel = Channel(self._library, self.session, self._link.name, self._params)
+                self._channel.look_back()
             else:
                 await self._link.ready()
-            channel = self._channel or self._open_channel()
-            if channel.agent_id is None:
-                await self._attach(channel)
+            if self._channel.agent_id is None:
+                await self._attach(self._channel)
         except RpcError as error:
             raise self._failed(error) from error
         except TimeoutError as error:
@@ -428,30 +406,15 @@ class AcpSession:
             remedy = f"The session is intact; wait {self.breaker.wait_s:.0f} s, then ask again."
         return AgentError(error.message, remedy=remedy, session_id=self.id)
 
-    def _open_channel(self) -> Channel:
-        channel = Channel(self._library, self._session, self._link.name, self._params)
-        channel.look_back()
-        self._channel = channel
-        return channel
-
     async def _attach(self, channel: Channel) -> None:
-        known, has_past = channel.known_id, bool(self._session.live_state.message_count)
-        if known is not None:
-            channel.listen_to_replay()
-        if has_past and not self._can_go_on():
+        known, has_past = channel.known_id, channel.has_past
+        can_go_on = bool(self._link.can.get("loadSession")) or self._link.advertises("resume")
+        if has_past and not can_go_on:
             self._complain(channel, "it does not say that it can", ())
         names: set[str] = set()
         with self._early.expecting(names):
-            taken = await attach(
-                self._link,
-                self._params,
-                known_id=known,
-                replayed=lambda: channel.swallowed,
-                expects_replay=has_past,
-                doubtful=channel.doubtful,
-                waits=self._waits,
-            )
-            if taken.how == "new" and has_past and self._can_go_on():
+            taken = await attach(self._link, self._params, self._waits, channel, known)
+            if taken.how == "new" and has_past and can_go_on:
                 why = "it has no session of its own for this one" if known is None else "it failed"
                 self._complain(channel, why, taken.failures)
             self._describe(channel)
@@ -466,14 +429,9 @@ class AcpSession:
     def _take_early(self, frames: list[Frame]) -> None:
         """What the agent said of the session before we knew how it calls it."""
         channel = self._channel
-        if channel is None or channel.agent_id is None:
-            return
         for frame in frames:
-            if frame["params"].get("sessionId") == channel.agent_id:
+            if channel is not None and channel.agent_id == frame["params"].get("sessionId") is not None:
                 channel.hold(channel.notes.agent(frame))
-
-    def _can_go_on(self) -> bool:
-        return bool(self._link.can.get("loadSession")) or self._link.advertises("resume")
 
     def _complain(self, channel: Channel, why: str, failures: tuple[str, ...]) -> None:
         """Raise or warn, as the configuration says: the agent begins anew."""
@@ -498,24 +456,13 @@ class AcpSession:
 
     def _describe(self, channel: Channel) -> None:
         """Record once where the session works and with what; never the values of secrets."""
-        state = self._session.live_state
+        state = self.session.live_state
         metadata = channel.description(self.provider.command, self.agent_info)
         if any(state.metadata.get(name) != value for name, value in metadata.items()):
             channel.note(("metadata", metadata))
         config = {"provider": self.provider.type, **self.config.recorded()}
         if any(state.config.get(name) != value for name, value in config.items()):
             channel.note(("config", config))
-
-    async def _end_replay(self, channel: Channel) -> None:
-        """Wait until the agent's replay is through; what it lacks is told with the prompt."""
-        missing = await tell_missing(self._library, channel, self.config.window_tokens, self._waits)
-        if missing is not None:
-            part = "this conversation" if missing.is_all else "the end of this conversation"
-            self.warn(
-                AgentError(
-                    f"{self._link.name} has lost {part}", remedy="It is told with the prompt.", session_id=self.id
-                )
-            )
 
 
 def _blocks(prompt: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

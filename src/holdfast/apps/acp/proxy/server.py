@@ -9,145 +9,50 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from holdfast.apps.acp.handover import WINDOW_TOKENS, Waits
+from holdfast.apps.acp.handover import CONVERSATION, WINDOW_TOKENS, Waits
 from holdfast.apps.acp.link import AgentLink, Early
-from holdfast.apps.acp.proxy.agent_side import AgentSide, EditorOutbox, fail_turn, with_what_is_told
+from holdfast.apps.acp.proxy.outbox import EditorOutbox, read_chunk
 from holdfast.apps.acp.proxy.sessions import ProxySessions, session_id_of
 from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.acp.replay import list_sessions
+from holdfast.apps.acp.replay.words import undone_update
 from holdfast.apps.watched import watch
 from holdfast.apps.wire.frames import (
     CANCELLED,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    NOT_FOUND,
     Frame,
     RpcError,
     TooLong,
+    as_rpc_error,
     encode,
     error_frame,
+    member,
+    notification,
+    object_in,
     parse,
     response,
 )
-from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.apps.wire.pipes import AgentProcess, Pipe, serve
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id
 
-Method = Callable[[Frame], Awaitable[Any]]
-Stop = Callable[[Channel], Awaitable[None]]
-
-
-def methods_of(hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop) -> dict[str, Method]:
-    """The requests that do not simply go to the agent; ``stop`` ends the turn of a session."""
-    served = _Served(hf, agent, sessions, stop)
-    return {
-        "initialize": served.initialize,
-        "session/new": served.new,
-        "session/load": partial(served.load, replays=True),
-        "session/resume": partial(served.load, replays=False),
-        "session/fork": served.fork,
-        "session/list": served.list,
-        "session/close": served.close,
-        "session/delete": served.delete,
-    }
-
-
-class _Served:
-    """Each takes the params of a request and gives its result. Raises RpcError, HoldfastError."""
-
-    def __init__(self, hf: Holdfast, agent: AgentLink, sessions: ProxySessions, stop: Stop) -> None:
-        self._hf = hf
-        self._agent = agent
-        self._sessions = sessions
-        self._stop = stop
-
-    async def initialize(self, params: Frame) -> Frame:
-        """What the agent says of itself, and what we can besides."""
-        self._sessions.agent_is_gone()  # one that was greeted before is started anew
-        hello = await self._agent.greet(params)
-        can = self._agent.can
-        offered = can.get("sessionCapabilities")
-        ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
-        meta = {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}}
-        return {
-            **hello,
-            "agentCapabilities": {**can, "loadSession": True, "sessionCapabilities": {**(offered or {}), **ours}},
-            "_meta": meta,
-        }
-
-    async def new(self, params: Frame) -> Frame:
-        """A session on both sides."""
-        if "cwd" not in params:
-            raise RpcError(INVALID_PARAMS, "cwd is missing")
-        _check_cwd(params)
-        channel = await self._sessions.new(params)
-        return {**channel.answer, "sessionId": channel.id}
-
-    async def load(self, params: Frame, *, replays: bool) -> Frame:
-        """A session again: the past is told, or not, while the agent gets it back."""
-        _check_cwd(params)
-        channel = await self._sessions.get(params, looks=False)
-        # Before the agent is asked: where all of the past is told, it is seen in passing which
-        # agent has the session. Else the log would have to be read twice.
-        told = await self._sessions.replay(channel, params) if replays else {}
-        await asyncio.to_thread(channel.look_back)
-        await self._sessions.attach(channel)
-        meta = {**(channel.answer.get("_meta") or {}), "holdfast": told}
-        return {**channel.answer, "_meta": meta} if told else channel.answer
-
-    async def fork(self, params: Frame) -> Frame:
-        """A branch on both sides."""
-        _check_cwd(params)
-        channel = await self._sessions.fork(params)
-        return {**channel.answer, "sessionId": channel.id}
-
-    async def list(self, params: Frame) -> Frame:
-        """One page of all sessions."""
-        return await asyncio.to_thread(list_sessions, self._hf, params)
-
-    async def close(self, params: Frame) -> Frame:
-        """Give a session back; the log stays."""
-        channel = self._sessions.by_id.get(session_id_of(params))
-        if channel is not None:
-            await self._stop(channel)
-            await self._sessions.close(channel, tell_agent="close")
-        return {}
-
-    async def delete(self, params: Frame) -> Frame:
-        """Into the trash; one that is not there is gone already."""
-        id = session_id_of(params)
-        channel = self._sessions.by_id.get(id)
-        if channel is not None:
-            await self._stop(channel)
-            await self._sessions.close(channel, tell_agent="delete")
-        with contextlib.suppress(NotFound, InvalidId):
-            await asyncio.to_thread(self._hf.delete, check_id(id))
-        return {}
-
-
-def _check_cwd(params: Frame) -> None:
-    """The protocol wants an absolute path: what is relative means another place to each side."""
-    cwd = params.get("cwd")
-    if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
-        raise RpcError(INVALID_PARAMS, "cwd is an absolute path")
-
-
-# The proxy itself.
-
-
 _STOP_S = 2.0
 _LAST_WORDS_S = 30.0  # on a busy machine an agent takes its time to start
 _LOOK_S = 0.02
+_SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
 
 
-class Proxy(AgentSide):
+class Proxy:
     """One editor, one agent, and the sessions between them."""
 
     def __init__(
@@ -161,7 +66,6 @@ class Proxy(AgentSide):
         window_tokens: int = WINDOW_TOKENS,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        super().__init__()
         self._hf = hf
         self._editor = editor
         self._say = say
@@ -172,25 +76,41 @@ class Proxy(AgentSide):
             on_frame=self._from_agent,
             on_batch=self._show,
             on_death=self._agent_died,
-            on_noise=self._noise,
+            on_noise=lambda line: say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}"),
         )
         self._early = Early(self._deliver_early)
         self._sessions = ProxySessions(
             hf,
             self._agent,
-            self,
+            editor,
+            shown=self._outbox.shown,
             early=self._early,
             command=command,
             waits=waits or Waits(),
             window_tokens=window_tokens,
         )
+        self._numbers = itertools.count(1)
+        # What was asked of the editor: the agent's frame and the session that it is about.
+        self._asked: dict[str, tuple[Frame, Channel | None]] = {}
+        # What the editor asked: the number under which the agent was asked, None for ourselves.
+        self._serving: dict[Any, int | None] = {}
         # What the editor asked and the agent was not yet.
         self._queued: dict[Any, Frame] = {}
         # What it asked and what can be answered at once: everything but prompts.
         self._short: set[Any] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
-        self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
+        # The requests that do not simply go to the agent. Each takes params and gives a result.
+        self._methods: dict[str, Callable[[Frame], Awaitable[Any]]] = {
+            "initialize": self._initialize,
+            "session/new": partial(self._make, self._sessions.new),
+            "session/load": partial(self._load, replays=True),
+            "session/resume": partial(self._load, replays=False),
+            "session/fork": partial(self._make, self._sessions.fork),
+            "session/list": lambda params: asyncio.to_thread(list_sessions, hf, params),
+            "session/close": partial(self._close, how="close"),
+            "session/delete": partial(self._close, how="delete"),
+        }
 
     async def run(self) -> None:
         """Serve until the editor is gone; then sessions and agent are closed."""
@@ -201,7 +121,14 @@ class Proxy(AgentSide):
         finally:
             reading.cancel()
             losing.cancel()
-            await self._end()
+            self._outbox.close()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._agent.end()
+            for channel in list(self._sessions.by_id.values()):
+                with contextlib.suppress(HoldfastError):
+                    await self._sessions.close(channel, tell_agent=None)
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await reading
 
@@ -214,51 +141,154 @@ class Proxy(AgentSide):
         # A program that sent all it had and reads on, as in a pipe of a shell, is answered; only
         # prompts take as long as they like.
         until = time.monotonic() + _LAST_WORDS_S
-        while self._is_asked() and time.monotonic() < until:  # noqa: ASYNC110 - answers come from many places
+        while not self._short.isdisjoint(self._serving) and not self._editor.is_lost:
+            if time.monotonic() > until:
+                break
             await asyncio.sleep(_LOOK_S)
         await self._outbox.shown()
 
-    def _is_asked(self) -> bool:
-        """Whether an answer is due, and somebody there to read it."""
-        return not self._editor.is_lost and any(id in self._serving for id in self._short)
+    # -- what is answered here -------------------------------------------------------------------
+
+    async def _initialize(self, params: Frame) -> Frame:
+        """What the agent says of itself, and what we can besides."""
+        self._sessions.agent_is_gone()  # one that was greeted before is started anew
+        hello = await self._agent.greet(params)
+        can = self._agent.can
+        ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
+        offered = {**(can.get("sessionCapabilities") or {}), **ours}
+        return {
+            **hello,
+            "agentCapabilities": {**can, "loadSession": True, "sessionCapabilities": offered},
+            "_meta": {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}},
+        }
+
+    async def _make(self, make: Callable[[Frame], Awaitable[Channel]], params: Frame) -> Frame:
+        """A session on both sides."""
+        _check_cwd(params)
+        channel = await make(params)
+        return {**channel.answer, "sessionId": channel.id}
+
+    async def _load(self, params: Frame, *, replays: bool) -> Frame:
+        """A session again: the past is told, or not, while the agent gets it back."""
+        _check_cwd(params)
+        channel = await self._sessions.get(params, looks=False)
+        # Before the agent is asked: where all of the past is told, it is seen in passing which
+        # agent has the session. Else the log would have to be read twice.
+        told = await self._sessions.replay(channel, params) if replays else {}
+        await asyncio.to_thread(channel.look_back)
+        await self._sessions.attach(channel)
+        meta = {**(channel.answer.get("_meta") or {}), "holdfast": told}
+        return {**channel.answer, "_meta": meta} if told else channel.answer
+
+    async def _close(self, params: Frame, *, how: str) -> Frame:
+        """Give a session back; the log stays, or goes into the trash. One that is not there is gone already."""
+        id = session_id_of(params)
+        channel = self._sessions.by_id.get(id)
+        if channel is not None:
+            await self._stop(channel)
+            await self._sessions.close(channel, tell_agent=how)
+        if how == "delete":
+            with contextlib.suppress(NotFound, InvalidId):
+                await asyncio.to_thread(self._hf.delete, check_id(id))
+        return {}
+
+    # -- the agent's frames, in wire order -------------------------------------------------------
+
+    def _words_of_agent(self, line: bytes) -> bool:
+        """Take a line that is nothing but a piece of a message: nearly all are, so it is quick."""
+        chunk = read_chunk(line)
+        channel = None if chunk is None else self._sessions.by_agent.get(chunk.session_id)
+        if chunk is None or channel is None or channel.swallowing:
+            return False
+        addressed = channel.addressed(line)
+        if addressed is None:
+            return False
+        update = chunk.update
+        channel.say(update.content.text, update.kind, update.message_id)
+        self._outbox.touch(channel)
+        self._outbox.put(channel, addressed)
+        return True
+
+    def _from_agent(self, frame: Frame) -> None:
+        params = object_in(frame, "params")
+        agent_id = params.get("sessionId")
+        if agent_id is None:
+            self._pass_out(None, frame)
+            return
+        channel = self._sessions.by_agent.get(str(agent_id))
+        if channel is None:
+            if not self._early.keep(str(agent_id), frame) and "id" in frame:
+                unknown = RpcError(NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
+                self._agent.send(error_frame(frame["id"], unknown))
+            return
+        is_update = channel.swallowing and frame["method"] == "session/update"
+        if is_update and member(params, "update", "sessionUpdate") in CONVERSATION:
+            channel.hear_replay(params["update"])
+            return
+        channel.hold(channel.notes.agent(frame))
+        self._outbox.touch(channel)
+        self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
+
+    def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
+        if "id" in frame:
+            # An id of our own: an agent that was started anew counts from one again.
+            number = f"holdfast-{next(self._numbers)}"
+            # The agent's id of its session is what the notes know.
+            self._asked[number] = (frame, channel)
+            frame = {**frame, "id": number}
+        self._outbox.put(channel, frame)
+
+    def _agent_answered(self, channel: Channel | None, asked: Frame, answer: Frame) -> None:
+        id, method, has_worked = asked["id"], asked["method"], "error" not in answer
+        if id not in self._serving:
+            return  # it was answered without the agent: the session was closed meanwhile
+        del self._serving[id]
+        if channel is not None:
+            is_prompt = id in channel.prompts
+            channel.prompts.pop(id, None)
+            if not answer.pop("agentGone", False):
+                channel.hold(channel.notes.answer(asked, answer, "agent"))
+            elif is_prompt:
+                for call in channel.cut_off(answer["error"]["message"]):
+                    told = {"sessionId": channel.id, "update": undone_update(call.id, call.stage)}
+                    self._outbox.put(channel, notification("session/update", told))
+            if has_worked:
+                self._agent.breaker.worked()
+            if has_worked and method in _SETTINGS:  # what the user has set holds for an agent that forgets it, too
+                params = {k: v for k, v in asked["params"].items() if k != "sessionId"}
+                channel.settings[f"{method} {params.get('configId', '')}".strip()] = {
+                    "method": method,
+                    "params": params,
+                }
+                channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
+            self._outbox.touch(channel)
+        elif method == "authenticate" and has_worked:
+            self._agent.login = asked.get("params") or {}
+        kept = {k: v for k, v in answer.items() if k in ("result", "error")}
+        self._outbox.put(channel, {"jsonrpc": "2.0", "id": id, **kept})
+
+    def _deliver_early(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._from_agent(frame)
+        self._spawn(self._show())
 
     # -- the editor's frames ---------------------------------------------------------------------
 
-    def send(self, frame: Frame) -> None:
-        """Send the editor a frame."""
+    def _send(self, frame: Frame) -> None:
         self._editor.write(encode(frame))
-
-    def write(self, data: bytes) -> None:
-        """Send the editor whole lines."""
-        self._editor.write(data)
-
-    def offer(self, data: bytes) -> bool:
-        """Send the editor whole lines, from any thread, as far as it takes them at once."""
-        return self._editor.offer(data)
-
-    async def drain(self) -> None:
-        """Wait until the editor has taken enough."""
-        await self._editor.drain()
-
-    async def shown(self) -> None:
-        """Return once the editor has been shown all that is recorded."""
-        await self._outbox.shown()
 
     def _from_editor(self, line: bytes | TooLong) -> None:
         try:
-            if isinstance(line, TooLong):
-                raise RpcError(INVALID_REQUEST, "the line is too long")
             frame = parse(line)
         except RpcError as error:
-            self.send(error_frame(None, error))
+            self._send(error_frame(None, error))
             return
         method, params = frame.get("method"), frame.get("params")
         if method is None:
             self._editor_answered(frame)
         elif params is not None and not isinstance(params, dict):
             if "id" in frame:
-                wrong = RpcError(INVALID_PARAMS, "params must be an object")
-                self.send(error_frame(frame["id"], wrong))
+                self._send(error_frame(frame["id"], RpcError(INVALID_PARAMS, "params must be an object")))
         elif "id" in frame:
             self._editor_asks(frame, method, params or {})
         else:
@@ -267,10 +297,10 @@ class Proxy(AgentSide):
     def _editor_asks(self, frame: Frame, method: str, params: Frame) -> None:
         id = frame["id"]
         if id in self._serving:
-            self.send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
+            self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
             return
         self._serving[id] = None
-        self._short = {one for one in self._short if one in self._serving}
+        self._short.intersection_update(self._serving)
         if method != "session/prompt":
             self._short.add(id)
         handler = self._methods.get(method)
@@ -289,11 +319,11 @@ class Proxy(AgentSide):
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
             answer = error_frame(id, as_rpc_error(error))
         self._serving.pop(id, None)
-        self.send(answer)
-        made = answer.get("result", {}).get("sessionId")
+        self._send(answer)
+        made = self._sessions.by_id.get(answer.get("result", {}).get("sessionId"))
         # The editor has the id only now; what the agent said of the session meanwhile follows it.
-        if made in self._sessions.by_id:
-            self._sessions.unmute(self._sessions.by_id[made])
+        if made is not None:
+            self._sessions.unmute(made)
         with contextlib.suppress(ConnectionError):
             await self._editor.drain()
 
@@ -315,67 +345,63 @@ class Proxy(AgentSide):
         return is_due
 
     async def _ask_agent(self, channel: Channel, frame: Frame) -> None:
+        id, is_prompt, is_due = frame["id"], frame["method"] == "session/prompt", False
         try:
             await self._sessions.attach(channel)
-        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            # One that was cancelled in the queue has had its answer.
-            if self._begin(frame):
-                self._not_asked(channel, frame, error)
-            return
-        if not self._begin(frame):
-            return
-        is_prompt = frame["method"] == "session/prompt"
-        try:
+            is_due = self._begin(frame)
+            if not is_due:
+                return
             channel.hold(channel.notes.client(frame))
             if is_prompt:
                 await self._sessions.before_prompt(channel)
             await channel.settle()
             params = {**frame["params"], "sessionId": channel.agent_id}
             if is_prompt:
-                params = with_what_is_told(channel, params)
-                channel.prompts[frame["id"]] = None
-            self._serving[frame["id"]] = self._agent.ask(
-                frame["method"], params, partial(self._agent_answered, channel, frame)
-            )
+                told, channel.told = channel.told, []
+                if told and isinstance(params.get("prompt"), list):
+                    blocks = [{"type": "text", "text": text} for text in told]
+                    channel.note(("frame", {"direction": "holdfast", "frame": {"prompt": blocks}}))
+                    channel.commit()
+                    params["prompt"] = [*blocks, *params["prompt"]]
+                channel.prompts[id] = None
+            self._serving[id] = self._agent.ask(frame["method"], params, partial(self._agent_answered, channel, frame))
             await self._agent.drain()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._not_asked(channel, frame, error)
-
-    def _not_asked(self, channel: Channel, frame: Frame, error: Exception) -> None:
-        channel.prompts.pop(frame["id"], None)
-        self._refuse(frame, error)
-        if frame["method"] == "session/prompt":
-            fail_turn(channel, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            # One that was cancelled in the queue has had its answer.
+            if not is_due and not self._begin(frame):
+                return
+            channel.prompts.pop(id, None)
+            self._refuse(frame, error)
+            if is_prompt and channel.broken is None and not channel.prompts:
+                channel.note(("turn_end", {"reason": "failed", "error": str(error)}))
+                with contextlib.suppress(HoldfastError):
+                    channel.commit()
 
     async def _pass_on(self, frame: Frame, params: Frame) -> None:
         """A request that is about no session."""
         try:
             await self._agent.ready()
-            self._serving[frame["id"]] = self._agent.ask(
-                frame["method"], params, partial(self._agent_answered, None, frame)
-            )
+            answered = partial(self._agent_answered, None, frame)
+            self._serving[frame["id"]] = self._agent.ask(frame["method"], params, answered)
         except RpcError as error:
             self._refuse(frame, error)
 
     def _refuse(self, frame: Frame, error: Exception) -> None:
         self._serving.pop(frame["id"], None)
-        self.send(error_frame(frame["id"], as_rpc_error(error)))
+        self._send(error_frame(frame["id"], as_rpc_error(error)))
 
     def _editor_tells(self, frame: Frame, method: str, params: Frame) -> None:
         if method == "$/cancel_request":
-            self._cancel(params.get("requestId"))
-            return
-        if "sessionId" in params:
+            id = params.get("requestId")
+            queued, number = self._queued.pop(id, None), self._serving.get(id)
+            if queued is not None:
+                self._refuse(queued, RpcError(CANCELLED, "cancelled"))
+            elif number is not None:
+                self._agent.tell("$/cancel_request", {"requestId": number})
+        elif "sessionId" in params:
             self._spawn(self._enqueue_told(frame, str(params["sessionId"])))
         elif not method.startswith("session/"):
             self._agent.tell(method, params)
-
-    def _cancel(self, id: Any) -> None:
-        queued, number = self._queued.pop(id, None), self._serving.get(id)
-        if queued is not None:
-            self._refuse(queued, RpcError(CANCELLED, "cancelled"))
-        elif number is not None:
-            self._agent.tell("$/cancel_request", {"requestId": number})
 
     async def _enqueue_told(self, frame: Frame, id: str) -> None:
         """After the requests before it, even if the session is only being opened for them."""
@@ -418,9 +444,6 @@ class Proxy(AgentSide):
         except ConnectionError:
             self._lost.set()  # it may keep our input open all the same
 
-    def _noise(self, line: bytes) -> None:
-        self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
-
     # -- when something breaks -------------------------------------------------------------------
 
     async def _agent_died(self, reason: str) -> None:
@@ -454,20 +477,20 @@ class Proxy(AgentSide):
         prompts, channel.prompts = channel.prompts, {}
         for id in prompts:
             self._serving.pop(id, None)
-            self.send(answer(id))
+            self._send(answer(id))
 
     async def _stop(self, channel: Channel) -> None:
         """End the turn of a session that is to be closed: the agent may say how it ended."""
         await channel.caught_up(_STOP_S)
         if not channel.prompts:
-            await self.shown()
+            await self._outbox.shown()
             return
         self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
         patience = time.monotonic() + _STOP_S
         while channel.prompts and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
             await asyncio.sleep(_STOP_S / 100)
         if channel.prompts:
-            await self.shown()
+            await self._outbox.shown()
             channel.note(("turn_end", {"reason": "cancelled"}))
             self._end_prompts(channel, lambda asked: response(asked, {"stopReason": "cancelled"}))
 
@@ -478,18 +501,12 @@ class Proxy(AgentSide):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _end(self) -> None:
-        self._outbox.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._agent.end()
-        for channel in list(self._sessions.by_id.values()):
-            with contextlib.suppress(HoldfastError):
-                await self._sessions.close(channel, tell_agent=None)
 
-
-# The recording proxy on this process's own input and output.
+def _check_cwd(params: Frame) -> None:
+    """The protocol wants an absolute path: what is relative means another place to each side."""
+    cwd = params.get("cwd")
+    if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
+        raise RpcError(INVALID_PARAMS, "cwd is an absolute path")
 
 
 def serve_proxy(
@@ -502,16 +519,5 @@ def serve_proxy(
     """Be the proxy of one agent on standard input and output. Raises as ``holdfast.open``."""
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
-
-        async def work(pipe: Pipe) -> None:
-            proxy = Proxy(
-                hf,
-                pipe,
-                lambda: AgentProcess.start(command),
-                command=command,
-                window_tokens=window_tokens or WINDOW_TOKENS,
-                say=say,
-            )
-            await proxy.run()
-
-        serve(work)
+        launch, window = partial(AgentProcess.start, command), window_tokens or WINDOW_TOKENS
+        serve(lambda pipe: Proxy(hf, pipe, launch, command=command, window_tokens=window, say=say).run())

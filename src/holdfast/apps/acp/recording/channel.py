@@ -27,6 +27,9 @@ Work = Callable[[], Awaitable[None]]
 _GIB = 1024**3
 # The agent decides how long its words are, and a recorder that refuses them loses them.
 _LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
+# After so long without a word, a word has ended: whoever reads should see it. Only words that a
+# secret may begin with wait at all, and a stream that stalls in one of those is to find the rest.
+_PAUSE_S = 10.0
 _HEAD_BYTES = 256
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user", "closed"})
 
@@ -101,6 +104,30 @@ def _data_of(event: Event) -> dict[str, Any]:
         return {}
 
 
+class Pause:
+    """Does some work once nothing was said for a while."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._timer: asyncio.TimerHandle | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    def begin(self, *, wanted: bool = True) -> None:
+        """Wait from now on, and no more for a pause that was waited for before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._end) if wanted else None
+
+    def _end(self) -> None:
+        self._working = asyncio.ensure_future(self._work())
+
+    def close(self) -> None:
+        """Wait for nothing any more, and leave off what is being done."""
+        for waiting in (self._timer, self._working):
+            if waiting is not None:
+                waiting.cancel()
+
+
 class Channel:
     """One session that is open on both sides."""
 
@@ -157,6 +184,11 @@ class Channel:
     def agent_id(self, id: str | None) -> None:
         self._agent_id = id
         self._agent_mark = b"\0" if id is None else msgspec.json.encode(id)
+
+    @property
+    def has_past(self) -> bool:
+        """Whether anything was said in it."""
+        return bool(self.session.live_state.message_count)
 
     # -- the agent has it ------------------------------------------------------------------------
 

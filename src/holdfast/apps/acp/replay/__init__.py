@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import Watch, replay_some
 from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError, next_lines
-from holdfast.apps.wire.pipes import Target, pour
+from holdfast.apps.wire.pipes import Pipe, pour
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata
@@ -25,7 +25,7 @@ _PAGE = 50
 async def tell_past(
     hf: Holdfast,
     session: Session,
-    reader: Target,
+    reader: Pipe,
     *,
     first: int = 0,
     stop: int,
