@@ -38,7 +38,7 @@ class Peer:
 
     ``methods`` answer requests, each in a task of its own; ``listeners`` hear notifications, one after the other in
     wire order. What was asked before the other side ended is still answered, but for ``endless`` methods: those are
-    cancelled then.
+    cancelled then. ``explain`` gives what the other side is told of what a method raised.
     """
 
     def __init__(
@@ -48,12 +48,14 @@ class Peer:
         methods: dict[str, Method] | None = None,
         listeners: dict[str, Listener] | None = None,
         endless: Collection[str] = (),
+        explain: Callable[[Exception], RpcError] = as_rpc_error,
     ) -> None:
         self._pipe = pipe
         self._methods = methods or {}
         self._listeners = listeners or {}
 
         self._endless = endless
+        self._explain = explain
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, asyncio.Future[Any]] = {}
         self._serving: dict[Any, asyncio.Task[None]] = {}
@@ -135,7 +137,7 @@ class Peer:
         except asyncio.CancelledError:
             answer = error_frame(id, RpcError(CANCELLED, "cancelled"))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            answer = error_frame(id, as_rpc_error(error))
+            answer = error_frame(id, self._explain(error))
         self._send(answer)
         with contextlib.suppress(ConnectionError):
             await self._pipe.drain()

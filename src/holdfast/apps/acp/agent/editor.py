@@ -8,18 +8,16 @@ import binascii
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from holdfast.agent import Kit, Scope, plain_text
 from holdfast.apps.acp.recording.values import clean, prompt_content
-from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
+from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError, object_in
 from holdfast.apps.wire.peer import Peer
 from holdfast.errors import Forbidden, HoldfastError, TooLarge, UsageError
 from holdfast.storage import Folder
-
-T = TypeVar("T")
 
 
 class FileCapabilities(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,14 +67,10 @@ class OfSession(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
 
 
-class OpenSession(OfSession, frozen=True, rename="camel"):
+class OpenSession(NewSessionParams, frozen=True, kw_only=True, rename="camel"):
     """Where a session goes on, or its fork begins."""
 
-    cwd: str
-    mcp_servers: list[Any] = []
-
-    def __post_init__(self) -> None:
-        _check_directory(self.cwd)
+    session_id: str
 
 
 class ListWish(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,20 +96,10 @@ class PromptWish(OfSession, frozen=True, rename="camel"):
     prompt: list[dict[str, Any]]
 
 
-def read_params(params: dict[str, Any], kind: type[T]) -> T:
-    """The parameters of a request. Raises RpcError that says what is wrong with them."""
-    try:
-        return msgspec.convert(params, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise RpcError(INVALID_PARAMS, f"wrong parameters: {str(error)[:300]}") from error
-
-
 def _check_directory(path: str) -> None:
     if not os.path.isabs(path) or "\0" in path or plain_text(path) != path:
         raise ValueError("cwd is an absolute path")
 
-
-# -- what the user says ----------------------------------------------------------------------------
 
 _NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "resource_link": ("uri", "name"), "resource": ()}
 
@@ -154,8 +138,6 @@ def _check_members(kind: str, block: dict[str, Any], names: tuple[str, ...]) -> 
 
 
 # How freely our agent works: asking first, changing nothing, or by itself.
-
-
 ASK = "ask"
 READ_ONLY = "read-only"
 AUTO = "auto"
@@ -179,9 +161,6 @@ def mode_state(current: str) -> dict[str, Any]:
     return {"currentModeId": current, "availableModes": available}
 
 
-# What our agent is made of, before it has a session.
-
-
 _WINDOWS = (("claude", 200_000), ("gpt-5", 400_000), ("gpt-4.1", 1_047_576), ("gpt-4o", 128_000), ("gemini", 1_048_576))
 
 
@@ -202,9 +181,6 @@ def window_of(kit: EditorKit, model: str | None) -> int | None:
     if kit.small_window is not None or not model:
         return kit.small_window
     return next((size for name, size in _WINDOWS if name in model), None)
-
-
-# The editor as its agent sees it: it lends files and terminals, and is asked for permission.
 
 
 _FILE_CHARS_MAX = 1024 * 1024
@@ -244,8 +220,7 @@ class EditorAccess:
                 return data.decode()
             except UnicodeDecodeError:
                 raise UsageError(f"{given} is not text: {len(data):,} bytes") from None
-        answer = await self._ask("fs/read_text_file", {"path": path})
-        content = answer.get("content")
+        content = (await self.ask("fs/read_text_file", {"path": path})).get("content")
         if not isinstance(content, str):
             raise UsageError(f"the editor gave no text for {given}")
         if len(content) > _FILE_CHARS_MAX:
@@ -267,17 +242,12 @@ class EditorAccess:
 
     async def write(self, given: str, content: str) -> None:
         """Let the editor write a file."""
-        await self._ask("fs/write_text_file", {"path": self.path(given), "content": content})
+        await self.ask("fs/write_text_file", {"path": self.path(given), "content": content})
 
     async def start(self, line: str, directory: str) -> str:
         """Let the editor run a line of shell in a terminal; the terminal's id."""
-        wish = {
-            "command": "sh",
-            "args": ["-c", line],
-            "cwd": self.path(directory),
-            "outputByteLimit": _OUTPUT_BYTES_MAX,
-        }
-        found = (await self._ask("terminal/create", wish)).get("terminalId")
+        where = {"cwd": self.path(directory), "outputByteLimit": _OUTPUT_BYTES_MAX}
+        found = (await self.ask("terminal/create", {"command": "sh", "args": ["-c", line], **where})).get("terminalId")
         if not isinstance(found, str):
             raise UsageError("the editor opened no terminal")
         return found
@@ -291,38 +261,31 @@ class EditorAccess:
         timed_out = False
         try:
             try:
-                status = await asyncio.wait_for(self._ask("terminal/wait_for_exit", this), timeout_s)
+                status = await asyncio.wait_for(self.ask("terminal/wait_for_exit", this), timeout_s)
             except TimeoutError:
                 timed_out = True
-                await self._ask("terminal/kill", this)
+                await self.ask("terminal/kill", this)
                 status = {}
-            answer = await self._ask("terminal/output", this)
+            answer = await self.ask("terminal/output", this)
         # Whoever gives up must not leave a command running in the user's terminal.
         except BaseException:
             await self._end(terminal, kill=True)
             raise
         await self._end(terminal, kill=False)
-        status = answer.get("exitStatus") or status
-        found: Finished = {"exit_code": None, "output": plain_text(str(answer.get("output", "")))}
-        if isinstance(status, dict):
-            found["exit_code"] = status.get("exitCode")
-            found |= {"signal": status["signal"]} if status.get("signal") else {}
-        found |= {"truncated": True} if answer.get("truncated") else {}
-        return found | ({"timed_out": True} if timed_out else {})
-
-    async def permission(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Ask the user; what came back."""
-        return await self._ask("session/request_permission", params)
+        status = object_in(answer.get("exitStatus") or status)
+        found: Finished = {"exit_code": status.get("exitCode"), "output": plain_text(str(answer.get("output", "")))}
+        more = {"signal": status.get("signal"), "truncated": bool(answer.get("truncated")), "timed_out": timed_out}
+        return found | {name: value for name, value in more.items() if value}
 
     async def _end(self, terminal: str, *, kill: bool) -> None:
         for method in ("terminal/kill", "terminal/release") if kill else ("terminal/release",):
             with contextlib.suppress(RpcError, ConnectionError, TimeoutError):
                 # Shielded from the cancellation that may be the reason for it.
-                await asyncio.wait_for(self._ask(method, {"terminalId": terminal}), _GRACE_S)
+                await asyncio.wait_for(self.ask(method, {"terminalId": terminal}), _GRACE_S)
 
-    async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        answer = await self._peer.request(method, {"sessionId": self._session_id, **params})
-        return answer if isinstance(answer, dict) else {}
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask the editor something about this session; what came back."""
+        return object_in(await self._peer.request(method, {"sessionId": self._session_id, **params}))
 
     def _is_there(self, given: str) -> bool:
         return os.path.exists(self.path(given))

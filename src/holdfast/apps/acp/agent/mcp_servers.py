@@ -135,7 +135,15 @@ class _Offer:
 
         async def call(**args: Any) -> Any:
             check()
-            return await self._call(args)
+            try:
+                answer = await self._client.call_tool(self._about.name, args)
+            except Exception as error:  # noqa: BLE001 - its words may hold an address with secrets
+                failed = type(error).__name__
+                raise AgentError(f"the MCP server {self._server.shown_name} failed ({failed})") from None
+            text = _text_of(answer.content)
+            if answer.is_error:
+                raise AgentError(text or "the tool failed without a word")
+            return answer.structured_content if answer.structured_content is not None and not text else text
 
         return Tool(
             call,
@@ -145,19 +153,6 @@ class _Offer:
             needs_permission=True,
             namespace=f"mcp.{self._server.shown_name}",
         )
-
-    async def _call(self, args: dict[str, Any]) -> Any:
-        try:
-            answer = await self._client.call_tool(self._about.name, args)
-        except Exception as error:  # noqa: BLE001 - its words may hold an address with secrets
-            failed = type(error).__name__
-            raise AgentError(f"the MCP server {self._server.shown_name} failed ({failed})") from None
-        text = _text_of(answer.content)
-        if answer.is_error:
-            raise AgentError(text or "the tool failed without a word")
-        if answer.structured_content is not None and not text:
-            return answer.structured_content
-        return text
 
 
 def read_servers(given: list[Any]) -> list[McpServer]:
@@ -228,14 +223,9 @@ async def _offers(server: McpServer, client: Client) -> list[_Offer]:
 def _text_of(blocks: list[Any]) -> str:
     parts = []
     for block in blocks:
-        text = getattr(block, "text", None)
-        resource = getattr(getattr(block, "resource", None), "text", None)
-        if isinstance(text, str):
-            parts.append(text)
-        elif isinstance(resource, str):
-            parts.append(resource)
-        else:
-            parts.append(f"[{getattr(block, 'type', 'something')}, which cannot be shown]")
+        texts = (getattr(block, "text", None), getattr(getattr(block, "resource", None), "text", None))
+        named = f"[{getattr(block, 'type', 'something')}, which cannot be shown]"
+        parts.append(next((text for text in texts if isinstance(text, str)), named))
     whole = plain_text("\n".join(parts))
     if len(whole) <= _RESULT_CHARS_MAX:
         return whole

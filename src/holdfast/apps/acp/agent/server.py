@@ -13,6 +13,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
+import msgspec
+from msgspec.structs import asdict
+
 from holdfast.agent import Host, fork_seq, offered_commands, read_command
 from holdfast.apps.acp.agent.editor import (
     MODES,
@@ -27,14 +30,13 @@ from holdfast.apps.acp.agent.editor import (
     OpenSession,
     PromptWish,
     mode_state,
-    read_params,
     read_prompt,
 )
 from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay import list_sessions, tell_past
-from holdfast.apps.wire.frames import NOT_FOUND, RpcError, rpc_code
+from holdfast.apps.wire.frames import INVALID_PARAMS, NOT_FOUND, RpcError, as_rpc_error, rpc_code, text_in
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe, serve
 from holdfast.errors import HoldfastError, InvalidId, NotFound
@@ -42,24 +44,16 @@ from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice, check_id
 from holdfast.session import Session
 
-_DONE = {"stopReason": "end_turn"}
-
 Act = Callable[[Holdfast, Live, str], Awaitable[str]]
 
 
 def available_commands() -> dict[str, Any]:
-    """The update that tells an editor which commands there are."""
-    shown = []
-    for name, command in COMMANDS.items():
-        hint = {"input": {"hint": command.takes}} if command.takes else {}
-        shown.append({"name": name, "description": command.does, **hint})
+    """Return the update that tells an editor which commands there are."""
+    shown = [
+        {"name": name, "description": command.does, **({"input": {"hint": command.takes}} if command.takes else {})}
+        for name, command in COMMANDS.items()
+    ]
     return {"sessionUpdate": "available_commands_update", "availableCommands": shown}
-
-
-def find_command(prompt: Any) -> tuple[str, str] | None:
-    """The name of a command and what follows it; None for what is meant for the model."""
-    found = read_command(prompt) if isinstance(prompt, str) else None
-    return found if found is not None and found[0] in COMMANDS else None
 
 
 async def obey(hf: Holdfast, live: Live, name: str, rest: str) -> dict[str, Any]:
@@ -67,25 +61,19 @@ async def obey(hf: Holdfast, live: Live, name: str, rest: str) -> dict[str, Any]
 
     Raises RpcError while a turn is under way, and whatever ends the turn of "continue".
     """
-    if name == "continue":
-        return await live.answer(None)
-    return await live.occupy(lambda: _obey(hf, live, name, rest))
 
+    async def work() -> dict[str, Any]:
+        asked = {"method": "session/prompt", "params": {"prompt": f"/{name} {rest}".strip()}}
+        live.session.append("frame", clean({"direction": "holdfast", "frame": asked}))
+        try:
+            act = COMMANDS[name].act
+            live.say(await _OWN[name](hf, live, rest) if act is None else act(live.session, rest))
+        except (HoldfastError, RpcError) as error:
+            live.say(" ".join(filter(None, [f"That did not work: {error}.", getattr(error, "remedy", "")])))
+        await live.session.abarrier()
+        return {"stopReason": "end_turn"}
 
-async def _obey(hf: Holdfast, live: Live, name: str, rest: str) -> dict[str, Any]:
-    asked = {"method": "session/prompt", "params": {"prompt": f"/{name} {rest}".strip()}}
-    live.session.append("frame", clean({"direction": "holdfast", "frame": asked}))
-    try:
-        act = COMMANDS[name].act
-        live.say(await _OWN[name](hf, live, rest) if act is None else act(live.session, rest))
-    except (HoldfastError, RpcError) as error:
-        live.say(" ".join(filter(None, [f"That did not work: {error}.", _remedy(error)])))
-    await live.session.abarrier()
-    return dict(_DONE)
-
-
-def _remedy(error: Exception) -> str:
-    return str(getattr(error, "remedy", "") or "")
+    return await (live.answer(None) if name == "continue" else live.occupy(work))
 
 
 async def _status(hf: Holdfast, live: Live, _: str) -> str:
@@ -123,13 +111,7 @@ _OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help":
 COMMANDS = offered_commands([*_OWN, "continue"])
 
 
-# The server itself.
-
-
-PROTOCOL = 1
-
 Params = dict[str, Any]
-
 
 _NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are not used: {}.\n\n"
 
@@ -145,50 +127,56 @@ class AgentServer:
         self._host: Host[str, Session] = Host(idle_ms=None)
         self._live: dict[str, Live] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        methods: dict[str, Callable[[Params], Awaitable[Any]]] = {
-            "initialize": self._initialize,
-            "authenticate": self._authenticate,
-            "session/new": self._new,
-            "session/load": partial(self._open, replays=True),
-            "session/resume": partial(self._open, replays=False),
-            "session/fork": self._fork,
-            "session/list": self._list,
-            "session/close": self._close,
-            "session/delete": self._delete,
-            "session/prompt": self._prompt,
-            "session/set_mode": self._set_mode,
+        # What each method takes, and who answers it.
+        methods: dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
+            "initialize": (Initialize, self._initialize),
+            "authenticate": (Params, self._authenticate),
+            "session/new": (NewSessionParams, partial(self._begin, None)),
+            "session/load": (OpenSession, partial(self._open, replays=True)),
+            "session/resume": (OpenSession, partial(self._open, replays=False)),
+            "session/fork": (OpenSession, self._fork),
+            "session/list": (ListWish, lambda wish: asyncio.to_thread(list_sessions, hf, asdict(wish))),
+            "session/close": (OfSession, self._close),
+            "session/delete": (OfSession, self._delete),
+            "session/prompt": (PromptWish, self._prompt),
+            "session/set_mode": (ModeWish, self._set_mode),
         }
         self._peer = Peer(
             pipe,
-            methods={name: _explained(method) for name, method in methods.items()},
+            methods={name: partial(_answer, *known) for name, known in methods.items()},
             listeners={"session/cancel": self._cancel},
             endless={"session/prompt"},
+            explain=_explained,
         )
 
     async def run(self) -> None:
         """Serve until the editor is gone; turns are stopped then, and sessions closed."""
         loop = asyncio.get_running_loop()
 
+        def show(session_id: str, event: Event) -> None:
+            if session_id in self._live:
+                self._live[session_id].show(event)
+
         def listen(session_id: str, what: Event | Notice) -> None:
             # From whatever thread: everything is shown in the loop, in the order of the log.
             if isinstance(what, Event) and session_id in self._live:
                 with contextlib.suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(self._show, session_id, what)
+                    loop.call_soon_threadsafe(show, session_id, what)
 
         stop = self._hf.subscribe(listen)
         try:
             await self._peer.run()
         finally:
             stop()
-            await self._end()
+            for live in list(self._live.values()):
+                with contextlib.suppress(HoldfastError):  # the others are closed all the same
+                    await self._let_go(live)
+            await self._host.aclose()  # also what a request opened that ended before it was answered
 
-    # -- the connection ----------------------------------------------------------------------
-
-    async def _initialize(self, params: Params) -> Any:
-        wish = read_params(params, Initialize)
+    async def _initialize(self, wish: Initialize) -> Any:
         self._capabilities = wish.client_capabilities or ClientCapabilities()
         return {
-            "protocolVersion": PROTOCOL,  # the one that there is, whatever was asked for
+            "protocolVersion": 1,  # the one that there is, whatever was asked for
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": not self._kit.is_small, "audio": False, "embeddedContext": True},
@@ -202,13 +190,7 @@ class AgentServer:
     async def _authenticate(self, _: Params) -> Any:
         return {}  # nobody has to
 
-    # -- sessions ----------------------------------------------------------------------------
-
-    async def _new(self, params: Params) -> Any:
-        wish = read_params(params, NewSessionParams)
-        return await self._begin(None, wish)
-
-    async def _begin(self, id: str | None, wish: NewSessionParams | OpenSession) -> Any:
+    async def _begin(self, id: str | None, wish: NewSessionParams) -> Any:
         """A session that is new to the editor: where it works is on record."""
 
         def opened() -> Session:
@@ -229,8 +211,7 @@ class AgentServer:
         await self._give_servers(live, wish)
         return {"sessionId": session.id, "modes": mode_state(live.mode)}
 
-    async def _open(self, params: Params, *, replays: bool) -> Any:
-        wish = read_params(params, OpenSession)
+    async def _open(self, wish: OpenSession, *, replays: bool) -> Any:
         # Two loads of one session must not both open it, nor one meet it half closed.
         async with self._alone(wish.session_id):
             live = self._live.get(wish.session_id)
@@ -239,27 +220,20 @@ class AgentServer:
                 async with self._host.ause(wish.session_id, make) as session:
                     live = self._take(session, wish)
             await self._give_servers(live, wish)
-            if replays:
-                await self._replay(live)
+            if replays:  # all that was said and done, from the log, without holding up others
+                with live.held_back() as last:
+                    await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy)
         return {"modes": mode_state(live.mode)}
 
-    async def _fork(self, params: Params) -> Any:
-        wish = read_params(params, OpenSession)
-        made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
-        return await self._begin(made, wish)
+    async def _fork(self, wish: OpenSession) -> Any:
+        return await self._begin(await asyncio.to_thread(self._hf.fork, check_id(wish.session_id)), wish)
 
-    async def _list(self, params: Params) -> Any:
-        read_params(params, ListWish)
-        return await asyncio.to_thread(list_sessions, self._hf, params)
-
-    async def _close(self, params: Params) -> Any:
-        wish = read_params(params, OfSession)
+    async def _close(self, wish: OfSession) -> Any:
         async with self._alone(wish.session_id):
             await self._let_go(self._find(wish.session_id))
         return {}
 
-    async def _delete(self, params: Params) -> Any:
-        wish = read_params(params, OfSession)
+    async def _delete(self, wish: OfSession) -> Any:
         async with self._alone(check_id(wish.session_id)):
             live = self._live.get(wish.session_id)
             if live is not None:
@@ -268,32 +242,25 @@ class AgentServer:
                 await asyncio.to_thread(self._hf.delete, wish.session_id)
         return {}
 
-    async def _set_mode(self, params: Params) -> Any:
-        wish = read_params(params, ModeWish)
+    async def _set_mode(self, wish: ModeWish) -> Any:
         self._find(wish.session_id).set_mode(wish.mode_id)
         return {}
 
-    # -- turns -------------------------------------------------------------------------------
-
-    async def _prompt(self, params: Params) -> Any:
-        wish = read_params(params, PromptWish)
+    async def _prompt(self, wish: PromptWish) -> Any:
         live = self._find(wish.session_id)
         content = read_prompt(wish.prompt, images=not self._kit.is_small)
-        command = find_command(content)
-        if command is not None:
+        command = read_command(content) if isinstance(content, str) else None
+        if command is not None and command[0] in COMMANDS:
             return await obey(self._hf, live, *command)
         return await live.answer(content)
 
     def _cancel(self, params: Params) -> None:
-        session_id = params.get("sessionId")
-        live = self._live.get(session_id) if isinstance(session_id, str) else None
+        live = self._live.get(text_in(params, "sessionId"))
         if live is not None:
             # A prompt that came just before it has to have begun.
             asyncio.get_running_loop().call_soon(live.cancel)
 
-    # -- inside ------------------------------------------------------------------------------
-
-    def _take(self, session: Session, wish: NewSessionParams | OpenSession) -> Live:
+    def _take(self, session: Session, wish: NewSessionParams) -> Live:
         def send(update: dict[str, Any]) -> None:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
@@ -303,7 +270,7 @@ class AgentServer:
         asyncio.get_running_loop().call_soon(send, available_commands())
         return live
 
-    async def _give_servers(self, live: Live, wish: NewSessionParams | OpenSession) -> None:
+    async def _give_servers(self, live: Live, wish: NewSessionParams) -> None:
         """Nothing of this is recorded but what fails, by name."""
         servers = read_servers(wish.mcp_servers)
         if self._kit.is_small and servers:
@@ -315,11 +282,8 @@ class AgentServer:
     def _find(self, session_id: str) -> Live:
         live = self._live.get(session_id)
         if live is None or live.is_closing:
-            raise RpcError(
-                NOT_FOUND,
-                f"session {session_id[:128]!a} is not open here; load or resume it first",
-                {"sessionId": session_id},
-            )
+            what = f"session {session_id[:128]!a} is not open here; load or resume it first"
+            raise RpcError(NOT_FOUND, what, {"sessionId": session_id})
         return live
 
     async def _let_go(self, live: Live) -> None:
@@ -328,43 +292,28 @@ class AgentServer:
         finally:
             self._live.pop(live.id, None)
 
-    async def _replay(self, live: Live) -> None:
-        """Tell the editor all that was said and done, from the log, without holding up others."""
-        with live.held_back() as last:
-            await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy)
-
-    def _show(self, session_id: str, event: Event) -> None:
-        live = self._live.get(session_id)
-        if live is not None:
-            live.show(event)
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, session_id: str) -> Any:
+    def _alone(self, session_id: str) -> asyncio.Lock:
         """One at a time opens, closes or deletes a session."""
-        lock = self._locks.setdefault(session_id, asyncio.Lock())
-        async with lock:
-            yield
-
-    async def _end(self) -> None:
-        for live in list(self._live.values()):
-            with contextlib.suppress(HoldfastError):  # the others are closed all the same
-                await self._let_go(live)
-        await self._host.aclose()  # also what a request opened that ended before it was answered
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
 
-def _explained(method: Callable[[Params], Awaitable[Any]]) -> Callable[[Params], Awaitable[Any]]:
-    """The method, with what the editor did wrong told by the protocol's own codes."""
+async def _answer(kind: Any, method: Callable[[Any], Awaitable[Any]], params: Params) -> Any:
+    """Read the parameters of a request, and answer it. Raises RpcError that says what is wrong with them."""
+    try:
+        wish = msgspec.convert(params, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise RpcError(INVALID_PARAMS, f"wrong parameters: {str(error)[:300]}") from error
+    return await method(wish)
 
-    async def explained(params: Params) -> Any:
-        try:
-            return await method(params)
-        except HoldfastError as error:
-            told = error.message
-            if not isinstance(error, NotFound | InvalidId):  # an editor shows nothing but this
-                told = f"{told.rstrip('.')}. {error.remedy}".strip()
-            raise RpcError(rpc_code(error), told, {"code": error.code}) from error
 
-    return explained
+def _explained(error: Exception) -> RpcError:
+    """Tell what the editor did wrong by the protocol's own codes."""
+    if not isinstance(error, HoldfastError):
+        return as_rpc_error(error)
+    told = error.message
+    if not isinstance(error, NotFound | InvalidId):  # an editor shows nothing but this
+        told = f"{told.rstrip('.')}. {error.remedy}".strip()
+    return RpcError(rpc_code(error), told, {"code": error.code})
 
 
 def serve_agent(place: str | None, kit: EditorKit) -> None:

@@ -13,7 +13,7 @@ from holdfast.apps.acp.agent.editor import AUTO, MODES, OPTIONS, READ_ONLY, Edit
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay.words import call_update, content_updates, plan_update, result_update
-from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
+from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, member, notification, text_in
 from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
 from holdfast.library import Holdfast
 from holdfast.model import Event, has_marked_keys
@@ -96,14 +96,11 @@ class Live:
             reason = "cancelled"
             raise
         finally:
+            # Nothing was done about it: it was stopped at once, or there is no model.
             if prompt is not None and self.session.seq == before:
-                self._keep(prompt, reason)
-
-    def _keep(self, prompt: str | list[dict[str, Any]], reason: str) -> None:
-        """Record a prompt that nothing was done about: stopped at once, or there is no model."""
-        said = {"role": "user", "content": prompt}
-        with contextlib.suppress(HoldfastError):  # it may be what cannot be recorded
-            self.session.extend([("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})])
+                said = {"role": "user", "content": prompt}
+                with contextlib.suppress(HoldfastError):  # it may be what cannot be recorded
+                    self.session.extend([("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})])
 
     async def occupy(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Do something that only one can do at a time. Raises RpcError while another is at it.
@@ -121,15 +118,13 @@ class Live:
                 await uncancelled(self._settle())
 
         if self.is_busy:
-            raise RpcError(
-                INVALID_REQUEST, f"session {self.id} is answering a prompt already; wait for it, or cancel it"
-            )
+            what = f"session {self.id} is answering a prompt already; wait for it, or cancel it"
+            raise RpcError(INVALID_REQUEST, what)
         return self._host.begin(self.id, shown)
 
     def cancel(self) -> None:
         """Stop what is under way; it is on record then that it was stopped."""
-        turn = self._host.turn(self.id)
-        if turn is not None:
+        if (turn := self._host.turn(self.id)) is not None:
             turn.cancel()
 
     async def close(self) -> None:
@@ -173,12 +168,12 @@ class Live:
         return end_of(stream.result)
 
     def _make_agent(self, more: list[Tool]) -> Agent:
-        from holdfast.apps.acp.agent.tools import ToolBox, with_more
+        from holdfast.apps.acp.agent.tools import ToolBox
 
         box = self._box = ToolBox(
             self.desk, check=self._check_may_change, show_diff=self._show_diff, show_terminal=self._show_terminal
         )
-        return self.kit.agent(self._hf, self.session, lambda: with_more(box.tools(), more), self._permit)
+        return self.kit.agent(self._hf, self.session, lambda: box.tools(more), self._permit)
 
     # -- modes and permissions ---------------------------------------------------------------
 
@@ -219,7 +214,7 @@ class Live:
         self._send({"sessionUpdate": "tool_call", **call})
         self._pending.add(request.call_id)
         try:
-            answer = await self.desk.permission(params)
+            answer = await self.desk.ask("session/request_permission", params)
         except RpcError as error:
             return Decision(allow=False, reason=f"the editor could not ask: {error.message[:200]}")
         return self._decision(request, answer.get("outcome"))
@@ -227,13 +222,12 @@ class Live:
     def _decision(self, request: PermissionRequest, outcome: Any) -> Decision:
         from holdfast.agent import Decision
 
-        outcome = outcome if isinstance(outcome, dict) else {}
-        if outcome.get("outcome") == "cancelled":
+        if member(outcome, "outcome") == "cancelled":
             given = {"tool": request.tool, "call": request.call_id, "decision": "cancelled"}
             self.session.append("permission", given)
             raise asyncio.CancelledError
-        chosen = outcome.get("optionId")
-        if not isinstance(chosen, str) or chosen not in OPTIONS:
+        chosen = text_in(outcome, "optionId")
+        if chosen not in OPTIONS:
             return Decision(allow=False, reason="the editor gave no answer that was offered")
         _, allow, scope = OPTIONS[chosen]
         return Decision(allow=allow, scope=scope, reason=None if allow else "the user rejected it")
@@ -266,7 +260,9 @@ class Live:
             [event] = resolve_blobs([event], self._hf.store.documents(self.session.key))
         try:
             if not is_child(event):
-                self._count(event.data.get("usage"))
+                if isinstance(usage := event.data.get("usage"), dict):
+                    figures = (usage.get("input_tokens"), usage.get("output_tokens"))
+                    self._used = sum(figure for figure in figures if isinstance(figure, int))
                 updates = self._updates(event)
                 # What it says itself is not part of the past.
                 if event.seq > self._replayed or event.data.get("direction") == "holdfast":
@@ -289,45 +285,35 @@ class Live:
     def _updates(self, event: Event) -> list[Update]:
         data = event.data
         match event.type:
-            case "delta":
-                kind = "thought" if data.get("kind") == "thinking" else "message"
-                return content_updates(data.get("content"), f"agent_{kind}_chunk")
-            case "assistant" | "thinking" if "covers_from" not in data:
-                kind = "thought" if event.type == "thinking" else "message"
+            case "delta" | "assistant" | "thinking" if "covers_from" not in data:
+                kind = "thought" if "thinking" in (event.type, data.get("kind")) else "message"
                 return content_updates(data.get("content"), f"agent_{kind}_chunk")
             case "tool_call":
-                return [self._begun(data)]
+                call = self._call(str(data.get("id")), str(data.get("tool")), data.get("params"))
+                id = call["toolCallId"]
+                is_known = id in self._pending
+                self._pending.add(id)
+                if is_known:
+                    return [{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"}]
+                return [{"sessionUpdate": "tool_call", **call, "status": "in_progress"}]
             case "tool_result":
-                return self._ended(data)
+                id, failed = str(data.get("toolCallId")), data.get("is_error") is True
+                self._pending.discard(id)
+                made = result_update(id, data.get("result"), failed=failed)
+                if id in self._shaped and not failed:
+                    made.pop("content", None)  # it would take the place of what is shown
+                return [made]
             case "todo_update":
                 return [plan_update(data)]
-            case "user" | "title":
-                return self._titled()
+            case "user" | "title" if self.session.title != self._title:
+                self._title = self.session.title
+                return [{"sessionUpdate": "session_info_update", "title": self._title}]
             case "frame" if data.get("direction") in ("agent", "holdfast"):
-                return _update_in(data.get("frame"))
+                update = member(data, "frame", "params", "update")
+                is_one = member(data, "frame", "method") == "session/update" and isinstance(update, dict)
+                return [update] if is_one else []
             case _:
                 return []
-
-    def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            figures = (usage.get("input_tokens"), usage.get("output_tokens"))
-            self._used = sum(figure for figure in figures if isinstance(figure, int))
-
-    def _begun(self, data: dict[str, Any]) -> Update:
-        call = self._call(str(data.get("id")), str(data.get("tool")), data.get("params"))
-        known = call["toolCallId"] in self._pending
-        self._pending.add(call["toolCallId"])
-        if known:
-            return {"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "in_progress"}
-        return {"sessionUpdate": "tool_call", **call, "status": "in_progress"}
-
-    def _ended(self, data: dict[str, Any]) -> list[Update]:
-        call, failed = str(data.get("toolCallId")), data.get("is_error") is True
-        self._pending.discard(call)
-        made = result_update(call, data.get("result"), failed=failed)
-        if call in self._shaped and not failed:
-            made.pop("content", None)  # it would take the place of what is shown
-        return [made]
 
     def _call(self, call_id: str, tool: str, params: Any) -> Update:
         call = call_update({"id": call_id, "tool": tool, "params": params}, call_id)
@@ -339,38 +325,13 @@ class Live:
 
     def _show_diff(self, call_id: str, content: list[dict[str, Any]]) -> None:
         self._shaped.add(call_id)
-        shown = {
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": call_id,
-            "content": content,
-            "locations": [{"path": part["path"]} for part in content],
-        }
-        self._note(shown, "agent")
+        shown = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content}
+        self._note({**shown, "locations": [{"path": part["path"]} for part in content]}, "agent")
 
     def _show_terminal(self, call_id: str, content: list[dict[str, Any]]) -> None:
         """Not recorded: to another editor, or to this one tomorrow, the id says nothing."""
         self._shaped.add(call_id)
         self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content})
-
-    def _titled(self) -> list[Update]:
-        title = self.session.title
-        if title == self._title:
-            return []
-        self._title = title
-        return [{"sessionUpdate": "session_info_update", "title": title}]
-
-    async def _tell_usage(self) -> None:
-        """How full the context is, where it is known how much there is room for."""
-        used, self._used = self._used, None
-        window = window_of(self.kit, str(self.session.live_state.config.get("model") or ""))
-        if window is None or used is None:
-            return
-        told: Update = {"sessionUpdate": "usage_update", "used": used, "size": window}
-        with contextlib.suppress(HoldfastError):
-            cost = (await asyncio.to_thread(self._hf.info, self.id)).cost
-            if cost is not None:
-                told["cost"] = {"amount": cost, "currency": "USD"}
-        self._send(told)
 
     async def _settle(self) -> None:
         """See to it that everything of a turn has been shown before its end is."""
@@ -386,21 +347,16 @@ class Live:
             self._send(result_update(call, "cancelled", failed=True))
         self._pending.clear()
         self._shaped.clear()
-        await self._tell_usage()
-
-
-def _update_in(frame: Any) -> list[Update]:
-    """The update in a recorded frame, if it is one that the editor is shown."""
-    if not isinstance(frame, dict) or frame.get("method") != "session/update":
-        return []
-    update = frame["params"]["update"]
-    return [update] if isinstance(update, dict) else []
-
-
-# One open session of our agent: what it says is recorded, and then shown to the editor.
-
-
-# How a turn of our agent ended, in the protocol's words.
+        # How full the context is, where it is known how much there is room for.
+        used, self._used = self._used, None
+        window = window_of(self.kit, str(self.session.live_state.config.get("model") or ""))
+        if window is not None and used is not None:
+            told: Update = {"sessionUpdate": "usage_update", "used": used, "size": window}
+            with contextlib.suppress(HoldfastError):
+                cost = (await asyncio.to_thread(self._hf.info, self.id)).cost
+                if cost is not None:
+                    told["cost"] = {"amount": cost, "currency": "USD"}
+            self._send(told)
 
 
 async def _end_of(turn: HostedTurn) -> dict[str, Any]:
@@ -421,14 +377,8 @@ _STOPS = {"length": "max_tokens", "content_filter": "refusal"}
 def end_of(result: RunResult) -> dict[str, Any]:
     """The answer to a prompt: why it stopped, and what it used."""
     usage = result.usage
-    figures = {
-        "inputTokens": usage.input_tokens,
-        "outputTokens": usage.output_tokens,
-        "totalTokens": usage.total_tokens,
-    }
-    if usage.cache_read_tokens:
-        figures["cachedReadTokens"] = usage.cache_read_tokens
-    if usage.cache_write_tokens:
-        figures["cachedWriteTokens"] = usage.cache_write_tokens
-    reason = _STOPS.get(result.finish_reason or "", "end_turn")
-    return {"stopReason": reason, "usage": figures}
+    figures = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
+    figures["totalTokens"] = usage.total_tokens
+    cached = {"cachedReadTokens": usage.cache_read_tokens, "cachedWriteTokens": usage.cache_write_tokens}
+    figures |= {name: count for name, count in cached.items() if count}
+    return {"stopReason": _STOPS.get(result.finish_reason or "", "end_turn"), "usage": figures}

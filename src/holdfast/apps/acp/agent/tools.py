@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.agent import Tool, ToolContext, builtin_tools
@@ -26,32 +26,27 @@ class ToolBox:
         self._show_diff = show_diff
         self._show_terminal = show_terminal
 
-    def tools(self) -> list[Tool]:
-        """Those that this editor makes possible, and those that need no editor."""
+    def tools(self, more: list[Tool]) -> list[Tool]:
+        """Those that this editor makes possible, those that need no editor, and more that have other names."""
         lent = self._desk.capabilities
         found = [*builtin_tools(), *self._reading()]
         if lent.writes:
             found += self._writing()
         if lent.terminal:
-            found.append(Tool(self._command(), needs_permission=True, namespace="terminal"))
-        return found
+            found += self._running()
+        names = {tool.name for tool in found}
+        return found + [tool for tool in more if tool.name not in names]
 
     async def preview(self, tool: str, args: dict[str, Any]) -> list[dict[str, Any]]:
         """What a call would change, for the person who is asked about it."""
-        path = args.get("path")
-        changed: Awaitable[str] | None = None
-        if tool == "write_file" and isinstance(args.get("content"), str):
-            changed = _given(args["content"])
-        elif tool == "edit_file":
-            changed = self._edited(str(path), str(args.get("old_text")), str(args.get("new_text")))
-        if changed is None or not isinstance(path, str):
-            return []
+        path, changed = args.get("path"), args.get("content") if tool == "write_file" else None
         try:
-            return [await self._diff(path, await changed)]
+            if tool == "edit_file":
+                changed = await self._edited(str(path), str(args.get("old_text")), str(args.get("new_text")))
+            is_known = isinstance(path, str) and isinstance(changed, str)
+            return [await self._diff(str(path), str(changed))] if is_known else []
         except Exception:  # noqa: BLE001 - the call itself will say what is wrong with it
             return []
-
-    # -- reading -----------------------------------------------------------------------------
 
     def _reading(self) -> list[Tool]:
         desk = self._desk
@@ -74,8 +69,6 @@ class ToolBox:
 
         options: dict[str, Any] = {"read_only": True, "namespace": "files"}
         return [Tool(read_file, **options), Tool(list_directory, **options)]
-
-    # -- writing -----------------------------------------------------------------------------
 
     def _writing(self) -> list[Tool]:
         async def write_file(ctx: ToolContext, path: str, content: str) -> str:
@@ -125,9 +118,7 @@ class ToolBox:
         shown = {"type": "diff", "path": self._desk.path(path), "newText": content}
         return shown if before is None else {**shown, "oldText": before}
 
-    # -- running -----------------------------------------------------------------------------
-
-    def _command(self) -> Callable[..., Any]:
+    def _running(self) -> list[Tool]:
         async def run_command(
             ctx: ToolContext, command: str, directory: str = ".", timeout_s: int = _COMMAND_S
         ) -> dict[str, Any]:
@@ -145,14 +136,4 @@ class ToolBox:
             self._show_terminal(ctx.call_id, [{"type": "terminal", "terminalId": terminal}])
             return await self._desk.finish(terminal, timeout_s)
 
-        return run_command
-
-
-def with_more(own: list[Tool], more: list[Tool]) -> list[Tool]:
-    """Our own tools, and those of others that do not have the name of one of ours."""
-    names = {tool.name for tool in own}
-    return [*own, *(tool for tool in more if tool.name not in names)]
-
-
-async def _given(text: str) -> str:
-    return text
+        return [Tool(run_command, needs_permission=True, namespace="terminal")]

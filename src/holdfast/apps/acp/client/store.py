@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import datetime as dt
 import time
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -88,7 +90,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             raise _damaged(str(error)) from error
 
 
-def fold_snapshot(session_id: str, state: State, events: Iterable[Event]) -> SessionSnapshot:
+def _fold_snapshot(session_id: str, state: State, events: Iterable[Event]) -> SessionSnapshot:
     """The view of a session, from its state and its events. Raises Damaged if any is missing."""
     links = state.links.get("acp", [])
     return SessionSnapshot(
@@ -118,7 +120,7 @@ def metrics_of(state: State) -> SessionMetrics:
 
 
 def _messages(session_id: str, events: Iterable[Event]) -> list[SnapshotMessage]:
-    """What was said by both; of an answer that broke off, what the user saw of it."""
+    """Return what was said by both; of an answer that broke off, what the user saw of it."""
     found: list[SnapshotMessage] = []
     pieces: list[Event] = []
     for number, event in enumerate(events):
@@ -126,32 +128,21 @@ def _messages(session_id: str, events: Iterable[Event]) -> list[SnapshotMessage]
             raise Damaged(
                 f"session {session_id} is damaged: event {number} cannot be read", session_id=session_id, seq=number
             )
+        content = event.data.get("content")
         if event.type == "delta" and event.data.get("kind") is None:
             pieces.append(event)
-        elif event.type == "assistant":
+        elif event.type in ("assistant", "user"):
             start = event.data.get("covers_from")
-            kinds = kinds_said(event.type, event.data.get("content"))
-            if isinstance(start, int) and "assistant" in kinds:
+            if isinstance(start, int) and event.type == "assistant" and "assistant" in kinds_said("assistant", content):
                 pieces = [piece for piece in pieces if piece.seq < start]
-            found += _joined(pieces)
+            found += [*_joined(pieces), SnapshotMessage(event.type, _blocks(content), event.timestamp)]
             pieces = []
-            found.append(_said(event))
-        elif event.type == "user":
-            found += _joined(pieces)
-            pieces = []
-            found.append(_said(event))
     return found + _joined(pieces)
 
 
 def _joined(pieces: list[Event]) -> list[SnapshotMessage]:
     text = "".join(str(piece.data.get("content", "")) for piece in pieces)
-    if not text:
-        return []
-    return [SnapshotMessage("assistant", _blocks(text), pieces[-1].timestamp)]
-
-
-def _said(event: Event) -> SnapshotMessage:
-    return SnapshotMessage(event.type, _blocks(event.data.get("content")), event.timestamp)
+    return [SnapshotMessage("assistant", _blocks(text), pieces[-1].timestamp)] if text else []
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
@@ -174,9 +165,6 @@ def _damaged(why: str) -> Damaged:
     return Damaged(f"the snapshot is damaged: {why}", remedy="Restore the session from its log.")
 
 
-# -- earlier versions --------------------------------------------------------------------------
-
-
 def _migrated(document: dict[str, Any]) -> dict[str, Any]:
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
@@ -191,8 +179,8 @@ def _migrated(document: dict[str, Any]) -> dict[str, Any]:
 
 def _from_version_1(old: dict[str, Any]) -> dict[str, Any]:
     """Version 1 kept the agent's part below ``provider_state``, and contents as plain text."""
-    part = old.get("provider_state") or {}
-    part = {**part, **{name: old[name] for name in part_names(old)}}
+    names = ("acp_session_id", "messages", "current_task", "metrics")
+    part = {**(old.get("provider_state") or {}), **{name: old[name] for name in names if name in old}}
     messages = part.get("messages") or []
     return {
         "session_id": old.get("session_id"),
@@ -214,12 +202,6 @@ def _from_version_1(old: dict[str, Any]) -> dict[str, Any]:
         "metrics": _old_metrics(part.get("metrics") or {}),
         "metadata": old.get("metadata") or {},
     }
-
-
-def part_names(old: Mapping[str, Any]) -> list[str]:
-    """Which of the agent's own members a version 1 has at its top."""
-    names = ("acp_session_id", "messages", "current_task", "metrics")
-    return [name for name in names if name in old]
 
 
 def _old_metrics(metrics: Mapping[str, Any]) -> dict[str, int]:
@@ -244,9 +226,6 @@ def _ms(when: Any) -> int:
     return when if isinstance(when, int) else 0
 
 
-# Snapshots of sessions with external agents: views of the log, and when the log is folded.
-
-
 Draft = Event | tuple[str, dict[str, Any]]
 
 
@@ -267,8 +246,7 @@ class SnapshotStore:
         """
         session = self._library.session(snapshot.session_id, provider_type=snapshot.provider_type or None)
         with session:
-            known = self._view(session)
-            session.extend(_missing(known, snapshot))
+            session.extend(_missing(_view_of(self._library, session), snapshot))
             session.snapshot()
 
     def load(self, session_id: str) -> SessionSnapshot:
@@ -277,7 +255,9 @@ class SnapshotStore:
         Raises NotFound, TooNew for a log of a later format, Damaged if an event cannot be read.
         """
         state = self._library.state(session_id)
-        return fold_snapshot(session_id, state, self._events(session_id, state.seq))
+        events = self._library.events(session_id, stop=state.seq + 1)
+        documents = self._library.store.documents(f"sessions/{session_id}")
+        return _fold_snapshot(session_id, state, resolve_blobs(events, documents))
 
     def delete(self, session_id: str) -> None:
         """Put the session into the trash. Raises NotFound, Locked while it is open, Forbidden."""
@@ -288,19 +268,12 @@ class SnapshotStore:
         ids = sorted(self._library.session_ids())
         return [self.load(id) for id in ids if self._library.snapshots(id)]
 
-    def _events(self, session_id: str, last: int) -> Any:
-        events = self._library.events(session_id, stop=last + 1)
-        return resolve_blobs(events, self._library.store.documents(f"sessions/{session_id}"))
 
-    def _view(self, session: Session) -> SessionSnapshot:
-        return view_of(self._library, session)
-
-
-def view_of(library: Holdfast, session: Session) -> SessionSnapshot:
+def _view_of(library: Holdfast, session: Session) -> SessionSnapshot:
     """A live session as a value: of one moment, whoever records meanwhile."""
     documents = library.store.documents(session.key)
     events: list[Event] = list(resolve_blobs(session.events(), documents))
-    return fold_snapshot(session.id, fold(events), events)
+    return _fold_snapshot(session.id, fold(events), events)
 
 
 def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
@@ -323,17 +296,13 @@ def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
     drafts += [_event(message) for message in wanted.messages[len(said) :]]
     if wanted.current_task != known.current_task:
         drafts.append(("task", {"task": wanted.current_task}))
-    return drafts + _used(known, wanted)
-
-
-def _used(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
+    new, old = wanted.metrics, known.metrics
     more = {
-        "input_tokens": wanted.metrics.tokens_in - known.metrics.tokens_in,
-        "output_tokens": wanted.metrics.tokens_out - known.metrics.tokens_out,
-        "requests": wanted.metrics.request_count - known.metrics.request_count,
+        "input_tokens": max(0, new.tokens_in - old.tokens_in),
+        "output_tokens": max(0, new.tokens_out - old.tokens_out),
+        "requests": max(0, new.request_count - old.request_count),
     }
-    more = {name: max(0, amount) for name, amount in more.items()}
-    return [("usage", more)] if any(more.values()) else []
+    return [*drafts, ("usage", more)] if any(more.values()) else drafts
 
 
 def _key(message: SnapshotMessage) -> tuple[str, bytes]:
@@ -401,20 +370,17 @@ class Snapshotter:
         """
         begun = time.monotonic()
         session.snapshot()
-        found = view_of(self._library, session)
+        found = _view_of(self._library, session)
         _keep(self.stats.snapshot_s, time.monotonic() - begun)
         return found
 
     def try_snapshot(self, session: Session) -> None:
         """Store the folded state; a failure is told as ``snapshot_failed`` and not raised."""
-        if session.closed or session.seq < 0:
-            return
-        begun = time.monotonic()
-        try:
-            session.snapshot()
-        except HoldfastError:
-            return
-        _keep(self.stats.snapshot_s, time.monotonic() - begun)
+        if not session.closed and session.seq >= 0:
+            begun = time.monotonic()
+            with contextlib.suppress(HoldfastError):
+                session.snapshot()
+                _keep(self.stats.snapshot_s, time.monotonic() - begun)
 
     def snapshot_soon(self, session: Session) -> None:
         """Store the folded state in the background, after something that is worth it."""
@@ -466,13 +432,13 @@ class Snapshotter:
             self.stats.failed += 1
 
 
+@dataclass(eq=False)
 class _Auto:
     """One session's automatic snapshots."""
 
-    def __init__(self, owner: Snapshotter, session: Session) -> None:
-        self._owner = owner
-        self._session = session
+    owner: Snapshotter
+    session: Session
 
     def take(self) -> None:
         """Called by the timer."""
-        self._owner.try_snapshot(self._session)
+        self.owner.try_snapshot(self.session)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,9 +35,8 @@ _TURNING = frozenset({"link", "forked", "merged", "imported", "user", "closed"})
 
 
 def open_session(hf: Holdfast, id: str | None, *, resume: Resume) -> Session:
-    """A session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
-    limits = long_limits(hf.limits)
-    return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=limits)
+    """Return a session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
+    return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=long_limits(hf.limits))
 
 
 def long_limits(limits: Limits) -> Limits:
@@ -56,7 +55,7 @@ class Ending:
 
     @classmethod
     def of(cls, hf: Holdfast, id: str) -> Ending:
-        """The ending of a session: as little of its log is read as tells it, from the end on."""
+        """Return the ending of a session: as little of its log is read as tells it, from the end on."""
         found: list[Event] = []
         is_known = is_ended = False
         for event in hf.events(id, types=_TURNING, reverse=True):
@@ -137,7 +136,7 @@ class Channel:
         self.id = session.id
         self.params = params
         """The working directory and the servers that the editor named, as the agent wants them."""
-        self.notes = Notes(agent, next_seq=self._next_seq, limits=session.limits)
+        self.notes = Notes(agent, next_seq=lambda: session.seq + 1 + len(self._held), limits=session.limits)
         self._agent_id: str | None = None
         self._own_mark = msgspec.json.encode(self.id)
         self._agent_mark = b"\0"
@@ -203,10 +202,10 @@ class Channel:
     def description(self, command: Sequence[str], agent: Any) -> dict[str, Any]:
         """Where the session works and with what; never the values of secrets."""
         about: dict[str, Any] = {"command": list(command), "agent": agent}
-        if self.params.get("additionalDirectories"):
-            about["additionalDirectories"] = list(self.params["additionalDirectories"])
-        if self.params.get("mcpServers"):
-            about["mcpServers"] = mask_servers(list(self.params["mcpServers"]))
+        if more := self.params.get("additionalDirectories"):
+            about["additionalDirectories"] = list(more)
+        if servers := self.params.get("mcpServers"):
+            about["mcpServers"] = mask_servers(list(servers))
         return {"cwd": os.path.normpath(self.params["cwd"]), "acp": about}
 
     def listen_to_replay(self) -> None:
@@ -251,23 +250,24 @@ class Channel:
             return None
         return b"%b%b%b\n" % (line[:at], self._own_mark, line[at + len(self._agent_mark) :])
 
-    def _next_seq(self) -> int:
-        return self.session.seq + 1 + len(self._held)
-
     def hold(self, taken: Taken) -> None:
         """Keep what is to be recorded with the rest of the batch."""
         for type, data in taken.events:
             if type == "delta":
-                thought = data.get("kind") == "thinking"
-                self.said = _more(self.said, data["content"], thought=thought)
+                self._count(data["content"], data.get("kind"))
         self._held += taken.events
         self._barrier = self._barrier or taken.barrier
 
     def say(self, text: str, kind: str, message_id: str | None) -> None:
         """Keep a piece of a message: pieces that came together are recorded as one."""
         before = self._held[-1] if self._held else None
-        self.said = _more(self.said, text, thought=kind == "thinking")
+        self._count(text, kind)
         self._held += self.notes.words(text, kind, message_id, before=before)
+
+    def _count(self, text: str, kind: str | None) -> None:
+        answers, thoughts = self.said
+        size = len(text)
+        self.said = (answers, thoughts + size) if kind == "thinking" else (answers + size, thoughts)
 
     def note(self, *drafts: Draft) -> None:
         """Keep single events for the batch."""
@@ -286,20 +286,15 @@ class Channel:
                 recorded = self.session.extend(held)
             # One event that a session refuses must not cost the rest of what came with it.
             except (InvalidData, TooLarge):
-                recorded = self._commit_singly(held)
+                recorded = [self._commit_one(type, data) for type, data in held]
             self.notes.counted(counted_from, recorded)
         return barrier
 
-    def _commit_singly(self, held: Iterable[Draft]) -> list[Event]:
-        recorded: list[Event] = []
-        for type, data in held:
-            try:
-                one = self.session.append(type, clean(data))
-            except (InvalidData, TooLarge) as error:
-                left_out = {"direction": "holdfast", "left_out": str(error)}
-                one = self.session.append("frame", left_out)
-            recorded.append(one)
-        return recorded
+    def _commit_one(self, type: str, data: dict[str, Any]) -> Event:
+        try:
+            return self.session.append(type, clean(data))
+        except (InvalidData, TooLarge) as error:
+            return self.session.append("frame", {"direction": "holdfast", "left_out": str(error)})
 
     def on_record(self) -> Said | None:
         """How much of what was said is on record; None for all that was committed.
@@ -390,7 +385,7 @@ class Channel:
         recorded = [call for call in calls if call.is_recorded]
         told = [undone(call.data(), call.stage, self._cwd) for call in recorded]
         self.told.append(interruption_note(told, self._seen()))
-        self.hold(self.notes.interrupted())
+        self.notes.interrupted()
         begun = [call.id for call in recorded if call.stage == "begun"]
         not_run = [call.id for call in recorded if call.stage != "begun"]
         ended: dict[str, Any] = {"reason": reason, "calls": begun}
@@ -411,8 +406,3 @@ def _call_in(event: Event, id: str) -> dict[str, Any]:
         if isinstance(block, dict) and block.get("id") == id:
             return {"tool": block.get("name"), "params": block.get("input")}
     return event.data
-
-
-def _more(said: Said, text: str, *, thought: bool) -> Said:
-    answers, thoughts = said
-    return (answers, thoughts + len(text)) if thought else (answers + len(text), thoughts)

@@ -26,6 +26,7 @@ from holdfast.apps.acp.recording.values import (
     tool_output,
     without_secrets,
 )
+from holdfast.apps.wire.frames import member, object_in, objects_in, text_in
 from holdfast.model import Event, Limits
 from holdfast.replay import Stage, stage_after
 
@@ -33,6 +34,8 @@ _PRINTED_CHARS = 256 * 1024
 _ENDS = frozenset({"completed", "failed"})
 _MERGED = ("title", "kind", "name", "locations", "rawInput", "rawOutput", "content", "_meta")
 _ASKED = ("title", "kind", "name", "locations", "_meta")
+
+Draft = tuple[str, dict[str, Any]]
 
 
 # Agents tell of a call in pieces, each in an order of its own: announced with everything, announced
@@ -59,11 +62,6 @@ class OpenCall:
     def is_recorded(self) -> bool:
         """Whether the log has it."""
         return self._recorded is not None
-
-    @property
-    def output(self) -> Any:
-        """What it gave."""
-        return tool_output(self._known)
 
     def update(self, update: dict[str, Any]) -> None:
         """Take in an announcement or an update; what comes later replaces what was said before."""
@@ -94,96 +92,49 @@ class OpenCall:
             known["rawInput"] = given
         self._shown = question.get("content") or self._shown
         self.has_begun = True
-        self.stage = "asked"
-
-    def decide(self, decision: str) -> None:
-        """Take in what the user answered."""
-        self.stage = stage_after(decision) or self.stage
 
     def data(self) -> dict[str, Any]:
-        """The data of its ``tool_call``, as far as it is known."""
-        tool, title = tool_name(self._known), self._known.get("title")
-        data: dict[str, Any] = {"id": self.id, "tool": tool}
-        data["params"] = self._known.get("rawInput") or self._about(tool, title)
-        return data | ({"title": title} if isinstance(title, str) else {})
-
-    def _about(self, tool: str, title: Any) -> dict[str, Any]:
-        """What stands for the input of an agent that tells none: Gemini has only this."""
-        about = places(self._known.get("locations"))
-        if isinstance(title, str) and title and title != tool:
-            about["title"] = title
-        shown = tool_output({"content": self._shown})
-        return about | ({"content": shown} if shown else {})
+        """Return the data of its ``tool_call``, as far as it is known."""
+        tool, title, params = tool_name(self._known), self._known.get("title"), self._known.get("rawInput")
+        if not params:  # an agent that tells no input: Gemini has only this
+            params = places(self._known.get("locations"))
+            if isinstance(title, str) and title and title != tool:
+                params["title"] = title
+            shown = tool_output({"content": self._shown})
+            params |= {"content": shown} if shown else {}
+        return {"id": self.id, "tool": tool, "params": params} | ({"title": title} if isinstance(title, str) else {})
 
     def news(self) -> dict[str, Any] | None:
-        """The ``tool_call`` that the log lacks; None if what it has of the call is all.
+        """Return the ``tool_call`` that the log lacks; None if what it has of the call is all.
 
         At the end only the input can be: names and titles are worded anew by then.
         """
         data, before = self.data(), self._recorded
         if before is not None and self.ends:
             data = before | {"params": self._known.get("rawInput") or before["params"]}
-        if _are_equal(data, before):
+        try:
+            if data == before:
+                return None
+        except RecursionError:  # nested deeper than can be compared: it was told once
             return None
         self._recorded = data
         return data if before is None else data | {"amends": True}
 
+    def permission(self, decision: str) -> Draft:
+        """Return what is asked or decided about it; from now on it stands so."""
+        self.stage = stage_after(decision) or self.stage
+        return "permission", {"tool": self.data()["tool"][:_NAME_CHARS], "call": self.id, "decision": decision}
 
-class ToolCalls:
-    """Those that have not ended, in the order in which they were told of."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, OpenCall] = {}
-        self._ended: set[str] = set()
-
-    def __iter__(self) -> Any:
-        return iter(self._open.values())
-
-    def get(self, update: Any) -> OpenCall | None:
-        """The call that an update is about, if it was told of before and has not ended."""
-        return self._open.get(call_id(update) or "")
-
-    def take(self, update: Any) -> OpenCall | None:
-        """The call that an update is about; None if it names none, or one that has ended."""
-        id = call_id(update)
-        if id is None or id in self._ended:
-            return None
-        if id not in self._open:
-            self._open[id] = OpenCall(id)
-        return self._open[id]
-
-    def end(self, call: OpenCall) -> None:
-        """Nothing more is to be told of a call."""
-        self._open.pop(call.id, None)
-        self._ended.add(call.id)
-
-    def begin_turn(self) -> None:
-        """Another turn may use the same ids again."""
-        self._ended.clear()
-
-    def forget(self) -> None:
-        """The agent died."""
-        self._open.clear()
-        self._ended.clear()
+    def result(self) -> dict[str, Any]:
+        """Return the data of its ``tool_result``."""
+        found: dict[str, Any] = {"toolCallId": self.id, "result": tool_output(self._known)}
+        return found | ({"is_error": True} if self.failed else {})
 
 
 def call_id(update: Any) -> str | None:
-    """The id of the call that an update or a question is about."""
-    id = update.get("toolCallId") if isinstance(update, dict) else None
-    return id if isinstance(id, str) and id else None
+    """Return the id of the call that an update or a question is about."""
+    return text_in(update, "toolCallId") or None
 
-
-def _are_equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(one == other)
-    except RecursionError:  # nested deeper than can be compared: it was told once
-        return True
-
-
-# One event for each frame: what is given back is to be appended in order.
-
-
-Draft = tuple[str, dict[str, Any]]
 
 _LIMITS = Limits()
 _MESSAGE_CHARS = 128 * 1024  # a message that is longer goes on in another
@@ -197,7 +148,7 @@ class Taken(NamedTuple):
     """What a frame is recorded as, and whether it has to be on the medium before it goes on."""
 
     events: list[Draft]
-    barrier: bool
+    barrier: bool = False
 
 
 class Notes:
@@ -221,47 +172,55 @@ class Notes:
         self._message_id: str | None = None
         self._first = 0
         self._delta: dict[str, Any] | None = None
-        self._calls = ToolCalls()
+        # Those that have not ended, in the order in which they were told of, and those of this turn that have.
+        self._open: dict[str, OpenCall] = {}
+        self._ended: set[str] = set()
 
     # -- what came -------------------------------------------------------------------------------
 
     def client(self, frame: Any) -> Taken:
-        """A request or notification of the editor. Secrets of MCP servers are masked."""
-        params = _member(frame, "params")
-        if _member(frame, "method") != "session/prompt":
-            return Taken([_frame("client", _without_secrets(frame, params))], barrier=False)
+        """Take a request or notification of the editor. Secrets of MCP servers are masked."""
+        params = member(frame, "params")
+        if member(frame, "method") != "session/prompt":
+            masked = frame | {"params": without_secrets(params)} if isinstance(params, dict) else frame
+            return Taken([_frame("client", masked)])
         events = self._close()
-        self._calls.begin_turn()
+        self._ended.clear()  # another turn may use the same ids again
         events += [("turn_start", {}), ("user", self._user(frame, params))]
         return Taken(events, barrier=True)
 
     def agent(self, frame: Any) -> Taken:
-        """A request or notification of the agent."""
-        method = _member(frame, "method")
-        if method == "session/update":
-            try:
-                update = frame["params"]["update"]
-                taker = _UPDATES[update["sessionUpdate"]]
-            except (KeyError, TypeError):  # another kind, or none at all
-                return _as_frame(frame)
-            return taker(self, frame, update)
+        """Take a request or notification of the agent."""
+        method, update = member(frame, "method"), member(frame, "params", "update")
         if method == "session/request_permission":
             return Taken([*self._close(), *self._question(frame)], barrier=True)
-        return _as_frame(frame)
+        match member(update, "sessionUpdate") if method == "session/update" else None:
+            case "agent_message_chunk":
+                return self._chunk(frame, update, "text")
+            case "agent_thought_chunk":
+                return self._chunk(frame, update, "thinking")
+            case "tool_call" | "tool_call_update":
+                return self._tool(frame, update)
+            case "plan" if isinstance(update.get("entries"), list) and _is_small(frame):
+                return _as_state("todo_update", {"todos": [todo(one) for one in objects_in(update, "entries")]}, frame)
+            case "session_info_update" if text_in(update, "title").strip() and _is_small(frame):
+                return _as_state("title", {"title": update["title"], "auto": True}, frame)
+            case _:
+                return Taken([_frame("agent", frame)])
 
     def answer(self, request: Any, answer: Any, direction: str) -> Taken:
-        """A response, with the request that it answers; ``direction`` is who gave it."""
-        method = _member(request, "method")
+        """Take a response, with the request that it answers; ``direction`` is who gave it."""
+        method = member(request, "method")
         if method == "session/prompt":
             return self._end_turn(answer, direction)
         if method == "session/request_permission":
             return Taken(self._permission(request, answer, direction), barrier=True)
-        return Taken([_frame(direction, answer)], barrier=False)
+        return Taken([_frame(direction, answer)])
 
     @property
     def open_calls(self) -> list[OpenCall]:
         """The calls that have not ended."""
-        return list(self._calls)
+        return list(self._open.values())
 
     def counted(self, first_seq: int, recorded: Sequence[Event]) -> None:
         """What was taken down is recorded as these; the first was to have ``first_seq``.
@@ -272,16 +231,16 @@ class Notes:
         if self._parts and 0 <= at < len(recorded):
             self._first = recorded[at].seq
 
-    def interrupted(self) -> Taken:
+    def interrupted(self) -> None:
         """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
         self._forget_message()
-        self._calls.forget()
-        return Taken([], barrier=False)
+        self._open.clear()
+        self._ended.clear()
 
     # -- turns -----------------------------------------------------------------------------------
 
     def _user(self, frame: Any, params: Any) -> dict[str, Any]:
-        prompt = _member(params, "prompt")
+        prompt = member(params, "prompt")
         data: dict[str, Any] = {"role": "user", "content": prompt_content(prompt)}
         if _text_bytes(data["content"]) > self._limits.message_bytes_max:
             data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
@@ -290,19 +249,18 @@ class Notes:
         return data | {"direction": "client", "raw": frame}
 
     def _end_turn(self, answer: Any, direction: str) -> Taken:
-        result = _member(answer, "result")
-        if not isinstance(result, dict) and _member(answer, "error") is not None:
+        result = member(answer, "result")
+        if not isinstance(result, dict) and member(answer, "error") is not None:
             failure = {"agent": self.agent_name, "error": message(answer["error"])}
             failed = ("agent_error", failure | {"direction": direction, "raw": answer})
             return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
-        usage = figures(_member(result, "usage"))
+        usage = figures(member(result, "usage"))
         events = self._close()
         if usage and events and events[-1][0] == "assistant":
             events[-1][1]["usage"] = usage
         elif usage:
             events.append(("usage", usage))
-        stopped = _member(result, "stopReason")
-        reason = stopped if isinstance(stopped, str) and stopped else "unknown"
+        reason = text_in(result, "stopReason") or "unknown"
         data = {"reason": "completed" if reason == "end_turn" else reason}
         if result != {"stopReason": reason} or answer.keys() != {"jsonrpc", "id", "result"}:
             data |= {"direction": direction, "raw": answer}
@@ -310,34 +268,28 @@ class Notes:
 
     def _question(self, frame: Any) -> list[Draft]:
         """The user is asked about a call: on record now, since nothing else may ever tell of it."""
-        about = _member(frame.get("params"), "toolCall")
-        call = self._calls.take(about)
+        about = member(frame, "params", "toolCall")
+        call = self._take(about)
         if call is None:
             return [_frame("agent", frame)]
         call.ask(about)
-        asked = {"tool": call.data()["tool"][:_NAME_CHARS], "call": call.id, "decision": "ask"}
         # The call has no frame of its own: the question that follows it has it.
         told = [("tool_call", news | {"direction": "agent"}) for news in [call.news()] if news]
-        return [*told, _frame("agent", frame), ("permission", asked)]
+        return [*told, _frame("agent", frame), call.permission("ask")]
 
     def _permission(self, request: Any, answer: Any, direction: str) -> list[Draft]:
-        params = _member(request, "params")
-        about = _member(params, "toolCall")
-        call = self._calls.get(about)
-        known = about if isinstance(about, dict) else {}
-        data: dict[str, Any] = {
-            "tool": (tool_name(known) if call is None else call.data()["tool"])[:_NAME_CHARS],
-            "decision": "cancelled",
-            "scope": "once",
-        }
+        about = member(request, "params", "toolCall")
+        call = self._open.get(call_id(about) or "")
+        tool = tool_name(object_in(about)) if call is None else call.data()["tool"]
+        data: dict[str, Any] = {"tool": tool[:_NAME_CHARS], "decision": "cancelled", "scope": "once"}
         if call_id(about) is not None:
             data["call"] = call_id(about)
-        outcome = _member(_member(answer, "result"), "outcome")
-        option = _member(outcome, "optionId")
-        if _member(outcome, "outcome") == "selected" and isinstance(option, str):
-            data |= {"decision": decision(_member(params, "options"), option), "option": option}
+        outcome = member(answer, "result", "outcome")
+        option = member(outcome, "optionId")
+        if member(outcome, "outcome") == "selected" and isinstance(option, str):
+            data |= {"decision": decision(member(request, "params", "options"), option), "option": option}
         if call is not None:
-            call.decide(data["decision"])
+            call.stage = stage_after(data["decision"]) or call.stage
         if not _is_small(answer):
             return [("permission", data), _frame(direction, answer)]
         return [("permission", data | {"direction": direction, "raw": answer})]
@@ -346,17 +298,17 @@ class Notes:
 
     def _chunk(self, frame: Any, update: Any, kind: str) -> Taken:
         content = update.get("content")
-        text = _member(content, "text")
-        if _member(content, "type") != "text" or not isinstance(text, str):
+        text = member(content, "text")
+        if member(content, "type") != "text" or not isinstance(text, str):
             return self._media(frame, content, kind)
         if not text:
-            return _as_frame(frame)
+            return Taken([_frame("agent", frame)])
         given = update.get("messageId")
         message_id = given if isinstance(given, str) else None
         events = self.words(text, kind, message_id)
         if not is_plain_chunk(frame, update, content, message_id):
             events[-1][1].update(direction="agent", raw=frame)
-        return Taken(events, barrier=False)
+        return Taken(events)
 
     def words(self, text: str, kind: str, message_id: str | None, *, before: Draft | None = None) -> list[Draft]:
         """Text of a message as it came, ``kind`` being "text" or "thinking".
@@ -365,12 +317,15 @@ class Notes:
         are added to it, and nothing is given back.
         """
         goes_on = bool(self._parts) and kind == self._kind and message_id == self._message_id
-        if goes_on and before is not None and self._takes_more(before[1]):
-            before[1]["content"] += text
+        # The last piece of this message takes more, if there is nothing else in it and it is not long.
+        last = self._delta if goes_on and before is not None and before[1] is self._delta else None
+        if last is not None and "raw" not in last and len(last["content"]) < _PIECE_CHARS:
+            last["content"] += text
             self._parts.append(text)
             self._size += len(text)
             return []
-        events = [] if goes_on and not self._full() else self._close()
+        is_full = self._size > min(self._limits.message_bytes_max // 8, _MESSAGE_CHARS)
+        events = [] if goes_on and not is_full else self._close()
         if not self._parts:
             self._kind, self._message_id = kind, message_id
             self._first = self._next_seq() + len(events)
@@ -385,29 +340,12 @@ class Notes:
         events.append(("delta", data))
         return events
 
-    def _takes_more(self, data: dict[str, Any]) -> bool:
-        """Whether it is the last piece of this message, with nothing else in it, and not long."""
-        return data is self._delta and "raw" not in data and len(data["content"]) < _PIECE_CHARS
-
-    def _message_chunk(self, frame: Any, update: Any) -> Taken:
-        return self._chunk(frame, update, "text")
-
-    def _thought_chunk(self, frame: Any, update: Any) -> Taken:
-        return self._chunk(frame, update, "thinking")
-
     def _media(self, frame: Any, content: Any, kind: str) -> Taken:
-        given = _member(content, "type")
-        block = neutral_block(content) if isinstance(given, str) and given in _MEDIA else None
-        if kind == "thinking" or block is None or self._is_long(_text_bytes([block])):
-            return _as_frame(frame)
+        block = neutral_block(content) if text_in(content, "type") in _MEDIA else None
+        if kind == "thinking" or block is None or _text_bytes([block]) > self._limits.message_bytes_max:
+            return Taken([_frame("agent", frame)])
         data = {"role": "assistant", "content": [block], "direction": "agent", "raw": frame}
-        return Taken([*self._close(), ("assistant", data)], barrier=False)
-
-    def _full(self) -> bool:
-        return self._size > min(self._limits.message_bytes_max // 8, _MESSAGE_CHARS)
-
-    def _is_long(self, size: int) -> bool:
-        return size > self._limits.message_bytes_max
+        return Taken([*self._close(), ("assistant", data)])
 
     def _close(self) -> list[Draft]:
         """The whole of what was streamed; text that is too much for one message stays streamed."""
@@ -419,102 +357,65 @@ class Notes:
         if self._message_id is not None:
             data["messageId"] = self._message_id
         self._forget_message()
-        if self._is_long(_text_bytes(text)):
+        if _text_bytes(text) > self._limits.message_bytes_max:
             return []
         return [("thinking" if thinking else "assistant", data)]
 
     def _forget_message(self) -> None:
         self._parts, self._size = [], 0
 
-    # -- tools -----------------------------------------------------------------------------------
+    def _take(self, update: Any) -> OpenCall | None:
+        """Return the call that an update is about; None if it names none, or one that has ended."""
+        id = call_id(update)
+        if id is None or id in self._ended:
+            return None
+        if id not in self._open:
+            self._open[id] = OpenCall(id)
+        return self._open[id]
 
     def _tool(self, frame: Any, update: Any) -> Taken:
-        is_new, call = self._calls.get(update) is None, self._calls.take(update)
+        is_new, call = call_id(update) not in self._open, self._take(update)
         if call is None:
-            return _as_frame(frame)
+            return Taken([_frame("agent", frame)])
         call.update(update)
         starts = call.has_begun and not call.is_recorded
         news = call.news() if call.has_begun else None
         events = self._close() if is_new or starts or call.ends else []
+        raw = {"direction": "agent", "raw": frame}
         if news is not None:
-            events.append(("tool_call", news | {"direction": "agent", "raw": frame}))
+            events.append(("tool_call", news | raw))
         elif not call.ends:
             events.append(_frame("agent", frame))
         if call.stage == "asked" and update.get("status") == "in_progress":
-            events.append(self._go_on(call))
+            # The agent did not wait for an answer: nobody may say that the call has not run.
+            events.append(call.permission("withdrawn"))
         if call.ends:
             # The frame is kept once: with the call, if it told of both.
-            events.append(("tool_result", self._result(call, None if news else frame)))
-            self._calls.end(call)
+            events.append(("tool_result", call.result() | ({} if news else raw)))
+            self._open.pop(call.id, None)
+            self._ended.add(call.id)
         return Taken(events, barrier=starts or call.ends)
-
-    def _go_on(self, call: OpenCall) -> Draft:
-        """The agent did not wait for an answer: nobody may say that the call has not run."""
-        call.decide("withdrawn")
-        tool = call.data()["tool"][:_NAME_CHARS]
-        return "permission", {"tool": tool, "call": call.id, "decision": "withdrawn"}
-
-    def _result(self, call: OpenCall, frame: Any) -> dict[str, Any]:
-        result: dict[str, Any] = {"toolCallId": call.id, "result": call.output}
-        if call.failed:
-            result["is_error"] = True
-        return result if frame is None else result | {"direction": "agent", "raw": frame}
-
-    # -- what else an agent tells ----------------------------------------------------------------
-
-    def _plan(self, frame: Any, update: Any) -> Taken:
-        entries = update.get("entries")
-        if not isinstance(entries, list) or not _is_small(frame):
-            return _as_frame(frame)
-        todos = [todo(entry) for entry in entries if isinstance(entry, dict)]
-        data = {"todos": todos, "direction": "agent", "raw": frame}
-        return Taken([("todo_update", data)], barrier=False)
-
-    def _info(self, frame: Any, update: Any) -> Taken:
-        title = update.get("title")
-        if not isinstance(title, str) or not title.strip() or not _is_small(frame):
-            return _as_frame(frame)
-        data = {"title": title, "auto": True, "direction": "agent", "raw": frame}
-        return Taken([("title", data)], barrier=False)
-
-
-_UPDATES: dict[str, Callable[[Notes, Any, Any], Taken]] = {
-    "agent_message_chunk": Notes._message_chunk,  # noqa: SLF001 - its own methods
-    "agent_thought_chunk": Notes._thought_chunk,  # noqa: SLF001 - as above
-    "tool_call": Notes._tool,  # noqa: SLF001 - as above
-    "tool_call_update": Notes._tool,  # noqa: SLF001 - as above
-    "plan": Notes._plan,  # noqa: SLF001 - as above
-    "session_info_update": Notes._info,  # noqa: SLF001 - as above
-}
-
-
-def _member(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None
 
 
 def _frame(direction: str, frame: Any) -> Draft:
     return "frame", {"direction": direction, "frame": frame}
 
 
-def _as_frame(frame: Any) -> Taken:
-    return Taken([_frame("agent", frame)], barrier=False)
+def _as_state(type: str, data: dict[str, Any], frame: Any) -> Taken:
+    return Taken([(type, data | {"direction": "agent", "raw": frame})])
 
 
-def _without_secrets(frame: Any, params: Any) -> Any:
-    return frame | {"params": without_secrets(params)} if isinstance(params, dict) else frame
+def _texts(content: Any) -> list[str]:
+    texts = [block.get("text") for block in content] if isinstance(content, list) else [content]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _text_bytes(content: Any) -> int:
-    texts = [content]
-    if isinstance(content, list):
-        texts = [block.get("text") for block in content]
-    return sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))
+    return sum(len(text.encode("utf-8", "replace")) for text in _texts(content))
 
 
 def _shortened(content: Any, limit: int) -> str:
-    texts = [content] if isinstance(content, str) else [block.get("text") for block in content]
-    whole = "\n".join(text for text in texts if isinstance(text, str))
-    return whole[: limit // 8] + "\n[… shortened here; the whole of it is in the raw frame]"
+    return "\n".join(_texts(content))[: limit // 8] + "\n[… shortened here; the whole of it is in the raw frame]"
 
 
 def _is_small(frame: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from holdfast.apps.wire.frames import member, object_in, objects_in, text_in
 from holdfast.model import Limits
 
 _LIMITS = Limits()
@@ -106,10 +106,15 @@ def _bracketed(opening: str, groups: list[list[Any]], closing: str) -> list[Any]
 
 
 def mask_servers(servers: Any) -> Any:
-    """A list of MCP servers without what opens doors: values of variables and headers."""
+    """Return a list of MCP servers without what opens doors: values of variables and headers."""
     if not isinstance(servers, list):
         return servers
-    return [_mask_server(server) for server in servers]
+    return [
+        {key: _MASKS[key](each) if key in _MASKS else each for key, each in server.items()}
+        if isinstance(server, dict)
+        else server
+        for server in servers
+    ]
 
 
 def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
@@ -121,16 +126,6 @@ def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
         }
     if depth and isinstance(value, list):
         return [without_secrets(each, depth=depth - 1) for each in value]
-    return value
-
-
-def _mask_server(server: Any) -> Any:
-    if not isinstance(server, dict):
-        return server
-    return {key: _MASKS.get(key, _as_it_is)(value) for key, value in server.items()}
-
-
-def _as_it_is(value: Any) -> Any:
     return value
 
 
@@ -156,7 +151,7 @@ def _mask_address(url: Any) -> Any:
         return _HIDDEN
 
 
-_MASKS: dict[str, Callable[[Any], Any]] = {"env": _mask_values, "headers": _mask_values, "url": _mask_address}
+_MASKS = {"env": _mask_values, "headers": _mask_values, "url": _mask_address}
 
 
 def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:
@@ -171,86 +166,60 @@ def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:
 
 
 def neutral_block(block: Any) -> dict[str, Any] | None:
-    """A content block as a conversation holds it; None for what is none."""
-    kind = block.get("type") if isinstance(block, dict) else None
+    """Return a content block as a conversation holds it; None for what is none."""
+    kind = member(block, "type")
     if not isinstance(kind, str):
         return None
     if kind == "text":
-        return {"type": "text", "text": _text(block.get("text"))}
-    if kind == "image" and _text(block.get("data")):
-        source = {"type": "base64", "media_type": _text(block.get("mimeType")) or "image/png", "data": block["data"]}
+        return {"type": "text", "text": text_in(block, "text")}
+    if kind == "image" and text_in(block, "data"):
+        source = {"type": "base64", "media_type": text_in(block, "mimeType") or "image/png", "data": block["data"]}
         return {"type": "image", "source": source}
-    return {"type": "text", "text": _naming(kind, block)}
-
-
-def _naming(kind: str, block: dict[str, Any]) -> str:
-    inner = block.get("resource")
-    about = inner if isinstance(inner, dict) else block
-    name = next((found for key in ("uri", "name", "mimeType") if (found := about.get(key))), "")
-    named = f"[{kind}: {_text(name)}]" if _text(name) else f"[{kind}]"
-    text = _text(about.get("text"))
-    return f"{named}\n{text}" if text else named
+    about = object_in(block, "resource") or block
+    name = next((found for key in ("uri", "name", "mimeType") if (found := text_in(about, key))), "")
+    named = f"[{kind}: {name}]" if name else f"[{kind}]"
+    return {"type": "text", "text": "\n".join(filter(None, [named, text_in(about, "text")]))}
 
 
 def tool_name(call: dict[str, Any]) -> str:
-    """What a tool is called, as far as the frames about a call say."""
-    meta = call.get("_meta")
-    for owner in meta.values() if isinstance(meta, dict) else ():
-        name = owner.get("toolName") if isinstance(owner, dict) else None
-        if isinstance(name, str) and name:
-            return name
-    if isinstance(meta, dict) and _text(meta.get("toolName")):
-        return _text(meta["toolName"])
-    if _text(call.get("name")):  # a draft of the protocol has it
-        return _text(call["name"])
-    kind = _text(call.get("kind"))
-    return (kind if kind != "other" else "") or _text(call.get("title")) or "tool"
+    """Return what a tool is called, as far as the frames about a call say."""
+    meta, kind = object_in(call, "_meta"), text_in(call, "kind")
+    names = [text_in(owner, "toolName") for owner in (*meta.values(), meta)]
+    names += [text_in(call, "name"), "" if kind == "other" else kind, text_in(call, "title")]
+    return next(filter(None, names), "tool")
 
 
 def tool_output(call: dict[str, Any]) -> Any:
-    """What a call gave: its texts as one, blocks if there is more, else its raw output."""
-    content = call.get("content")
-    given = content if isinstance(content, list) else []
+    """Return what a call gave: its texts as one, blocks if there is more, else its raw output."""
+    given = objects_in(call, "content")
     parts = [part for each in given if (part := _output_part(each)) is not None]
     if parts and all(part.get("type") == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     if parts:
         return parts[0] if len(parts) == 1 and "path" in parts[0] else parts
-    if call.get("printed"):
-        return call["printed"]
-    output = call.get("rawOutput")
+    output = call.get("printed") or call.get("rawOutput")
     if output is not None:
         return output
-    return "\n".join(f"[terminal: {_text(each.get('terminalId'))}]" for each in given if isinstance(each, dict))
+    return "\n".join(f"[terminal: {text_in(each, 'terminalId')}]" for each in given)
 
 
 def printed_in(meta: Any) -> str:
-    """What a command printed, where an agent tells it beside the protocol (Codex, Claude)."""
-    found = ""
-    for key in ("terminal_output", "terminal_output_delta"):
-        output = meta.get(key) if isinstance(meta, dict) else None
-        found += _text(output.get("data")) if isinstance(output, dict) else ""
-    return found
+    """Return what a command printed, where an agent tells it beside the protocol (Codex, Claude)."""
+    return "".join(text_in(meta, key, "data") for key in ("terminal_output", "terminal_output_delta"))
 
 
 def places(locations: Any) -> dict[str, Any]:
-    """What a call is about, if that is all that its agent tells of its parameters (Gemini)."""
-    given = locations if isinstance(locations, list) else []
-    paths = [path for each in given if isinstance(each, dict) and (path := _text(each.get("path")))]
+    """Return what a call is about, if that is all that its agent tells of its parameters (Gemini)."""
+    paths = [path for each in objects_in(locations) if (path := text_in(each, "path"))]
     return {"paths": paths} if paths else {}
 
 
-def _output_part(part: Any) -> dict[str, Any] | None:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "content":
+def _output_part(part: dict[str, Any]) -> dict[str, Any] | None:
+    if part.get("type") == "content":
         return neutral_block(part.get("content"))
-    if kind == "diff":
+    if part.get("type") == "diff":
         return {key: part[key] for key in ("path", "oldText", "newText") if key in part} or None
     return None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None) -> bool:
@@ -283,32 +252,25 @@ def is_plain_prompt(frame: Any, params: Any, prompt: Any) -> bool:
 
 
 def figures(usage: Any) -> dict[str, int]:
-    """What a turn used, by the names that events have for it."""
-    given = usage if isinstance(usage, dict) else {}
-    found = {name: given.get(key) for key, name in _FIGURES.items()}
+    """Return what a turn used, by the names that events have for it."""
+    found = {name: member(usage, key) for key, name in _FIGURES.items()}
     return {name: count for name, count in found.items() if type(count) is int and count >= 0}
 
 
 def decision(options: Any, chosen: str) -> str:
-    """Whether the option that was chosen allows or denies."""
-    kinds = [
-        option.get("kind")
-        for option in (options if isinstance(options, list) else ())
-        if isinstance(option, dict) and option.get("optionId") == chosen
-    ]
-    kind = kinds[0] if kinds and isinstance(kinds[0], str) else chosen
-    return "allow" if kind.startswith("allow") else "deny"
+    """Return whether the option that was chosen allows or denies."""
+    kinds = [text_in(option, "kind") for option in objects_in(options) if option.get("optionId") == chosen]
+    return "allow" if ([*filter(None, kinds), chosen][0]).startswith("allow") else "deny"
 
 
 def todo(entry: dict[str, Any]) -> dict[str, Any]:
-    """One entry of a plan."""
-    content, status = entry.get("content"), entry.get("status")
-    text = content if isinstance(content, str) else ""
-    known = isinstance(status, str) and status in {"pending", "in_progress", "completed"}
+    """Return one entry of a plan."""
+    text, status = text_in(entry, "content"), text_in(entry, "status")
+    known = status in {"pending", "in_progress", "completed"}
     return {"content": text, "status": status if known else "pending", "activeForm": text}
 
 
 def message(error: Any) -> str:
-    """What an error says."""
-    told = error.get("message") if isinstance(error, dict) else None
+    """Return what an error says."""
+    told = member(error, "message")
     return told if isinstance(told, str) else _json_text(error)[:_ERROR_CHARS_MAX]
