@@ -93,7 +93,6 @@ class _Doctor:
         return self.report
 
     # -- one process after the other -----------------------------------------------------------
-
     async def _look(self, what: Any) -> None:
         """Start the agent, do something with it, and end it."""
 
@@ -149,7 +148,6 @@ class _Doctor:
                 self._link.send(error_frame(frame["id"], error))
 
     # -- what is tried -------------------------------------------------------------------------
-
     async def _first_look(self) -> None:
         self._session = text_in(await self._try("new", self._place), "sessionId")
         if not self._session:
@@ -219,7 +217,6 @@ class _Doctor:
         return None
 
     # -- what it means -------------------------------------------------------------------------
-
     def _say(self, sentence: str) -> None:
         if sentence not in self._says:
             self._says.append(sentence)

@@ -114,8 +114,6 @@ def _own_command() -> str:
 
 
 # Editors' settings: JSON with comments and stray commas, changed at one place and nowhere else.
-
-
 _REMEDY = "Mend the file, or write the entry by hand: --print shows it."
 _SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STRAY_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])')

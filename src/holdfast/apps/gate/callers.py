@@ -17,13 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.apps.gate.limits import BodyLimit, Buckets, RateLimit
 from holdfast.apps.gate.responses import NOTHING_RUNS, SafeHeaders, header, refuse
 
-__all__ = ["LOOPBACK", "SAFE_METHODS", "HostCheck", "OriginCheck", "same_secret"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """The names of this machine for itself."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that change nothing."""
-_GUARDED = ("http", "websocket")
+
 _SHOWN_HEADERS = "location, retry-after"
 # Who is asked is known by a token in a header, which no page sends by accident: no cookies.
 _PREFLIGHT = (
@@ -50,15 +48,12 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
-        if scope["type"] in _GUARDED and "*" not in self._hosts:
-            name = _host_name(header(scope, b"host") or "")
-            if name not in self._hosts:
-                await refuse(
-                    scope, receive, send, 421, "host", "this server does not have that name",
-                    "Use the address that the server said when it started.",
-                )  # fmt: skip
-                return
-        await self._app(scope, receive, send)
+        is_guarded = scope["type"] in ("http", "websocket") and "*" not in self._hosts
+        if is_guarded and _host_name(header(scope, b"host") or "") not in self._hosts:
+            remedy = "Use the address that the server said when it started."
+            await refuse(scope, receive, send, 421, "host", "this server does not have that name", remedy)
+        else:
+            await self._app(scope, receive, send)
 
 
 class OriginCheck:
@@ -78,18 +73,16 @@ class OriginCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
-        is_upgrade = scope["type"] == "websocket"
-        origin = header(scope, b"origin") if scope["type"] == "http" else None
+        is_http = scope["type"] == "http"
+        origin = header(scope, b"origin") if is_http else None
+        is_unsafe = scope["type"] == "websocket" or (is_http and scope["method"] not in SAFE_METHODS)
         if origin is not None and origin.lower() in self._origins:
             await self._app_of_another_page(scope, receive, send, origin)
-            return
-        if (is_upgrade or _is_unsafe(scope)) and not self._may_come(scope):
-            await refuse(
-                scope, receive, send, 403, "origin", "another page may not do this here",
-                "Open this server's own page, or use a program with a token.",
-            )  # fmt: skip
-            return
-        await self._app(scope, receive, send)
+        elif is_unsafe and not self._may_come(scope):
+            remedy = "Open this server's own page, or use a program with a token."
+            await refuse(scope, receive, send, 403, "origin", "another page may not do this here", remedy)
+        else:
+            await self._app(scope, receive, send)
 
     async def _app_of_another_page(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         """What a page that may come asks for; the browser shows it the answer if it says so."""
@@ -108,8 +101,7 @@ class OriginCheck:
         if scope["method"] != "OPTIONS" or wanted is None:
             await self._app(scope, receive, send_shown)
             return
-        start = {"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT)}
-        await send_shown(start)
+        await send_shown({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT)})
         await send_shown({"type": "http.response.body"})
 
     def _may_come(self, scope: Scope) -> bool:
@@ -120,10 +112,6 @@ class OriginCheck:
         if site is not None:
             return site in {"same-origin", "none"}
         return not self._need_origin
-
-
-def _is_unsafe(scope: Scope) -> bool:
-    return scope["type"] == "http" and scope["method"] not in SAFE_METHODS
 
 
 def _is_own(origin: str, host: str | None) -> bool:
@@ -144,8 +132,6 @@ def _host_name(host: str) -> str:
 
 
 # All guards around an application, in the order in which they belong.
-
-
 def guarded(
     app: ASGIApp,
     *,

@@ -13,8 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.apps.gate.responses import header, refuse
 
-__all__ = ["BodyLimit", "Buckets", "RateLimit", "address_of"]
-
 _CLIENTS_MAX = 10_000
 _PART_S = 30.0
 _SLOWEST_BYTES_PER_S = 1 << 10
@@ -212,16 +210,12 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
-        if scope["type"] in {"http", "websocket"}:
-            wait = self._buckets.take(self._client_of(scope))
-            if wait > 0:
-                await refuse(
-                    scope, receive, send, 429, "too_many", "these are too many requests",
-                    "Wait as long as Retry-After says.",
-                    {"retry-after": str(math.ceil(wait))},
-                )  # fmt: skip
-                return
-        await self._app(scope, receive, send)
+        wait = self._buckets.take(self._client_of(scope)) if scope["type"] in {"http", "websocket"} else 0
+        if wait > 0:
+            told = ("too_many", "these are too many requests", "Wait as long as Retry-After says.")
+            await refuse(scope, receive, send, 429, *told, {"retry-after": str(math.ceil(wait))})
+        else:
+            await self._app(scope, receive, send)
 
 
 def address_of(scope: Scope) -> str:

@@ -8,8 +8,6 @@ import msgspec
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["header", "problem_body", "refuse"]
-
 PROBLEM = "application/problem+json"
 
 
@@ -61,8 +59,6 @@ async def refuse(  # noqa: PLR0917 - an ASGI application's three, and what is to
 
 
 # What every response says to a browser: run nothing, guess nothing, tell nobody, keep nothing.
-
-
 NOTHING_RUNS = "default-src 'none'"
 """The policy for answers that are no pages."""
 _FRAMES = "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"

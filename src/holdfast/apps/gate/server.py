@@ -15,8 +15,6 @@ from starlette.types import ASGIApp
 from holdfast.apps.wire.pipes import ENDING
 from holdfast.errors import Unavailable
 
-__all__ = ["listen", "run"]
-
 _GRACE_SECONDS = 10
 _MESSAGE_BYTES_MAX = 1 << 20
 _HEAD_S = 20.0
@@ -44,11 +42,22 @@ def run(
     is taken.
     """
     with listen(host, port) as listening:
-        config = _config(app, grace_seconds, message_bytes_max)
+        config = uvicorn.Config(
+            app,
+            access_log=False,  # addresses may hold a one-time token
+            log_level="warning",
+            lifespan="on",
+            proxy_headers=False,  # anyone could say who they are
+            server_header=False,
+            timeout_graceful_shutdown=grace_seconds,
+            ws="none" if message_bytes_max is None else "websockets-sansio",
+            ws_max_size=message_bytes_max or 0,
+        )
         server = _Server(config)
         server.head_s = head_s
         logging.getLogger("uvicorn.error").addFilter(_is_news)
-        server.told_ready = lambda: ready(_address(listening))
+        name, number = listening.getsockname()[:2]
+        server.told_ready = lambda: ready(f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}")
         server.told_stopping = stopping
         asyncio.run(server.serve([listening]))
 
@@ -74,25 +83,6 @@ def listen(host: str, port: int) -> socket.socket:
 def _is_news(record: logging.LogRecord) -> bool:
     """Not that a WebSocket was refused, which uvicorn takes for a mistake of the application."""
     return "without completing handshake" not in record.msg
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int | None) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        access_log=False,  # addresses may hold a one-time token
-        log_level="warning",
-        lifespan="on",
-        proxy_headers=False,  # anyone could say who they are
-        server_header=False,
-        timeout_graceful_shutdown=grace_seconds,
-        ws="none" if message_bytes_max is None else "websockets-sansio",
-        ws_max_size=message_bytes_max or 0,
-    )
 
 
 class _Heads:

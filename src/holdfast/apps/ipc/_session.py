@@ -82,7 +82,6 @@ class Current:
         )
 
     # -- sessions ----------------------------------------------------------------------------
-
     async def create(self, wish: SessionCreate) -> Struct:
         """Begin a session, on record at once, and make it the current one."""
         self._check_idle()
@@ -163,7 +162,6 @@ class Current:
         return ExportedText(content=content)
 
     # -- turns -------------------------------------------------------------------------------
-
     async def query(self, wish: PromptMessage, say: Say) -> Struct:
         """Answer, word by word, and then as a whole. Raises what ends the turn."""
         self._check_idle()
@@ -212,7 +210,6 @@ class Current:
         await self._host.aclose()
 
     # -- inside ------------------------------------------------------------------------------
-
     def _check_idle(self) -> None:
         if self._host.turn(_HERE) is not None:
             raise busy()

@@ -151,7 +151,6 @@ NOTICES = {
 
 
 # -- the schema --------------------------------------------------------------------------------
-
 _ABOUT = (
     "One JSON object on each line. In the tagged form the object has a type. As JSON-RPC 2.0 the"
     " method is x-method, params are the other fields of the request, the result is the fields of"
@@ -171,21 +170,21 @@ def schema() -> str:
     """Return the JSON schema of every message, both ways, as a text."""
     from holdfast.library.answers.schema import DRAFT, schemas_of
 
-    asked = [
-        (ask.tag, ask.takes, {"x-kind": "request", "x-method": ask.method, "x-answer": ask.answer}) for ask in _ASKS
-    ]
-    given = [
-        (ask.answer, ask.gives, {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {})) for ask in _ASKS
-    ]
-    given.append(("error", RefusedRequest, {"x-kind": "answer"}))
-    given += [(tag, one.gives, {"x-kind": "notice", "x-method": one.method}) for tag, one in NOTICES.items()]
-    _, parts = schemas_of([shape for _, shape, _ in (*asked, *given)], defaults=True)
-    messages = {tag: _message(tag, parts[shape.__name__], facts) for tag, shape, facts in (*asked, *given)}
+    asked = {
+        ask.tag: (ask.takes, {"x-kind": "request", "x-method": ask.method, "x-answer": ask.answer}) for ask in _ASKS
+    }
+    given: dict[str, tuple[type[Any], dict[str, str]]] = {
+        ask.answer: (ask.gives, {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {})) for ask in _ASKS
+    }
+    given["error"] = (RefusedRequest, {"x-kind": "answer"})
+    given |= {tag: (one.gives, {"x-kind": "notice", "x-method": one.method}) for tag, one in NOTICES.items()}
+    _, parts = schemas_of([shape for shape, _ in (*asked.values(), *given.values())], defaults=True)
+    messages = {tag: _message(tag, parts[shape.__name__], facts) for tag, (shape, facts) in {**asked, **given}.items()}
     inside = {name: _with_ids(parts[kind]) for kind, name in _NAMES.items()}
     inside["session_info"]["additionalProperties"] = False
     sides = {
-        "from_client": _one_of((tag for tag, _, _ in asked), "Every line that a client sends, in the tagged form."),
-        "from_bridge": _one_of((tag for tag, _, _ in given), "Every line that the bridge sends, in the tagged form."),
+        "from_client": _one_of(asked, "Every line that a client sends, in the tagged form."),
+        "from_bridge": _one_of(given, "Every line that the bridge sends, in the tagged form."),
     }
     whole = {
         "$schema": DRAFT,
@@ -232,8 +231,6 @@ def _reference(name: str) -> dict[str, Any]:
 
 
 # -- errors ------------------------------------------------------------------------------------
-
-
 def refusal(rpc_code: int, code: str, message: str, remedy: str = "") -> RpcError:
     """What a request that cannot be served is answered with, in either way of talking."""
     return RpcError(rpc_code, message, {"code": code, "remedy": remedy})
@@ -267,17 +264,11 @@ def told_refusal(error: RpcError, request: str | None = None) -> RefusedRequest:
 
 def busy() -> RpcError:
     """One thing at a time is answered on a connection."""
-    return refusal(
-        INVALID_REQUEST,
-        "busy",
-        "a query is being answered on this connection",
-        "Wait for its answer, cancel it, or open another connection.",
-    )
+    remedy = "Wait for its answer, cancel it, or open another connection."
+    return refusal(INVALID_REQUEST, "busy", "a query is being answered on this connection", remedy)
 
 
 # -- sessions ----------------------------------------------------------------------------------
-
-
 def session_info(found: SessionMetadata) -> SessionBrief:
     """What is told of a session: a title only if there is one, moments always in UTC."""
     return SessionBrief(

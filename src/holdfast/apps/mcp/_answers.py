@@ -7,6 +7,7 @@ the way to the rest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,13 +77,10 @@ def choose(hf: Holdfast, given: str) -> str:
 
 
 # -- many sessions -----------------------------------------------------------------------------
-
-
 def list_page(hf: Holdfast, *, limit: int, tags: list[str], agent: str | None, after: str | None) -> Answer:
     """The sessions, newest first, and the cursor of the next page."""
     page = hf.list(limit, tags=tags, agent_id=agent, after=after)
-    rows = [SessionLine(**_row(found)) for found in page]
-    return _plain(SessionLines(sessions=rows, next=page.next))
+    return _plain(SessionLines(sessions=[SessionLine(**_row(found)) for found in page], next=page.next))
 
 
 def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None, limit: int) -> Answer:
@@ -103,8 +101,6 @@ def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None
 
 
 # -- one session -------------------------------------------------------------------------------
-
-
 def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
     """A part of the conversation as text, with the number of each event.
 
@@ -189,9 +185,7 @@ def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -
         system=_bounded(found.system),
         messages=_bounded(found.messages),
         changed=[f"{issue.type}: {neutralise_line(issue.detail)}" for issue in found.issues[:20]],
-        left_out=None
-        if left is None
-        else LeftOutPart(messages=left.messages, first=left.first_seq, last=left.last_seq),
+        left_out=LeftOutPart(messages=left.messages, first=left.first_seq, last=left.last_seq) if left else None,
     )
     return _checked(told, "Ask for fewer max_tokens.")
 
@@ -211,34 +205,27 @@ def summarise(hf: Holdfast, id: str) -> Answer:
     row, state, course = hf.info(id), hf.state(id), hf.timeline(id)
     turns = course.turns
     told = turns if len(turns) <= _TURNS_MAX else [turns[0], *turns[-_TURNS_MAX + 1 :]]
-    tools: dict[str, int] = {}
+    tools: Counter[str] = Counter()
     for turn in turns:
-        for name, count in turn.tools.items():
-            tools[shown(name)] = tools.get(shown(name), 0) + count
+        tools.update({shown(name): count for name, count in turn.tools.items()})
+    last = hf.events(id, types=["assistant"], reverse=True, limit=1)
+    words = list(read_transcript(with_blobs(hf, id, last)))
     found = SessionSummary(
         **_row(row),
         status=row.status,
         topics=[shown(topic.tag) for topic in hf.topics(id)],
         asked=[AskedLine(seq=turn.seq, prompt=shown(turn.prompt)) for turn in told],
         turns=len(turns),
-        tools=dict(sorted(tools.items(), key=lambda item: -item[1])[:_TURNS_MAX]),
+        tools=dict(tools.most_common(_TURNS_MAX)),
         failures=sum(turn.failures for turn in turns),
         active_minutes=round(course.active_ms / 60_000, 1),
         todos=_bounded(state.todos[:_TURNS_MAX]),
-        last_words=neutralise(_cut(_last_words(hf, id), _LAST_WORDS_CHARS)),
+        last_words=neutralise(_cut(words[-1].text if words else "", _LAST_WORDS_CHARS)),
     )
     return _plain(found)
 
 
-def _last_words(hf: Holdfast, id: str) -> str:
-    events = hf.events(id, types=["assistant"], reverse=True, limit=1)
-    found = list(read_transcript(with_blobs(hf, id, events)))
-    return found[-1].text if found else ""
-
-
 # -- bounds ------------------------------------------------------------------------------------
-
-
 def shown(text: str | None) -> str:
     """A text for one line."""
     return "" if text is None else neutralise_line(_cut(text, 200))
@@ -293,8 +280,6 @@ def _checked(found: msgspec.Struct, remedy: str) -> Answer:
 
 
 # What other agents may add to sessions, where that is allowed.
-
-
 TEXT_CHARS_MAX = 200_000
 _AGENT = "mcp"
 
@@ -311,14 +296,11 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
         raise TooLarge(f"a text has at most {TEXT_CHARS_MAX:,} characters", remedy="Save less.")
     known = None if session_id is None else choose(hf, session_id)
     resume: Resume = "auto" if known is None else "always"
-    agent_id = _AGENT if known is None else None
-    with hf.session(known, resume=resume, title=title, agent_id=agent_id) as session:
+    with hf.session(known, resume=resume, title=title, agent_id=_AGENT if known is None else None) as session:
         if role == "note":
             session.memory.set(f"note-{session.seq + 1}", text, description="saved by another agent")
-        elif role == "user":
-            session.user(text, metadata={"saved_by": _AGENT})
         else:
-            session.assistant(text, metadata={"saved_by": _AGENT})
+            (session.user if role == "user" else session.assistant)(text, metadata={"saved_by": _AGENT})
         session.flush()
         return _plain(Saved(session_id=session.id, seq=session.seq))
 
@@ -328,5 +310,4 @@ def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) ->
     parent = choose(hf, session_id)
     made = hf.fork(parent, at, title=title)
     origin = hf.state(made).parent
-    told = SessionForked(session_id=made, parent=parent, at=None if origin is None else origin.seq)
-    return _plain(told)
+    return _plain(SessionForked(session_id=made, parent=parent, at=None if origin is None else origin.seq))

@@ -66,9 +66,7 @@ class _TokenCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_asking = scope["type"] != "lifespan"
         if is_asking and not same_secret(header(scope, b"authorization") or "", self._wanted):
-            await refuse(
-                scope, receive, send, 401, "token", "a bearer token is needed",
-                "The server said it when it started.", {"www-authenticate": "Bearer"},
-            )  # fmt: skip
-            return
-        await self._app(scope, receive, send)
+            told = ("token", "a bearer token is needed", "The server said it when it started.")
+            await refuse(scope, receive, send, 401, *told, {"www-authenticate": "Bearer"})
+        else:
+            await self._app(scope, receive, send)

@@ -47,19 +47,12 @@ class SessionServer(MCPServer[Any]):
             log_level="WARNING",
         )
         self._hf = hf
-        tools: list[Any] = [
-            self.list_sessions,
-            self.search_sessions,
-            self.read_session,
-            self.recall_session,
-            self.summarise_session,
-        ]
-        for tool in tools:
+        reading: list[Any] = [self.list_sessions, self.search_sessions, self.read_session, self.recall_session]
+        for tool in (*reading, self.summarise_session):
             self.add_tool(tool, annotations=_READ_ONLY)
         # Not offered rather than refused: a model does not try what it does not see.
-        if writes:
-            self.add_tool(self.save_to_session, annotations=_ADDS)
-            self.add_tool(self.fork_session, annotations=_ADDS)
+        for tool in (self.save_to_session, self.fork_session) if writes else ():
+            self.add_tool(tool, annotations=_ADDS)
         self.resource(_SCHEME + "sessions", name="sessions", mime_type="application/json")(self._sessions)
         self.resource(_SCHEME + "sessions/{session_id}", name="session", mime_type="text/markdown")(self._transcript)
         self.prompt("continue_session", title="Go on with an earlier session")(self._continue)
@@ -67,7 +60,6 @@ class SessionServer(MCPServer[Any]):
         self.completion()(self._complete)  # type: ignore[no-untyped-call]  # theirs has no types
 
     # -- tools -------------------------------------------------------------------------------
-
     def list_sessions(
         self,
         limit: Annotated[int, Field(description="At most so many.", ge=1, le=200)] = 20,
@@ -152,7 +144,6 @@ class SessionServer(MCPServer[Any]):
             return _answers.fork(self._hf, session_id, at=at, title=title)
 
     # -- resources ---------------------------------------------------------------------------
-
     async def list_resources(self) -> list[mcp_types.Resource]:
         """The list of sessions, and the newest of them, for people to choose from."""
         import anyio.to_thread
@@ -180,25 +171,21 @@ class SessionServer(MCPServer[Any]):
             return _answers.read_document(self._hf, _answers.choose(self._hf, session_id))
 
     # -- prompts -----------------------------------------------------------------------------
-
     def _continue(self, session_id: Id) -> str:
         """Go on with an earlier session: what it was about, and how it ended."""
-        with _told(_refused_prompt):
-            return self._handover(_answers.choose(self._hf, session_id))
-
-    def _continue_latest(self) -> str:
-        """Go on with the newest session: what it was about, and how it ended."""
-        with _told(_refused_prompt):
-            return self._handover(_answers.choose(self._hf, _answers.NEWEST))
-
-    def _handover(self, id: str) -> str:
-        end = _answers.read_events(self._hf, id, start=-200, limit=200)
+        with _told(lambda _, text: MCPError(mcp_types.INVALID_PARAMS, text)):
+            id = _answers.choose(self._hf, session_id)
+            end = _answers.read_events(self._hf, id, start=-200, limit=200)
         end = end.replace("</record", "<\\/record")  # only ours ends it
         return (
             "Let us go on with an earlier session. Below is the end of its record; read_session"
             " shows the rest, search_sessions finds words in it. Say in two sentences where we"
             f" were, then go on.\n\n<record>\n{end}\n</record>"
         )
+
+    def _continue_latest(self) -> str:
+        """Go on with the newest session: what it was about, and how it ended."""
+        return self._continue(_answers.NEWEST)
 
     async def _complete(self, _: Any, argument: Any, __: Any) -> mcp_types.Completion | None:
         import anyio.to_thread
@@ -213,16 +200,8 @@ def _refused_resource(error: HoldfastError, text: str) -> Exception:
     return ResourceNotFoundError(text) if isinstance(error, NotFound) else ResourceError(text)
 
 
-def _refused_prompt(_: HoldfastError, text: str) -> Exception:
-    return MCPError(mcp_types.INVALID_PARAMS, text)
-
-
-def _refused_tool(_: HoldfastError, text: str) -> Exception:
-    return ToolError(text)
-
-
 @contextmanager
-def _told(refused: Callable[[HoldfastError, str], Exception] = _refused_tool) -> Iterator[None]:
+def _told(refused: Callable[[HoldfastError, str], Exception] = lambda _, text: ToolError(text)) -> Iterator[None]:
     """What Holdfast refuses is told as an error that the protocol knows."""
     try:
         yield

@@ -140,8 +140,6 @@ def error_in(answer: Frame) -> RpcError | None:
 
 
 # What comes over a wire may be anything: these read a member of it, or of a member of it, as what it should be.
-
-
 def member(value: Any, *names: str) -> Any:
     """Return what stands under these names, one inside of the other; None where there is no such thing."""
     for name in names:

@@ -80,7 +80,6 @@ class Live:
         return self._host.turn(self.id) is not None
 
     # -- turns -------------------------------------------------------------------------------
-
     async def answer(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
         """Answer a prompt, or go on with what was interrupted; how the turn ended.
 
@@ -176,7 +175,6 @@ class Live:
         return self.kit.agent(self._hf, self.session, lambda: box.tools(more), self._permit)
 
     # -- modes and permissions ---------------------------------------------------------------
-
     def set_mode(self, mode: str) -> None:
         """Work in another mode from now on. Raises RpcError if there is none of that name."""
         if mode not in MODES:
@@ -233,7 +231,6 @@ class Live:
         return Decision(allow=allow, scope=scope, reason=None if allow else "the user rejected it")
 
     # -- what the editor is shown -------------------------------------------------------------
-
     @contextlib.contextmanager
     def held_back(self) -> Iterator[int]:
         """While the past is told up to the event that this gives: what comes now is shown then."""

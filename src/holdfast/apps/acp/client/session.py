@@ -208,7 +208,6 @@ class AcpSession:
             await self._prompts.get_nowait().fail(closed)
 
     # -- turns -----------------------------------------------------------------------------------
-
     async def _work(self) -> None:
         while not self._closing:
             turn = await self._prompts.get()
@@ -271,7 +270,6 @@ class AcpSession:
             self._link.tell("session/cancel", {"sessionId": self._channel.agent_id})
 
     # -- what the agent says ---------------------------------------------------------------------
-
     def _hear(self, frame: Frame) -> None:
         """One frame, in wire order. What is to be recorded is held until the batch is read."""
         channel, update = self._channel, member(frame, "params", "update")
@@ -377,7 +375,6 @@ class AcpSession:
             await turn.fail(self._failed(AgentGone(reason)))
 
     # -- the agent gets the session --------------------------------------------------------------
-
     async def _launch(self) -> AgentProcess:
         return await AgentProcess.start(self.provider.command, cwd=self._params["cwd"], env=self.provider.env)
 

@@ -139,8 +139,6 @@ class EditorOutbox:
 
 
 # Pieces of messages, which nearly all frames of an agent are, read in one step.
-
-
 class _Strict(msgspec.Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
     """Nothing but what is named: whatever says more is not for here."""
 

@@ -148,7 +148,6 @@ class Proxy:
         await self._outbox.shown()
 
     # -- what is answered here -------------------------------------------------------------------
-
     async def _initialize(self, params: Frame) -> Frame:
         """What the agent says of itself, and what we can besides."""
         self._sessions.agent_is_gone()  # one that was greeted before is started anew
@@ -193,7 +192,6 @@ class Proxy:
         return {}
 
     # -- the agent's frames, in wire order -------------------------------------------------------
-
     def _words_of_agent(self, line: bytes) -> bool:
         """Take a line that is nothing but a piece of a message: nearly all are, so it is quick."""
         chunk = read_chunk(line)
@@ -273,7 +271,6 @@ class Proxy:
         self._spawn(self._show())
 
     # -- the editor's frames ---------------------------------------------------------------------
-
     def _send(self, frame: Frame) -> None:
         self._editor.write(encode(frame))
 
@@ -437,7 +434,6 @@ class Proxy:
         self._agent.send(answer)
 
     # -- what is shown ---------------------------------------------------------------------------
-
     async def _show(self) -> None:
         try:
             await self._outbox.settle()
@@ -445,7 +441,6 @@ class Proxy:
             self._lost.set()  # it may keep our input open all the same
 
     # -- when something breaks -------------------------------------------------------------------
-
     async def _agent_died(self, reason: str) -> None:
         self._say(reason)
         self._sessions.agent_is_gone()
@@ -495,7 +490,6 @@ class Proxy:
             self._end_prompts(channel, lambda asked: response(asked, {"stopReason": "cancelled"}))
 
     # -- life ------------------------------------------------------------------------------------
-
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)

@@ -64,7 +64,6 @@ class ProxySessions:
         self.by_agent: dict[str, Channel] = {}
 
     # -- opening ---------------------------------------------------------------------------------
-
     async def new(self, params: Frame) -> Channel:
         """A new session, on both sides. Raises RpcError."""
         if "cwd" not in params:
@@ -142,7 +141,6 @@ class ProxySessions:
         return channel
 
     # -- the agent's side ------------------------------------------------------------------------
-
     async def attach(self, channel: Channel) -> None:
         """Return once the agent has the session. Raises RpcError if it cannot get it."""
         async with channel.attaching:
@@ -206,7 +204,6 @@ class ProxySessions:
         (self._editor.write if channel.muted is None else channel.muted.append)(encode(frame))
 
     # -- the editor's side -----------------------------------------------------------------------
-
     async def replay(self, channel: Channel, params: Frame) -> Frame:
         """Send the editor what was said; where it began and ended, for the answer."""
         wish = _wish_of(params)  # refused before anything is waited for

@@ -190,7 +190,6 @@ class Channel:
         return bool(self.session.live_state.message_count)
 
     # -- the agent has it ------------------------------------------------------------------------
-
     def look_back(self, ending: Ending | None = None) -> None:
         """Learn which agent has the session, from its log unless somebody has just read that."""
         if self.is_looked_at:
@@ -239,7 +238,6 @@ class Channel:
         return heard
 
     # -- recording -------------------------------------------------------------------------------
-
     def addressed(self, line: bytes) -> bytes | None:
         """A line of the agent as a line for the editor; None if its id is not where it mostly is.
 
@@ -313,7 +311,6 @@ class Channel:
             await self.session.abarrier()
 
     # -- order -----------------------------------------------------------------------------------
-
     def enqueue(self, work: Work) -> None:
         """Do something towards the agent after everything that was enqueued before."""
         # One worker for each session: frames about it keep their order, and sessions do not wait
@@ -347,7 +344,6 @@ class Channel:
             await self.session.aclose()
 
     # -- what the agent has to be told -----------------------------------------------------------
-
     def _note_interruption(self) -> None:
         state = self.session.live_state
         if needs_interruption(state) is None:

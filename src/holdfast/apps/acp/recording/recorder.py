@@ -177,7 +177,6 @@ class Notes:
         self._ended: set[str] = set()
 
     # -- what came -------------------------------------------------------------------------------
-
     def client(self, frame: Any) -> Taken:
         """Take a request or notification of the editor. Secrets of MCP servers are masked."""
         params = member(frame, "params")
@@ -238,7 +237,6 @@ class Notes:
         self._ended.clear()
 
     # -- turns -----------------------------------------------------------------------------------
-
     def _user(self, frame: Any, params: Any) -> dict[str, Any]:
         prompt = member(params, "prompt")
         data: dict[str, Any] = {"role": "user", "content": prompt_content(prompt)}
@@ -295,7 +293,6 @@ class Notes:
         return [("permission", data | {"direction": direction, "raw": answer})]
 
     # -- words -----------------------------------------------------------------------------------
-
     def _chunk(self, frame: Any, update: Any, kind: str) -> Taken:
         content = update.get("content")
         text = member(content, "text")

@@ -62,9 +62,9 @@ def _keep_memory() -> None:
 def list_sessions(hf: Holdfast, params: dict[str, Any]) -> dict[str, Any]:
     """One page of ``session/list``, newest first. Raises RpcError for a cursor that is none."""
     cwd, cursor = params.get("cwd"), params.get("cursor")
-    if cursor is not None and not isinstance(cursor, str):
+    if not isinstance(cursor, str | None):
         raise RpcError(INVALID_PARAMS, "a cursor is a text")
-    if cwd is not None and not isinstance(cwd, str):
+    if not isinstance(cwd, str | None):
         raise RpcError(INVALID_PARAMS, "cwd is a text")
     try:
         page = hf.list(_PAGE, cwd=None if cwd is None else os.path.normpath(cwd), after=cursor)

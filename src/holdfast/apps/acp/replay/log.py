@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.apps.wire.frames import member
 from holdfast.model import BODIES, START, Event, has_marked_keys
 from holdfast.session import read_blocks, read_range, resolve_blobs
 from holdfast.storage import Documents, Log
@@ -78,7 +79,7 @@ class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "
     content: msgspec.Raw = _NOTHING
 
 
-class CallAbout(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
+class CallAbout(About, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
     """What has to be known of an update about a tool call."""
 
     kind: Literal["tool_call", "tool_call_update"]
@@ -91,18 +92,14 @@ Told = tuple[bytes, About, dict[str, Any] | None]
 """A recorded update: its bytes, what it is about, and its params if they hold more than usual."""
 
 
-class _FrameData(msgspec.Struct):
-    direction: str = ""
+class _Recorded(msgspec.Struct):
+    direction: Any = None
     frame: msgspec.Raw = _NOTHING
-
-
-class _RawData(msgspec.Struct):
     raw: msgspec.Raw = _NOTHING
 
 
 _decode_texts = msgspec.json.Decoder(str).decode_lines
-_decode_frame = msgspec.json.Decoder(_FrameData).decode
-_decode_raw = msgspec.json.Decoder(_RawData).decode
+_decode_recorded = msgspec.json.Decoder(_Recorded).decode
 _decode_notification = msgspec.json.Decoder(CallFrame).decode
 _decode_about = msgspec.json.Decoder(About).decode
 decode_calls = msgspec.json.Decoder(CallAbout).decode_lines
@@ -142,7 +139,7 @@ class Finder:
     def learn(self, data: bytes) -> None:
         """Take it from the data of an event that holds a frame, if they are as usual."""
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            self._learn(_decode_notification(_decode_frame(data).frame))
+            self._learn(_decode_notification(_decode_recorded(data).frame))
 
     def _learn(self, frame: CallFrame) -> None:
         start = (
@@ -151,21 +148,15 @@ class Finder:
         )
         self.start_of_calls, self.begin = start + _CALL, len(start)
 
-    def in_frame(self, event: Event) -> Told | None:
-        """The update in a frame of the agent; None if there is none."""
+    def find(self, event: Event) -> Told | None:
+        """Return the update that a frame of the agent holds, or that another event came with; None if there is none."""
         data = bytes(event.raw)
-        frame = _decode_frame(_unescaped(event, data))
-        return self._decode(frame.frame) if frame.direction == "agent" else None
-
-    def in_raw(self, event: Event) -> Told | None:
-        """The update that an event came with; None if it came in another way."""
-        return self.decode(_decode_raw(_unescaped(event, bytes(event.raw))).raw)
-
-    def decode(self, rpc: msgspec.Raw) -> Told | None:
-        """The update of a frame; None for any other value."""
-        return self._decode(rpc) if rpc else None
-
-    def _decode(self, rpc: msgspec.Raw) -> Told | None:
+        found = _decode_recorded(_encode(plain(event)) if has_marked_keys(data) else data)
+        rpc = found.raw
+        if event.type == "frame":
+            rpc = found.frame if found.direction == "agent" else _NOTHING
+        if not rpc:
+            return None
         try:
             frame = _decode_notification(rpc)
             update = bytes(frame.params.update)
@@ -176,29 +167,19 @@ class Finder:
         return update, about, None
 
 
-def _unescaped(event: Event, data: bytes) -> bytes:
-    return _encode(plain(event)) if has_marked_keys(data) else data
-
-
 def _decode_odd(rpc: msgspec.Raw) -> Told | None:
     frame = msgspec.json.decode(rpc)
-    if not isinstance(frame, dict) or frame.get("method") != "session/update":
+    update = member(frame, "params", "update")
+    kind, call, status = (member(update, name) for name in ("sessionUpdate", "toolCallId", "status"))
+    if member(frame, "method") != "session/update" or not isinstance(kind, str):
         return None
-    params = frame.get("params")
-    update = params.get("update") if isinstance(params, dict) else None
-    if not isinstance(update, dict) or not isinstance(update.get("sessionUpdate"), str):
-        return None
-    call, status = update.get("toolCallId"), update.get("status")
     about = About(
-        update["sessionUpdate"],
+        kind,
         call if isinstance(call, str) else None,
         status if isinstance(status, str) else None,
         msgspec.Raw(_encode(update.get("content"))),
     )
-    return _encode(update), about, params
-
-
-# A log as lists of events, read as quickly as it can be verified.
+    return _encode(update), about, frame["params"]
 
 
 _AT_ONCE = 512
@@ -221,14 +202,11 @@ class Some:
         self.last = first + size - 1
         self.lines = lines
         self._load = load
-        self._events: list[Event] | None = None
 
-    @property
+    @cached_property
     def events(self) -> list[Event]:
         """All of them."""
-        if self._events is None:
-            self._events = self._load()
-        return self._events
+        return self._load()
 
     def event(self, seq: int) -> Event:
         """One of them."""
@@ -247,7 +225,7 @@ def read_some(
     after = START
     for block, end in read_blocks(log, block_bytes):
         seq, size = after.seq, end.seq - after.seq
-        lines, load = _usual(block), partial(_load, block, documents)
+        lines, load = _usual(block), partial(_load, block, documents, 0, size)
         try:
             numbers = [line.seq for line in (lines or load())]
         except (ValueError, RecursionError):  # it may be sealed
@@ -257,7 +235,7 @@ def read_some(
         begin, stop_at = max(0, first - seq), max(0, min(size, stop - seq))
         if begin < stop_at:
             chosen = None if lines is None else lines[begin:stop_at]
-            yield Some(seq + begin, stop_at - begin, partial(_part, load, begin, stop_at), chosen)
+            yield Some(seq + begin, stop_at - begin, partial(_load, block, documents, begin, stop_at), chosen)
         if end.seq >= stop:
             return
         after = end
@@ -273,25 +251,21 @@ def in_some(events: Iterator[Event]) -> Iterator[Some]:
 
 
 def _usual(block: bytes) -> list[EventLine] | None:
+    """Return the lines of a block; None if one is of another form or type."""
     if has_marked_keys(block):
         return None
     try:
-        return decode_lines(block)
+        found: list[EventLine] = _decoder().decode_lines(block)
+        return found
     except (ValueError, RecursionError):
         return None
 
 
-def _load(block: bytes, documents: Documents) -> list[Event]:
-    return list(resolve_blobs(_decode(block), documents))
-
-
-def _part(load: Load, begin: int, end: int) -> list[Event]:
-    return load()[begin:end]
+def _load(block: bytes, documents: Documents, begin: int, end: int) -> list[Event]:
+    return list(resolve_blobs(_decode(block), documents))[begin:end]
 
 
 # The lines of a log, decoded with one call as far as a replay looks at them.
-
-
 class EventLine(msgspec.Struct, gc=False, kw_only=True, tag_field="type"):
     """Any event, if it is not of a child run."""
 
@@ -342,19 +316,10 @@ class FrameLine(OtherLine, tag="frame", gc=False, kw_only=True):
     """A frame that is no conversation."""
 
 
-_LINES = (CallLine, ResultLine, FrameLine, DeltaLine, FinalLine)
-
-
-def decode_lines(block: bytes) -> list[EventLine]:
-    """The lines of a block. Raises msgspec.ValidationError if one is of another form or type."""
-    found: list[EventLine] = _decoder().decode_lines(block)
-    return found
-
-
 @cache
 def _decoder() -> msgspec.json.Decoder[Any]:
-    known = {str(line.__struct_config__.tag) for line in _LINES}
     union: Any = CallLine | ResultLine | FrameLine | DeltaLine | FinalLine
+    known = {str(line.__struct_config__.tag) for line in get_args(union)}
     # A type that is not known here is not in the union: such a block is told event by event, too.
     for name in BODIES:
         if name not in known:

@@ -18,6 +18,7 @@ from holdfast.apps.acp.replay.log import (
     ResultLine,
     decode_calls,
 )
+from holdfast.apps.wire.frames import notification, object_in
 
 Update = bytes | msgspec.Raw
 """The JSON of what a ``session/update`` tells."""
@@ -39,11 +40,9 @@ def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
     """
     whole, part = final.data, piece.data
     content = bytes(part.content)
-    if part.message != (None, whole.messageId) or not whole.is_bare_text:
+    if part.message != (None, whole.messageId) or not whole.is_bare_text or whole.covers_from != piece.seq:
         return b""
-    if whole.covers_from != piece.seq or content != bytes(whole.content):
-        return b""
-    if not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
+    if content != bytes(whole.content) or not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
         return b""
     if whole.messageId is None:
         return b"%b%b}}" % (_TEXT_HEAD, content)
@@ -61,9 +60,8 @@ class Output:
         self.texts: list[str] = []
         self.marks = marks
         self._session_id = session_id
-        self._head = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":' % _encode(
-            session_id
-        )
+        head = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
+        self._head = head % _encode(session_id)
         self._lines: list[bytes] = []
         self._size = 0
         self._kind = ""
@@ -87,22 +85,17 @@ class Output:
 
     def tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
         """Several updates of one event: only with the last has all of it been told."""
-        for update in updates[:-1]:
-            self.tell(_encode(update), seq - 1)
-        for update in updates[-1:]:
-            self.tell(_encode(update), seq)
+        for left, update in enumerate(updates, 1 - len(updates)):
+            self.tell(_encode(update), seq - 1 if left else seq)
 
     def tell_odd(self, params: dict[str, Any], seq: int) -> None:
         """A frame with more members than usual keeps them."""
         self.flush()
         params = {**params, "sessionId": self._session_id}
         if self.marks:
-            meta = params.get("_meta")
-            own = {"holdfast": {"seq": seq}}
-            params["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
-        frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+            params["_meta"] = {**object_in(params, "_meta"), "holdfast": {"seq": seq}}
         self._end_lines()
-        self._lines.append(_encode(frame) + b"\n")
+        self._lines.append(_encode(notification("session/update", params)) + b"\n")
 
     def say(self, text: str, kind: str, message_id: str | None, seq: int) -> None:
         """Words, told together with those before if they are of the same message."""
@@ -143,9 +136,6 @@ class Output:
             updates[-1] = b"".join((updates[-1], meta, _END))
             self._lines.append((_END + self._head).join(updates))
             updates.clear()
-
-
-# What nearly all lines of a log hold, taken out of them at once: tool calls and whole messages.
 
 
 # The editor knows what it sent itself, and what we noted is not part of the conversation.
@@ -225,8 +215,11 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
         silent = False
     if piece is not None:
         others.append(Other(piece, len(updates), len(calls), whole))
-    abouts = _decode(calls)
-    return None if abouts is None else Sorted(updates, abouts, others, whole)
+    try:
+        abouts = decode_calls(b"\n".join(calls))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return Sorted(updates, abouts, others, whole) if len(abouts) == len(calls) else None
 
 
 def _start(lines: list[Any], find: Finder) -> tuple[bytes, int]:
@@ -235,11 +228,3 @@ def _start(lines: list[Any], find: Finder) -> tuple[bytes, int]:
         frames = (bytes(line.data) for line in lines if type(line) is FrameLine)
         find.learn(next((one for one in frames if not one.startswith(_FROM_OTHERS)), b""))
     return find.start_of_calls, find.begin
-
-
-def _decode(calls: list[Update]) -> list[CallAbout] | None:
-    try:
-        abouts = decode_calls(b"\n".join(calls))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return abouts if len(abouts) == len(calls) else None

@@ -16,7 +16,6 @@ import msgspec
 from holdfast.apps.acp.replay.log import (
     CALLS,
     DeltaLine,
-    EventLine,
     FinalLine,
     Finder,
     OtherLine,
@@ -117,12 +116,19 @@ class _Teller:
         """Tell of events, as far as they are to be told of."""
         if self._seq < 0:
             self._begin = some.first
+        found: Sorted | None = None
         # With marks each update names its event, so nothing can be told in bulk.
-        found = None if self.out.marks else self._sort_out(some)
-        if found is None:
-            self._take_events(some)
-        else:
+        if not self.out.marks and some.lines is not None:
+            found = sort_out(some.lines, self._find, silent=not self._pieces and not self.out.texts)
+        if found is not None:
             self._take_lines(some, found)
+        else:
+            due = self._seq + 1 if self._seq >= 0 else some.first
+            for event in some.events:
+                if event.seq > due:
+                    self._tell_missing(due, event.seq - 1)
+                due = event.seq + 1
+                self._take(event)
         self._seq = some.last
 
     def _take_lines(self, some: Some, found: Sorted) -> None:
@@ -143,7 +149,9 @@ class _Teller:
             else:
                 self._calls.follow(found.calls[followed:calls])
                 followed = calls
-                self._take_other(some, line)
+                if pieces:
+                    self._take_pieces(some)
+                self._take(line.event() if isinstance(line, OtherLine) else some.event(line.seq))
         self._tell_all(some, found.updates[told:], found.whole)
         self._calls.follow(found.calls[followed:])
 
@@ -157,23 +165,6 @@ class _Teller:
             if whole > self._whole:
                 self._whole = whole
                 self._cover(_ANSWER, None, None, whole)
-
-    def _take_other(self, some: Some, line: EventLine) -> None:
-        if self._pieces:
-            self._take_pieces(some)
-        self._take(line.event() if isinstance(line, OtherLine) else some.event(line.seq))
-
-    def _sort_out(self, some: Some) -> Sorted | None:
-        silent = not self._pieces and not self.out.texts
-        return None if some.lines is None else sort_out(some.lines, self._find, silent=silent)
-
-    def _take_events(self, some: Some) -> None:
-        due = self._seq + 1 if self._seq >= 0 else some.first
-        for event in some.events:
-            if event.seq > due:
-                self._tell_missing(due, event.seq - 1)
-            due = event.seq + 1
-            self._take(event)
 
     def _tell_missing(self, first: int, last: int | None = None) -> None:
         self.out.flush()
@@ -213,7 +204,6 @@ class _Teller:
         self._standing.tell(self.out, self._seq)
 
     # -- what nearly all events are --------------------------------------------------------------
-
     def _take_pieces(self, some: Some) -> None:
         """Pieces of messages, as many as belong together at once."""
         for message, group in groupby(self._pieces, key=lambda piece: piece.data.message):
@@ -240,7 +230,6 @@ class _Teller:
             self._take(some.event(line.seq))
 
     # -- frames as they came ---------------------------------------------------------------------
-
     def _tell_frame(self, told: Told | None, seq: int) -> bool:
         """Tell of a recorded frame. False if it is no update of a session."""
         if told is None:
@@ -269,7 +258,6 @@ class _Teller:
                 self.out.tell(_encode(undone_update(call, stage)), seq)
 
     # -- one method per type of event ------------------------------------------------------------
-
     def _on_delta(self, event: Event) -> None:
         data = plain(event)
         agent, kind, message_id = data.get("agent"), data.get("kind"), data.get("messageId")
@@ -301,7 +289,7 @@ class _Teller:
                 self.out.say(said, kind, message_id, seq)
 
     def _on_frame(self, event: Event) -> None:
-        told = self._find.in_frame(event)
+        told = self._find.find(event)
         if told is None and _QUESTION in bytes(event.raw):
             self._on_question(event)
         self._tell_frame(told, event.seq)
@@ -412,7 +400,7 @@ class _Teller:
         self.out.tell_all(updates, seq)
 
     def _told_raw(self, event: Event) -> bool:
-        return self._tell_frame(self._find.in_raw(event), event.seq)
+        return self._tell_frame(self._find.find(event), event.seq)
 
     def _on_call(self, event: Event) -> None:
         if self._told_raw(event):
@@ -441,8 +429,7 @@ class _Teller:
         if self._calls.shows(call) and not failed:
             del update["content"]  # it would take the place of what a frame showed, such as a diff
         if not self._calls.knows(call) and self._begin <= 0:  # an editor knows no such call
-            update = {"sessionUpdate": "tool_call", "title": "tool", **update}
-            update["sessionUpdate"] = "tool_call"
+            update = {"title": "tool", **update, "sessionUpdate": "tool_call"}
         self._tell_updates([update], event.seq)
 
     def _on_todos(self, event: Event) -> None:
@@ -450,10 +437,9 @@ class _Teller:
             self._tell_updates([plan_update(plain(event))], event.seq)
 
     def _on_title(self, event: Event) -> None:
-        if self._told_raw(event):
-            return
-        data = plain(event)
-        self._standing.name(data.get("title"), auto=data.get("auto") is True)
+        if not self._told_raw(event):
+            data = plain(event)
+            self._standing.name(data.get("title"), auto=data.get("auto") is True)
 
 
 _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
@@ -471,8 +457,6 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
 
 
 # How things stand at the end of a session: commands, mode, options, usage, title.
-
-
 _TITLED = "session_info_update"
 _ORDER = ("available_commands_update", "current_mode_update", "config_option_update", "usage_update", _TITLED)
 STANDING = frozenset(_ORDER)

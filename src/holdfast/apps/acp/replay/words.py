@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 
 from holdfast.apps.acp.replay.log import CallAbout, plain
+from holdfast.apps.wire.frames import member, object_in, objects_in, text_in
 from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import WHY_NOT_RUN, Media, Stage, as_pieces, stage_after
@@ -35,24 +37,24 @@ _PRIORITIES = frozenset({"high", "medium", "low"})
 
 
 def content_updates(content: Any, kind: str) -> list[dict[str, Any]]:
-    """Updates for the content of a message: text, or blocks of any known dialect."""
+    """Return updates for the content of a message: text, or blocks of any known dialect."""
     if isinstance(content, str):
-        return [_chunk(kind, _text(content))] if content else []
+        return [{"sessionUpdate": kind, "content": _text(content)}] if content else []
     blocks = content if isinstance(content, list) else [content]
     return [update for block in blocks for update in _block_updates(block, kind)]
 
 
 def _block_updates(block: Any, kind: str) -> list[dict[str, Any]]:
-    type_ = block.get("type") if isinstance(block, dict) else None
-    if type_ == "tool_use":
-        call = {"id": block.get("id"), "tool": block.get("name"), "params": block.get("input")}
-        return [call_update(call, "call")]
-    if type_ == "tool_result":
-        failed = block.get("is_error") is True
-        return [result_update(str(block.get("tool_use_id")), block.get("content"), failed=failed)]
-    if type_ == "thinking":
-        kind, block = "agent_thought_chunk", block.get("thinking")
-    return [_chunk(kind, _as_block(piece)) for piece in as_pieces(block) if piece]
+    match block:
+        case {"type": "tool_use"}:
+            call = {"id": block.get("id"), "tool": block.get("name"), "params": block.get("input")}
+            return [call_update(call, "call")]
+        case {"type": "tool_result"}:
+            failed = block.get("is_error") is True
+            return [result_update(str(block.get("tool_use_id")), block.get("content"), failed=failed)]
+        case {"type": "thinking"}:
+            kind, block = "agent_thought_chunk", block.get("thinking")
+    return [{"sessionUpdate": kind, "content": _as_block(piece)} for piece in as_pieces(block) if piece]
 
 
 def _as_block(piece: str | Media) -> dict[str, Any]:
@@ -64,54 +66,46 @@ def _as_block(piece: str | Media) -> dict[str, Any]:
     return _text(str(piece))
 
 
-def _chunk(kind: str, content: dict[str, Any]) -> dict[str, Any]:
-    return {"sessionUpdate": kind, "content": content}
-
-
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
 def call_update(data: dict[str, Any], fallback: str) -> dict[str, Any]:
-    """A tool call that is under way; ``fallback`` is its id if it has none."""
-    call, tool, params = data.get("id"), data.get("tool"), data.get("params")
-    name = tool if isinstance(tool, str) and tool else "tool"
-    title = data.get("title")
+    """Return a tool call that is under way; ``fallback`` is its id if it has none."""
+    name, params = text_in(data, "tool") or "tool", data.get("params")
     update: dict[str, Any] = {
         "sessionUpdate": "tool_call",
-        "toolCallId": call if isinstance(call, str) and call else fallback,
-        "title": title if isinstance(title, str) and title else _title(name, params),
+        "toolCallId": text_in(data, "id") or fallback,
+        "title": text_in(data, "title") or _title(name, params),
         "kind": kind_of(name),
         "status": "in_progress",
     }
-    if params is not None:
-        update["rawInput"] = params
-    return update
+    return update if params is None else update | {"rawInput": params}
 
 
 def _title(name: str, params: Any) -> str:
-    given = params if isinstance(params, dict) else {}
-    subject = next((found for key in _SUBJECTS if isinstance(found := given.get(key), str)), "")
+    subjects = (member(params, key) for key in _SUBJECTS)
+    subject = next((found for found in subjects if isinstance(found, str)), "")
     words = " ".join(f"{name} {subject[:1000]}".split())
     return words if len(words) <= _TITLE_CHARS_MAX else words[: _TITLE_CHARS_MAX - 1] + "…"
 
 
 def kind_of(name: str) -> str:
-    """Which of the protocol's kinds of tools one is, by its name."""
+    """Return which of the protocol's kinds of tools one is, by its name."""
     lower = name.lower()
-    for kind, hints in _KINDS:
-        if any(hint in lower for hint in hints):
-            return kind
-    return "other"
+    return next((kind for kind, hints in _KINDS if any(hint in lower for hint in hints)), "other")
 
 
 def result_update(call: str, result: Any, *, failed: bool) -> dict[str, Any]:
-    """The end of a tool call."""
+    """Return the end of a tool call."""
+    parts = result if isinstance(result, list) else [result]
+    if not all(isinstance(part, (dict, str)) for part in parts):
+        parts = [result]
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": call,
         "status": "failed" if failed else "completed",
-        "content": _result_content(result),
+        "content": [told for part in parts for told in _result_parts(part)],
     }
 
 
@@ -121,29 +115,19 @@ def undone_update(call: str, stage: Stage) -> dict[str, Any]:
 
 
 def question_of(frame: Any) -> dict[str, Any] | None:
-    """What a recorded frame asks the user about a call; None if it asks nothing of the kind."""
-    if not isinstance(frame, dict) or frame.get("method") != "session/request_permission":
-        return None
-    params = frame.get("params")
-    about = params.get("toolCall") if isinstance(params, dict) else None
-    is_known = isinstance(about, dict) and isinstance(about.get("toolCallId"), str)
-    return about if is_known else None
+    """Return what a recorded frame asks the user about a call; None if it asks nothing of the kind."""
+    about = object_in(frame, "params", "toolCall")
+    is_one = member(frame, "method") == "session/request_permission" and isinstance(about.get("toolCallId"), str)
+    return about if is_one else None
 
 
 def question_update(about: dict[str, Any], *, is_known: bool) -> dict[str, Any]:
-    """The call in a question, as an update: for some agents it is the only word about the call."""
+    """Return the call in a question, as an update: for some agents it is the only word about the call."""
     if is_known:
         return {**about, "sessionUpdate": "tool_call_update", "status": "pending"}
     title = about.get("title")
     named = title if isinstance(title, str) else "tool"
     return {**about, "sessionUpdate": "tool_call", "title": named, "status": "pending"}
-
-
-def _result_content(result: Any) -> list[dict[str, Any]]:
-    parts = result if isinstance(result, list) else [result]
-    if not all(isinstance(part, (dict, str)) for part in parts):
-        parts = [result]
-    return [told for part in parts for told in _result_parts(part)]
 
 
 def _result_parts(part: Any) -> list[dict[str, Any]]:
@@ -158,35 +142,28 @@ def _result_parts(part: Any) -> list[dict[str, Any]]:
 
 def plan_update(data: dict[str, Any]) -> dict[str, Any]:
     """A list of todos as a plan."""
-    todos = data.get("todos")
     entries = [
         {
             "content": str(todo.get("content", "")),
             "priority": rank if (rank := str(todo.get("priority"))) in _PRIORITIES else "medium",
             "status": status if (status := str(todo.get("status"))) in _STATUSES else "pending",
         }
-        for todo in (todos if isinstance(todos, list) else ())
-        if isinstance(todo, dict)
+        for todo in objects_in(data, "todos")
     ]
     return {"sessionUpdate": "plan", "entries": entries}
 
 
 def prompt_of(raw: Any) -> list[Any] | None:
-    """The blocks of a recorded prompt; None if what was recorded is none."""
-    if not isinstance(raw, dict) or raw.get("method") != "session/prompt":
-        return None
-    params = raw.get("params")
-    prompt = params.get("prompt") if isinstance(params, dict) else None
-    if not isinstance(prompt, list):
-        return None
-    return [block for block in prompt if isinstance(block, dict)]
+    """Return the blocks of a recorded prompt; None if what was recorded is none."""
+    is_one = member(raw, "method") == "session/prompt" and isinstance(member(raw, "params", "prompt"), list)
+    return objects_in(raw, "params", "prompt") if is_one else None
 
 
 def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
     """Whether an encoded chunk in the user's name repeats what the user was told to have said."""
     content = msgspec.json.decode(update).get("content")
     blocks = [one["content"] for one in asked]
-    text = content.get("text") if isinstance(content, dict) else None
+    text = member(content, "text")
     if not isinstance(text, str):
         return content in blocks
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
@@ -196,9 +173,6 @@ def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
 def is_text(update: dict[str, Any], kind: str) -> bool:
     """Whether an update is a piece of an answer or thought of this kind, and text."""
     return bool(update["sessionUpdate"] == kind and update["content"].get("type") == "text")
-
-
-# The tool calls of a session that is told again: which an editor knows, which are under way.
 
 
 _ENDS = frozenset({"completed", "failed"})
@@ -280,9 +254,6 @@ class ReplayedCalls:
         return left
 
 
-# Whose events these are: an editor is told only of the top-level run.
-
-
 _AUDIT = "system"  # the name under which recorders note what they do themselves
 
 
@@ -342,11 +313,10 @@ class Cast:
         """Whether a user's words are a task that one agent gave another."""
         if self.is_child(data.get("agent")):
             return True
-        content = data.get("content")
-        if not self._tasks or content not in self._tasks:
-            return False
-        self._tasks.remove(content)
-        return True
+        with contextlib.suppress(ValueError):
+            self._tasks.remove(data.get("content"))
+            return True
+        return False
 
 
 def _name(value: Any) -> str:
