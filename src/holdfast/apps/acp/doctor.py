@@ -13,17 +13,8 @@ import msgspec
 from holdfast.apps.acp.client.config import ClientConfig, Requests
 from holdfast.apps.acp.link import AgentLink
 from holdfast.apps.render.words import counted
-from holdfast.apps.wire.frames import (
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    error_frame,
-    member,
-    object_in,
-    objects_in,
-    response,
-    text_in,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 
@@ -120,7 +111,7 @@ class _Doctor:
             if not self.report.start_s:
                 self.report.start_s = time.monotonic() - begun
                 self.report.protocol_version = self._link.hello.get("protocolVersion")
-                self.report.agent = object_in(self._link.hello, "agentInfo")
+                self.report.agent = rpc.object_in(self._link.hello, "agentInfo")
                 said = {name for name in _OPTIONAL if self._link.advertises(name)} - {"load"} | {"new", "prompt"}
                 said |= {"load"} if self._link.can.get("loadSession") else set()
                 self._findings = {name: Capability(name, name in said) for name in ("new", "prompt", *_OPTIONAL)}
@@ -143,17 +134,17 @@ class _Doctor:
         for frame in asked:
             try:
                 found = await self._requests.answer(frame["method"], frame.get("params"), asyncio.Event())
-                self._link.send(response(frame["id"], found))
+                self._link.send(rpc.response(frame["id"], found))
             except RpcError as error:
-                self._link.send(error_frame(frame["id"], error))
+                self._link.send(rpc.error_frame(frame["id"], error))
 
     # -- what is tried -------------------------------------------------------------------------
     async def _first_look(self) -> None:
-        self._session = text_in(await self._try("new", self._place), "sessionId")
+        self._session = rpc.text_in(await self._try("new", self._place), "sessionId")
         if not self._session:
             methods = self._link.hello.get("authMethods")
             if methods:
-                names = [str(one.get("name") or one.get("id")) for one in objects_in(methods)]
+                names = [str(one.get("name") or one.get("id")) for one in rpc.objects_in(methods)]
                 self._say(f"It may want a login first: it offers {', '.join(names) or 'none that has a name'}.")
             return
         here = {**self._place, "sessionId": self._session}
@@ -162,10 +153,10 @@ class _Doctor:
             answer = await self._try("prompt", {"sessionId": self._session, "prompt": blocks})
             if answer is not None:
                 self._findings["prompt"].detail = str(answer.get("stopReason"))
-        sessions = member(await self._try("list", {"cwd": self._cwd}), "sessions")
+        sessions = rpc.member(await self._try("list", {"cwd": self._cwd}), "sessions")
         if isinstance(sessions, list):
             self._findings["list"].detail = f"{len(sessions)} sessions"
-        self._spare = text_in(await self._try("fork", here), "sessionId")
+        self._spare = rpc.text_in(await self._try("fork", here), "sessionId")
         await self._try("close", {"sessionId": self._spare or self._session})
 
     async def _resume(self) -> None:
@@ -194,7 +185,7 @@ class _Doctor:
         if not spare:
             try:
                 made = await self._link.request("session/new", self._place, timeout_s=self._timeout_s)
-                spare = text_in(made, "sessionId")
+                spare = rpc.text_in(made, "sessionId")
             except (RpcError, TimeoutError):
                 return
         await self._try("delete", {"sessionId": spare})
@@ -205,7 +196,7 @@ class _Doctor:
         try:
             found = await self._link.request(f"session/{name}", params, timeout_s=self._timeout_s)
         except RpcError as error:
-            finding.real = REFUSED if error.code == METHOD_NOT_FOUND else FAILS
+            finding.real = REFUSED if error.code == rpc.METHOD_NOT_FOUND else FAILS
             if not self._link.alive:
                 finding.real = DIED
             finding.detail = "" if finding.real == REFUSED else error.message
@@ -213,7 +204,7 @@ class _Doctor:
             finding.real, finding.detail = SILENT, f"within {self._timeout_s:.0f} s"
         else:
             finding.real = WORKS
-            return object_in(found)
+            return rpc.object_in(found)
         return None
 
     # -- what it means -------------------------------------------------------------------------

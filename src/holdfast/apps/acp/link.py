@@ -9,21 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterator
 from typing import Any
 
-from holdfast.apps.wire.frames import (
-    INTERNAL,
-    Frame,
-    RpcError,
-    TooLong,
-    encode,
-    error_frame,
-    error_in,
-    member,
-    notification,
-    object_in,
-    parse,
-    request,
-    text_in,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError, TooLong
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 
@@ -35,7 +22,7 @@ class AgentGone(RpcError):
     """The agent ended, or could not be started."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(INTERNAL, message)
+        super().__init__(rpc.INTERNAL, message)
 
 
 class AgentLink:
@@ -85,16 +72,16 @@ class AgentLink:
     @property
     def can(self) -> Frame:
         """What it says that it can do."""
-        return object_in(self.hello, "agentCapabilities")
+        return rpc.object_in(self.hello, "agentCapabilities")
 
     def advertises(self, name: str) -> bool:
         """Whether it says that it can list, resume, fork, close or delete sessions."""
-        return member(self.can, "sessionCapabilities", name) is not None
+        return rpc.member(self.can, "sessionCapabilities", name) is not None
 
     @property
     def name(self) -> str:
         """What it calls itself."""
-        return text_in(self.hello, "agentInfo", "name") or "agent"
+        return rpc.text_in(self.hello, "agentInfo", "name") or "agent"
 
     async def greet(self, params: Frame) -> Frame:
         """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
@@ -152,7 +139,7 @@ class AgentLink:
         def settle(answer: Frame) -> None:
             if future.done():
                 return
-            error = AgentGone(answer["error"]["message"]) if answer.get("agentGone") else error_in(answer)
+            error = AgentGone(answer["error"]["message"]) if answer.get("agentGone") else rpc.error_in(answer)
             if error is not None:
                 future.set_exception(error)
             else:
@@ -174,17 +161,17 @@ class AgentLink:
         if self._process is None:
             raise AgentGone("the agent is not running")
         self._waiting[number] = answered
-        self._process.pipe.write(encode(request(number, method, params)))
+        self._process.pipe.write(rpc.encode(rpc.request(number, method, params)))
         return number
 
     def tell(self, method: str, params: Any) -> None:
         """Send a notification."""
-        self.send(notification(method, params))
+        self.send(rpc.notification(method, params))
 
     def send(self, frame: Frame) -> None:
         """Send a frame as it is; to an agent that is gone, nothing."""
         if self._process is not None:
-            self._process.pipe.write(encode(frame))
+            self._process.pipe.write(rpc.encode(frame))
 
     async def drain(self) -> None:
         """Wait until it has taken what was sent."""
@@ -233,12 +220,12 @@ class AgentLink:
         if not isinstance(line, TooLong) and self._on_line(line):
             return
         try:
-            frame = parse(line)
+            frame = rpc.parse(line)
         except RpcError as error:
             # Some agents print to their standard output. An editor would take it for a frame.
             if isinstance(line, TooLong):
                 self._on_noise(line.head)
-                self.send(error_frame(None, error))
+                self.send(rpc.error_frame(None, error))
             else:
                 self._on_noise(line)
             return
@@ -250,7 +237,7 @@ class AgentLink:
     def _fail_all(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, {}
         for answered in waiting.values():
-            answered({"error": {"code": INTERNAL, "message": reason}, "agentGone": True})
+            answered({"error": {"code": rpc.INTERNAL, "message": reason}, "agentGone": True})
 
 
 _PAUSE_S = 0.25

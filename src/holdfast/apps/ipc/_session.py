@@ -11,34 +11,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from holdfast.agent import Host, HostedTurn, Kit, needs_agent
-from holdfast.apps.ipc.messages import (
-    LIMIT_MAX,
-    Cancel,
-    Hello,
-    ListSessions,
-    PromptMessage,
-    SessionCreate,
-    SessionDelete,
-    SessionExport,
-    SessionLoad,
-    SessionSave,
-    ToolApprove,
-    busy,
-    failure,
-    session_info,
-)
+from holdfast.apps.ipc import messages
+from holdfast.apps.ipc.messages import busy, failure
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
-from holdfast.library.answers.events import (
-    ExportedText,
-    Greeting,
-    Outcome,
-    QueryAnswer,
-    SessionBriefs,
-    SessionLoaded,
-    StreamToken,
-    ToolOutcome,
-)
+from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import SessionMade
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session, uncancelled
@@ -71,10 +48,10 @@ class Current:
         self._demo = False
         self._is_alone = False
 
-    async def initialize(self, wish: Hello) -> Struct:
+    async def initialize(self, wish: messages.Hello) -> Struct:
         """Say who is here, and how it is meant."""
         self._demo = wish.demo_mode
-        return Greeting(
+        return answers.Greeting(
             protocol_version=PROTOCOL,
             version=VERSION,
             demo_mode=self._demo,
@@ -82,7 +59,7 @@ class Current:
         )
 
     # -- sessions ----------------------------------------------------------------------------
-    async def create(self, wish: SessionCreate) -> Struct:
+    async def create(self, wish: messages.SessionCreate) -> Struct:
         """Begin a session, on record at once, and make it the current one."""
         self._check_idle()
         session = await asyncio.to_thread(self._begin, wish.title)
@@ -94,7 +71,7 @@ class Current:
             self._host.keep(_HERE, session)
         return SessionMade(session_id=session.id)
 
-    async def save(self, _: SessionSave) -> Struct:
+    async def save(self, _: messages.SessionSave) -> Struct:
         """Put everything of the current session on the medium; whether that could be done."""
         try:
             if self._id is None:
@@ -105,9 +82,9 @@ class Current:
                 raise NotFound(f"session {self._id} is gone", session_id=self._id)
         except HoldfastError as error:
             return failure(error)
-        return Outcome(success=True)
+        return answers.Outcome(success=True)
 
-    async def load(self, wish: SessionLoad) -> Struct:
+    async def load(self, wish: messages.SessionLoad) -> Struct:
         """Make a session the current one. Raises NotFound, and what its log says."""
         self._check_idle()
         found = await asyncio.to_thread(self._hf.info, check_id(wish.session_id))
@@ -115,18 +92,18 @@ class Current:
         if found.session_id != self._id:
             await self._leave()
             self._id = found.session_id
-        return SessionLoaded(session_id=found.session_id, message_count=found.message_count)
+        return answers.SessionLoaded(session_id=found.session_id, message_count=found.message_count)
 
-    async def list(self, wish: ListSessions) -> Struct:
+    async def list(self, wish: messages.ListSessions) -> Struct:
         """The sessions, newest first; all of them without a limit."""
-        if wish.limit is not None and not 0 <= wish.limit <= LIMIT_MAX:
+        if wish.limit is not None and not 0 <= wish.limit <= messages.LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
         # No database takes a larger limit, and nobody has so many sessions.
         limit = None if wish.limit is None else min(wish.limit, 2**31)
         page = await asyncio.to_thread(self._hf.list, limit)
-        return SessionBriefs(sessions=[session_info(found) for found in page])
+        return answers.SessionBriefs(sessions=[messages.session_info(found) for found in page])
 
-    async def delete(self, wish: SessionDelete) -> Struct:
+    async def delete(self, wish: messages.SessionDelete) -> Struct:
         """Put a session into the trash; whether that could be done."""
         try:
             check_id(wish.session_id)
@@ -136,9 +113,9 @@ class Current:
             await asyncio.to_thread(self._hf.delete, wish.session_id)
         except HoldfastError as error:
             return failure(error)
-        return Outcome(success=True)
+        return answers.Outcome(success=True)
 
-    async def export(self, wish: SessionExport) -> Struct:
+    async def export(self, wish: messages.SessionExport) -> Struct:
         """A session as a text. The current session stays the current one, whichever it is of."""
         from holdfast.formats import format_of
 
@@ -149,7 +126,7 @@ class Current:
             )
         wanted = self._id if wish.session_id is None else check_id(wish.session_id)
         if wanted is None:
-            return ExportedText(content="")
+            return answers.ExportedText(content="")
         # What was said a moment ago belongs to the export.
         if (session := self._host.get(_HERE)) is not None:
             await session.aflush()
@@ -159,10 +136,10 @@ class Current:
                 f"the export has {len(content):,} characters, more than a message carries",
                 remedy="Use `holdfast export`.",
             )
-        return ExportedText(content=content)
+        return answers.ExportedText(content=content)
 
     # -- turns -------------------------------------------------------------------------------
-    async def query(self, wish: PromptMessage, say: Say) -> Struct:
+    async def query(self, wish: messages.PromptMessage, say: Say) -> Struct:
         """Answer, word by word, and then as a whole. Raises what ends the turn."""
         self._check_idle()
         if not wish.query.strip():
@@ -172,7 +149,7 @@ class Current:
             async for name, value in turn.listen():
                 if name == "piece":
                     assert self._id is not None
-                    await say("stream_token", StreamToken(session_id=self._id, content=value))
+                    await say("stream_token", answers.StreamToken(session_id=self._id, content=value))
                 elif name == "question":
                     await say("tool_request_approval", value.shown())
         except BaseException:  # the client is gone
@@ -181,22 +158,22 @@ class Current:
         answer: Struct = await turn.finish()
         return answer
 
-    async def cancel(self, _: Cancel) -> Struct:
+    async def cancel(self, _: messages.Cancel) -> Struct:
         """Stop what is being answered; whether something was."""
         turn = self._host.turn(_HERE)
         if turn is None:
             return failure(UsageError("nothing is being answered", remedy="Ask something first."))
         turn.cancel()
-        return Outcome(success=True)
+        return answers.Outcome(success=True)
 
-    async def approve(self, wish: ToolApprove) -> Struct:
+    async def approve(self, wish: messages.ToolApprove) -> Struct:
         """Let a tool run, or not; whether it was waiting for that."""
         turn = self._host.turn(_HERE)
         if turn is None or not turn.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
             what = f"no tool waits under the id {wish.tool_id[:128]!a}"
             missing = NotFound(what, remedy="Use the tool_id of tool_request_approval.")
-            return ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
-        return ToolOutcome(tool_id=wish.tool_id, success=True)
+            return answers.ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
+        return answers.ToolOutcome(tool_id=wish.tool_id, success=True)
 
     def deny_tools(self) -> None:
         """From now on nobody can approve a tool: what waits is refused, and what would wait."""
@@ -243,7 +220,7 @@ class Current:
             else:
                 agent = await asyncio.to_thread(self._make_agent, session)
                 response = (await turn.stream(agent.run_stream(text, session=session), session)).output
-            return QueryAnswer(response=response, session_id=session.id)
+            return answers.QueryAnswer(response=response, session_id=session.id)
 
     def _make_agent(self, session: Session) -> Agent:
         with needs_agent():

@@ -25,20 +25,8 @@ from holdfast.apps.ipc.messages import (
     told_refusal,
 )
 from holdfast.apps.watched import watch
-from holdfast.apps.wire.frames import (
-    CANCELLED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    TooLong,
-    encode,
-    error_frame,
-    notification,
-    parse_object,
-    response,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError, TooLong
 from holdfast.apps.wire.pipes import Pipe, serve, until_asked_to_end
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
@@ -96,8 +84,8 @@ class Connection:
         try:
             if isinstance(line, TooLong):
                 what = f"a message has at most {LINE_BYTES_MAX:,} bytes"
-                raise refusal(INVALID_REQUEST, "too_large", what, "Send less at once.")
-            frame = parse_object(line)
+                raise refusal(rpc.INVALID_REQUEST, "too_large", what, "Send less at once.")
+            frame = rpc.parse_object(line)
         # What cannot be read does not say how it wants to be answered; as the line before, then.
         except RpcError as error:
             asker: _Asker = _RpcAsker(None) if self._speaks_rpc else _TagAsker({})
@@ -134,11 +122,11 @@ class Connection:
                 answering = self._current.query(wish, lambda tag, told: self._send(asker.notice(tag, told)))
                 await self._answer(asker, ask, answering)
             except asyncio.CancelledError:
-                await self._send(asker.refuse(refusal(CANCELLED, "cancelled", "the query was cancelled")))
+                await self._send(asker.refuse(refusal(rpc.CANCELLED, "cancelled", "the query was cancelled")))
 
     async def _send(self, frame: Frame | None) -> None:
         if frame is not None:
-            self._pipe.write(encode(frame))
+            self._pipe.write(rpc.encode(frame))
             await self._pipe.drain()
 
 
@@ -153,10 +141,10 @@ class _TagAsker:
     def read(self) -> tuple[Operation, Wish]:
         tag, known = self._frame.get("type"), f"One of {', '.join(ASKS)}."
         if not isinstance(tag, str):
-            raise refusal(INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known)
+            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known)
         self._tag = tag[:64]
         if tag not in ASKS:
-            raise refusal(METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
+            raise refusal(rpc.METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
         _check_id(self._frame)
         return ASKS[tag], _read_wish(ASKS[tag], self._frame)
 
@@ -183,25 +171,27 @@ class _RpcAsker:
         method, params = frame.get("method"), frame.get("params")
         _check_id(frame)
         if frame.get("jsonrpc", "2.0") != "2.0":
-            raise refusal(INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other")
+            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other")
         if not isinstance(method, str):
-            raise refusal(INVALID_REQUEST, "invalid_request", "a request has a method, a text")
+            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "a request has a method, a text")
         ask = BY_METHOD.get(method)
         if ask is None:
             known = ", ".join(ask.method for ask in ASKS.values())
-            raise refusal(METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}.")
+            raise refusal(
+                rpc.METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}."
+            )
         if not isinstance(params, (dict, type(None))):
-            raise refusal(INVALID_PARAMS, "invalid_params", "params are an object, by name")
+            raise refusal(rpc.INVALID_PARAMS, "invalid_params", "params are an object, by name")
         return ask, _read_wish(ask, params or {})
 
     def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame | None:
-        return response(self._id, answer) if self._wants_answer else None
+        return rpc.response(self._id, answer) if self._wants_answer else None
 
     def refuse(self, error: RpcError) -> Frame | None:
-        return error_frame(self._id, error) if self._wants_answer else None
+        return rpc.error_frame(self._id, error) if self._wants_answer else None
 
     def notice(self, tag: str, told: Struct) -> Frame:
-        return notification(NOTICES[tag].method, to_builtins(told))
+        return rpc.notification(NOTICES[tag].method, to_builtins(told))
 
     @property
     def _wants_answer(self) -> bool:
@@ -223,14 +213,16 @@ def _is_id(value: Any) -> bool:
 def _check_id(frame: Frame) -> None:
     """Raise the refusal of an id that could not come back with the answer."""
     if not _is_id(frame.get("id")):
-        raise refusal(INVALID_REQUEST, "invalid_request", "an id is a text, a number or null")
+        raise refusal(rpc.INVALID_REQUEST, "invalid_request", "an id is a text, a number or null")
 
 
 def _read_wish(ask: Operation, fields: Frame) -> Wish:
     try:
         return msgspec.convert(fields, ask.takes)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise refusal(INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema.") from error
+        raise refusal(
+            rpc.INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema."
+        ) from error
 
 
 # The bridge itself: on a private socket for any number of clients, or on standard input.

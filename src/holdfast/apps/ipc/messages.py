@@ -15,18 +15,7 @@ from msgspec import UNSET, Meta
 from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
-from holdfast.library.answers.events import (
-    ExportedText,
-    Greeting,
-    Outcome,
-    QueryAnswer,
-    RefusedRequest,
-    SessionBrief,
-    SessionBriefs,
-    SessionLoaded,
-    StreamToken,
-    ToolOutcome,
-)
+from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import SessionMade
 from holdfast.library.answers.turns import ToolQuestion
 from holdfast.model import SessionMetadata
@@ -121,16 +110,16 @@ class Operation(NamedTuple):
 
 _STOPPED = "Whether there was something to stop. The query itself is answered with an error of the code cancelled."
 _ASKS = (
-    Operation("initialize", "initialize", Hello, "initialized", Greeting),
-    Operation("query", "agent.query", PromptMessage, "query_result", QueryAnswer),
-    Operation("cancel", "agent.cancel", Cancel, "cancelled", Outcome, _STOPPED),
-    Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", ToolOutcome),
+    Operation("initialize", "initialize", Hello, "initialized", answers.Greeting),
+    Operation("query", "agent.query", PromptMessage, "query_result", answers.QueryAnswer),
+    Operation("cancel", "agent.cancel", Cancel, "cancelled", answers.Outcome, _STOPPED),
+    Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", answers.ToolOutcome),
     Operation("session_create", "session.create", SessionCreate, "session_created", SessionMade, "The new session."),
-    Operation("session_save", "session.save", SessionSave, "session_saved", Outcome),
-    Operation("session_load", "session.load", SessionLoad, "session_loaded", SessionLoaded),
-    Operation("session_list", "session.list", ListSessions, "session_list_result", SessionBriefs),
-    Operation("session_delete", "session.delete", SessionDelete, "session_deleted", Outcome),
-    Operation("session_export", "session.export", SessionExport, "session_exported", ExportedText),
+    Operation("session_save", "session.save", SessionSave, "session_saved", answers.Outcome),
+    Operation("session_load", "session.load", SessionLoad, "session_loaded", answers.SessionLoaded),
+    Operation("session_list", "session.list", ListSessions, "session_list_result", answers.SessionBriefs),
+    Operation("session_delete", "session.delete", SessionDelete, "session_deleted", answers.Outcome),
+    Operation("session_export", "session.export", SessionExport, "session_exported", answers.ExportedText),
 )
 ASKS = {ask.tag: ask for ask in _ASKS}
 # A client may use the tags as methods too, and `query` is what the agent is asked.
@@ -145,7 +134,7 @@ class Notice(NamedTuple):
 
 
 NOTICES = {
-    "stream_token": Notice("stream.token", StreamToken),
+    "stream_token": Notice("stream.token", answers.StreamToken),
     "tool_request_approval": Notice("tool.request_approval", ToolQuestion),
 }
 
@@ -176,7 +165,7 @@ def schema() -> str:
     given: dict[str, tuple[type[Any], dict[str, str]]] = {
         ask.answer: (ask.gives, {"x-kind": "answer"} | ({"description": ask.told} if ask.told else {})) for ask in _ASKS
     }
-    given["error"] = (RefusedRequest, {"x-kind": "answer"})
+    given["error"] = (answers.RefusedRequest, {"x-kind": "answer"})
     given |= {tag: (one.gives, {"x-kind": "notice", "x-method": one.method}) for tag, one in NOTICES.items()}
     _, parts = schemas_of([shape for shape, _ in (*asked.values(), *given.values())], defaults=True)
     messages = {tag: _message(tag, parts[shape.__name__], facts) for tag, (shape, facts) in {**asked, **given}.items()}
@@ -247,14 +236,14 @@ def as_refusal(error: Exception) -> RpcError:
     return refusal(INTERNAL, "internal", f"{type(error).__name__}: {error}")
 
 
-def failure(error: Exception) -> Outcome:
+def failure(error: Exception) -> answers.Outcome:
     """The answer "no" of a request that is answered with yes or no; why is beside it."""
-    return Outcome(success=False, error=told_refusal(as_refusal(error)))
+    return answers.Outcome(success=False, error=told_refusal(as_refusal(error)))
 
 
-def told_refusal(error: RpcError, request: str | None = None) -> RefusedRequest:
+def told_refusal(error: RpcError, request: str | None = None) -> answers.RefusedRequest:
     """What is told of an error, and of which request."""
-    return RefusedRequest(
+    return answers.RefusedRequest(
         request=UNSET if request is None else request,
         code=str(error.data["code"]),
         message=error.message,
@@ -269,9 +258,9 @@ def busy() -> RpcError:
 
 
 # -- sessions ----------------------------------------------------------------------------------
-def session_info(found: SessionMetadata) -> SessionBrief:
+def session_info(found: SessionMetadata) -> answers.SessionBrief:
     """What is told of a session: a title only if there is one, moments always in UTC."""
-    return SessionBrief(
+    return answers.SessionBrief(
         session_id=found.session_id,
         title=UNSET if found.title is None else found.title,
         created_at=utc(found.created_at),

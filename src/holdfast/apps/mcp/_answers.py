@@ -18,18 +18,7 @@ from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
-from holdfast.library.answers.events import (
-    AskedLine,
-    HitLine,
-    HitLines,
-    LeftOutPart,
-    RecalledMessages,
-    RecalledState,
-    Saved,
-    SessionLine,
-    SessionLines,
-    SessionSummary,
-)
+from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import SessionForked
 from holdfast.model import Event, SessionMetadata, check_id, is_id
 from holdfast.replay import Entry, Transcript, read_transcript
@@ -80,14 +69,14 @@ def choose(hf: Holdfast, given: str) -> str:
 def list_page(hf: Holdfast, *, limit: int, tags: list[str], agent: str | None, after: str | None) -> Answer:
     """The sessions, newest first, and the cursor of the next page."""
     page = hf.list(limit, tags=tags, agent_id=agent, after=after)
-    return _plain(SessionLines(sessions=[SessionLine(**_row(found)) for found in page], next=page.next))
+    return _plain(answers.SessionLines(sessions=[answers.SessionLine(**_row(found)) for found in page], next=page.next))
 
 
 def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None, limit: int) -> Answer:
     """The events in which something was said, best first."""
     hits = hf.search(query, session_id, role=role, limit=limit)
     lines = [
-        HitLine(
+        answers.HitLine(
             session_id=hit.session_id,
             title=shown(hit.title),
             seq=hit.seq,
@@ -97,7 +86,7 @@ def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None
         )
         for hit in hits
     ]
-    return _plain(HitLines(hits=lines))
+    return _plain(answers.HitLines(hits=lines))
 
 
 # -- one session -------------------------------------------------------------------------------
@@ -180,12 +169,14 @@ def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -
     """A valid conversation up to a point: what a model would go on with."""
     found = hf.recover(id, window_tokens=max_tokens, at=at)
     left = found.left_out
-    told = RecalledMessages(
+    told = answers.RecalledMessages(
         session_id=id,
         system=_bounded(found.system),
         messages=_bounded(found.messages),
         changed=[f"{issue.type}: {neutralise_line(issue.detail)}" for issue in found.issues[:20]],
-        left_out=LeftOutPart(messages=left.messages, first=left.first_seq, last=left.last_seq) if left else None,
+        left_out=answers.LeftOutPart(messages=left.messages, first=left.first_seq, last=left.last_seq)
+        if left
+        else None,
     )
     return _checked(told, "Ask for fewer max_tokens.")
 
@@ -195,7 +186,7 @@ def recall_state(hf: Holdfast, id: str, *, at: int | None) -> Answer:
     found: Answer = msgspec.json.decode(hf.state(id, at=at).to_json())
     found.pop("shape", None)
     return _checked(
-        RecalledState(session_id=id, state=_bounded(found)),
+        answers.RecalledState(session_id=id, state=_bounded(found)),
         "Read it with `holdfast show --state`, or ask for the messages.",
     )
 
@@ -210,11 +201,11 @@ def summarise(hf: Holdfast, id: str) -> Answer:
         tools.update({shown(name): count for name, count in turn.tools.items()})
     last = hf.events(id, types=["assistant"], reverse=True, limit=1)
     words = list(read_transcript(with_blobs(hf, id, last)))
-    found = SessionSummary(
+    found = answers.SessionSummary(
         **_row(row),
         status=row.status,
         topics=[shown(topic.tag) for topic in hf.topics(id)],
-        asked=[AskedLine(seq=turn.seq, prompt=shown(turn.prompt)) for turn in told],
+        asked=[answers.AskedLine(seq=turn.seq, prompt=shown(turn.prompt)) for turn in told],
         turns=len(turns),
         tools=dict(tools.most_common(_TURNS_MAX)),
         failures=sum(turn.failures for turn in turns),
@@ -302,7 +293,7 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
         else:
             (session.user if role == "user" else session.assistant)(text, metadata={"saved_by": _AGENT})
         session.flush()
-        return _plain(Saved(session_id=session.id, seq=session.seq))
+        return _plain(answers.Saved(session_id=session.id, seq=session.seq))
 
 
 def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) -> Answer:

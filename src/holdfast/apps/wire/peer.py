@@ -8,23 +8,8 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from holdfast.apps.wire.frames import (
-    CANCELLED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    TooLong,
-    as_rpc_error,
-    encode,
-    error_frame,
-    error_in,
-    notification,
-    parse,
-    request,
-    response,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError, TooLong
 from holdfast.apps.wire.pipes import Pipe
 
 _LAST_WORDS_S = 30.0  # a busy machine takes its time
@@ -48,7 +33,7 @@ class Peer:
         methods: dict[str, Method] | None = None,
         listeners: dict[str, Listener] | None = None,
         endless: Collection[str] = (),
-        explain: Callable[[Exception], RpcError] = as_rpc_error,
+        explain: Callable[[Exception], RpcError] = rpc.as_rpc_error,
     ) -> None:
         self._pipe = pipe
         self._methods = methods or {}
@@ -81,7 +66,7 @@ class Peer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
-            self._send(request(number, method, params))
+            self._send(rpc.request(number, method, params))
             return await asyncio.wait_for(future, timeout_s)
         except (asyncio.CancelledError, TimeoutError):
             if self._lost is None:
@@ -93,23 +78,23 @@ class Peer:
 
     def notify(self, method: str, params: Any) -> None:
         """Tell the other side."""
-        self._send(notification(method, params))
+        self._send(rpc.notification(method, params))
 
     def _send(self, frame: Frame) -> None:
-        self._pipe.write(encode(frame))
+        self._pipe.write(rpc.encode(frame))
 
     async def _take(self, line: bytes | TooLong) -> None:
         try:
-            frame = parse(line)
+            frame = rpc.parse(line)
         except RpcError as error:
-            self._send(error_frame(None, error))
+            self._send(rpc.error_frame(None, error))
             return
         method = frame.get("method")
         if method is None:
             future = self._waiting.pop(frame.get("id"), None)
             if future is None or future.done():
                 return
-            if (failure := error_in(frame)) is None:
+            if (failure := rpc.error_in(frame)) is None:
                 future.set_result(frame.get("result"))
             else:
                 future.set_exception(failure)
@@ -121,7 +106,7 @@ class Peer:
     def _begin(self, id: Any, method: str, params: Any) -> None:
         # Two requests under one id could not be told apart, nor cancelled.
         if id in self._serving:
-            self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
+            self._send(rpc.error_frame(id, RpcError(rpc.INVALID_REQUEST, f"the id {id!r} is in use")))
             return
         task = asyncio.create_task(self._serve(id, method, params), name=method)
         self._serving[id] = task
@@ -130,14 +115,14 @@ class Peer:
     async def _serve(self, id: Any, method: str, params: Any) -> None:
         try:
             if not isinstance(params, dict | None):
-                raise RpcError(INVALID_PARAMS, "params must be an object")
+                raise RpcError(rpc.INVALID_PARAMS, "params must be an object")
             if method not in self._methods:
-                raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
-            answer = response(id, await self._methods[method](params or {}))
+                raise RpcError(rpc.METHOD_NOT_FOUND, f"no such method: {method}")
+            answer = rpc.response(id, await self._methods[method](params or {}))
         except asyncio.CancelledError:
-            answer = error_frame(id, RpcError(CANCELLED, "cancelled"))
+            answer = rpc.error_frame(id, RpcError(rpc.CANCELLED, "cancelled"))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            answer = error_frame(id, self._explain(error))
+            answer = rpc.error_frame(id, self._explain(error))
         self._send(answer)
         with contextlib.suppress(ConnectionError):
             await self._pipe.drain()

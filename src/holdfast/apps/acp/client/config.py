@@ -11,15 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.apps.wire.frames import (
-    INTERNAL,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    NOT_FOUND,
-    RpcError,
-    object_in,
-    objects_in,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import RpcError
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
 from holdfast.model import VERSION
 from holdfast.session import Resume
@@ -117,7 +110,7 @@ class Requests:
     async def answer(self, method: str, params: Any, cancelled: asyncio.Event) -> Any:
         """The result. Raises RpcError."""
         if not isinstance(params, dict):
-            raise RpcError(INVALID_PARAMS, "params must be an object")
+            raise RpcError(rpc.INVALID_PARAMS, "params must be an object")
         if method == "session/request_permission":
             return await self._permit(params, cancelled)
         if method in ("fs/read_text_file", "fs/write_text_file"):
@@ -125,12 +118,12 @@ class Requests:
         terminal = self._config.terminal
         if method.startswith("terminal/") and terminal is not None:
             return await terminal.call(method.removeprefix("terminal/"), params)
-        raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
+        raise RpcError(rpc.METHOD_NOT_FOUND, f"no such method: {method}")
 
     async def _permit(self, params: dict[str, Any], cancelled: asyncio.Event) -> dict[str, Any]:
         if not isinstance(params.get("options"), list):
-            raise RpcError(INVALID_PARAMS, "options must be a list")
-        request = PermissionQuestion(object_in(params, "toolCall"), objects_in(params, "options"))
+            raise RpcError(rpc.INVALID_PARAMS, "options must be a list")
+        request = PermissionQuestion(rpc.object_in(params, "toolCall"), rpc.objects_in(params, "options"))
         asking = asyncio.ensure_future(self._decide(request))
         stopping = asyncio.ensure_future(cancelled.wait())
         try:
@@ -159,20 +152,20 @@ class Requests:
     def _use_files(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         files, path = self._config.files, params.get("path")
         if files is None or (method == "fs/write_text_file" and not files.writes):
-            raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
+            raise RpcError(rpc.METHOD_NOT_FOUND, f"no such method: {method}")
         if not isinstance(path, str) or not os.path.isabs(path):
-            raise RpcError(INVALID_PARAMS, "path must be an absolute path")
+            raise RpcError(rpc.INVALID_PARAMS, "path must be an absolute path")
         try:
             if method == "fs/read_text_file":
                 return {"content": _lines(files.read(path), params)}
             content = params.get("content")
             if not isinstance(content, str):
-                raise RpcError(INVALID_PARAMS, "content must be a text")
+                raise RpcError(rpc.INVALID_PARAMS, "content must be a text")
             files.write(path, content)
         except NotFound as error:
-            raise RpcError(NOT_FOUND, error.message) from error
+            raise RpcError(rpc.NOT_FOUND, error.message) from error
         except HoldfastError as error:
-            raise RpcError(INTERNAL, error.message, {"code": error.code}) from error
+            raise RpcError(rpc.INTERNAL, error.message, {"code": error.code}) from error
         return {}
 
 

@@ -15,18 +15,8 @@ from holdfast.apps.acp.client.turn import Answer, Handover, PromptTurn, Update
 from holdfast.apps.acp.handover import CONVERSATION, Waits, attach, tell_missing, tell_whole_past
 from holdfast.apps.acp.link import AgentGone, AgentLink, Breaker, Early
 from holdfast.apps.acp.recording.channel import Channel
-from holdfast.apps.wire.frames import (
-    METHOD_NOT_FOUND,
-    Frame,
-    RpcError,
-    as_rpc_error,
-    error_frame,
-    member,
-    object_in,
-    request,
-    response,
-    text_in,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError, StoreError, UsageError
 from holdfast.library import Holdfast
@@ -146,7 +136,7 @@ class AcpSession:
     @property
     def agent_info(self) -> dict[str, Any]:
         """What the agent says of itself: name, version."""
-        return dict(object_in(self._link.hello, "agentInfo"))
+        return dict(rpc.object_in(self._link.hello, "agentInfo"))
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -239,7 +229,7 @@ class AcpSession:
             self.warn(AgentError(what, remedy="It is told with the prompt.", session_id=self.id))
         told, channel.told = channel.told, []
         params = {"sessionId": channel.agent_id, "prompt": turn.prompt}
-        frame = request(0, "session/prompt", params)
+        frame = rpc.request(0, "session/prompt", params)
         for note in told:
             brief = {"told": f"{note[:200]}…", "characters": len(note)}
             channel.note(("frame", {"direction": "holdfast", "frame": brief}))
@@ -272,13 +262,13 @@ class AcpSession:
     # -- what the agent says ---------------------------------------------------------------------
     def _hear(self, frame: Frame) -> None:
         """One frame, in wire order. What is to be recorded is held until the batch is read."""
-        channel, update = self._channel, member(frame, "params", "update")
-        is_update = frame["method"] == "session/update" and isinstance(member(update, "sessionUpdate"), str)
+        channel, update = self._channel, rpc.member(frame, "params", "update")
+        is_update = frame["method"] == "session/update" and isinstance(rpc.member(update, "sessionUpdate"), str)
         if channel is None:
             # Before there is a session, an agent has nothing to ask for.
             if "id" in frame:
-                error = RpcError(METHOD_NOT_FOUND, f"no such method: {frame['method']}")
-                self._link.send(error_frame(frame["id"], error))
+                error = RpcError(rpc.METHOD_NOT_FOUND, f"no such method: {frame['method']}")
+                self._link.send(rpc.error_frame(frame["id"], error))
         elif is_update and "id" not in frame:
             self._hear_update(channel, frame, update)
         else:
@@ -332,18 +322,20 @@ class AcpSession:
         result = answer.get("result")
         if isinstance(result, dict):
             self.breaker.worked()
-            await turn.end(text_in(result, "stopReason") or "unknown", dict(object_in(result, "usage")))
+            await turn.end(rpc.text_in(result, "stopReason") or "unknown", dict(rpc.object_in(result, "usage")))
         else:
             error = answer.get("error")
-            message = member(error, "message") if isinstance(error, dict) else error
+            message = rpc.member(error, "message") if isinstance(error, dict) else error
             await turn.fail(self._failed(RpcError(0, f"the agent failed: {message}")))
 
     async def _serve(self, channel: Channel, frame: Frame) -> None:
         cancelled = self._turn.cancelled if self._turn is not None else asyncio.Event()
         try:
-            answer = response(frame["id"], await self._requests.answer(frame["method"], frame.get("params"), cancelled))
+            answer = rpc.response(
+                frame["id"], await self._requests.answer(frame["method"], frame.get("params"), cancelled)
+            )
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            answer = error_frame(frame["id"], as_rpc_error(error))
+            answer = rpc.error_frame(frame["id"], rpc.as_rpc_error(error))
         channel.hold(channel.notes.answer(frame, answer, "client"))
         try:
             await channel.settle()

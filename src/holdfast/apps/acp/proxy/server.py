@@ -24,23 +24,8 @@ from holdfast.apps.acp.recording.channel import Channel
 from holdfast.apps.acp.replay import list_sessions
 from holdfast.apps.acp.replay.words import undone_update
 from holdfast.apps.watched import watch
-from holdfast.apps.wire.frames import (
-    CANCELLED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    NOT_FOUND,
-    Frame,
-    RpcError,
-    TooLong,
-    as_rpc_error,
-    encode,
-    error_frame,
-    member,
-    notification,
-    object_in,
-    parse,
-    response,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError, TooLong
 from holdfast.apps.wire.pipes import AgentProcess, Pipe, serve
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
@@ -208,7 +193,7 @@ class Proxy:
         return True
 
     def _from_agent(self, frame: Frame) -> None:
-        params = object_in(frame, "params")
+        params = rpc.object_in(frame, "params")
         agent_id = params.get("sessionId")
         if agent_id is None:
             self._pass_out(None, frame)
@@ -216,11 +201,11 @@ class Proxy:
         channel = self._sessions.by_agent.get(str(agent_id))
         if channel is None:
             if not self._early.keep(str(agent_id), frame) and "id" in frame:
-                unknown = RpcError(NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
-                self._agent.send(error_frame(frame["id"], unknown))
+                unknown = RpcError(rpc.NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
+                self._agent.send(rpc.error_frame(frame["id"], unknown))
             return
         is_update = channel.swallowing and frame["method"] == "session/update"
-        if is_update and member(params, "update", "sessionUpdate") in CONVERSATION:
+        if is_update and rpc.member(params, "update", "sessionUpdate") in CONVERSATION:
             channel.hear_replay(params["update"])
             return
         channel.hold(channel.notes.agent(frame))
@@ -249,7 +234,7 @@ class Proxy:
             elif is_prompt:
                 for call in channel.cut_off(answer["error"]["message"]):
                     told = {"sessionId": channel.id, "update": undone_update(call.id, call.stage)}
-                    self._outbox.put(channel, notification("session/update", told))
+                    self._outbox.put(channel, rpc.notification("session/update", told))
             if has_worked:
                 self._agent.breaker.worked()
             if has_worked and method in _SETTINGS:  # what the user has set holds for an agent that forgets it, too
@@ -272,20 +257,20 @@ class Proxy:
 
     # -- the editor's frames ---------------------------------------------------------------------
     def _send(self, frame: Frame) -> None:
-        self._editor.write(encode(frame))
+        self._editor.write(rpc.encode(frame))
 
     def _from_editor(self, line: bytes | TooLong) -> None:
         try:
-            frame = parse(line)
+            frame = rpc.parse(line)
         except RpcError as error:
-            self._send(error_frame(None, error))
+            self._send(rpc.error_frame(None, error))
             return
         method, params = frame.get("method"), frame.get("params")
         if method is None:
             self._editor_answered(frame)
         elif params is not None and not isinstance(params, dict):
             if "id" in frame:
-                self._send(error_frame(frame["id"], RpcError(INVALID_PARAMS, "params must be an object")))
+                self._send(rpc.error_frame(frame["id"], RpcError(rpc.INVALID_PARAMS, "params must be an object")))
         elif "id" in frame:
             self._editor_asks(frame, method, params or {})
         else:
@@ -294,7 +279,7 @@ class Proxy:
     def _editor_asks(self, frame: Frame, method: str, params: Frame) -> None:
         id = frame["id"]
         if id in self._serving:
-            self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
+            self._send(rpc.error_frame(id, RpcError(rpc.INVALID_REQUEST, f"the id {id!r} is in use")))
             return
         self._serving[id] = None
         self._short.intersection_update(self._serving)
@@ -312,9 +297,9 @@ class Proxy:
     async def _serve(self, id: Any, work: Awaitable[Any]) -> None:
         """Answer with what the work gives, or with why it did not."""
         try:
-            answer = response(id, await work)
+            answer = rpc.response(id, await work)
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            answer = error_frame(id, as_rpc_error(error))
+            answer = rpc.error_frame(id, rpc.as_rpc_error(error))
         self._serving.pop(id, None)
         self._send(answer)
         made = self._sessions.by_id.get(answer.get("result", {}).get("sessionId"))
@@ -385,14 +370,14 @@ class Proxy:
 
     def _refuse(self, frame: Frame, error: Exception) -> None:
         self._serving.pop(frame["id"], None)
-        self._send(error_frame(frame["id"], as_rpc_error(error)))
+        self._send(rpc.error_frame(frame["id"], rpc.as_rpc_error(error)))
 
     def _editor_tells(self, frame: Frame, method: str, params: Frame) -> None:
         if method == "$/cancel_request":
             id = params.get("requestId")
             queued, number = self._queued.pop(id, None), self._serving.get(id)
             if queued is not None:
-                self._refuse(queued, RpcError(CANCELLED, "cancelled"))
+                self._refuse(queued, RpcError(rpc.CANCELLED, "cancelled"))
             elif number is not None:
                 self._agent.tell("$/cancel_request", {"requestId": number})
         elif "sessionId" in params:
@@ -463,7 +448,7 @@ class Proxy:
         self._say(f"session {channel.id}: {error}")
         if channel.agent_id is not None:
             self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
-        self._end_prompts(channel, lambda asked: error_frame(asked, as_rpc_error(error)))
+        self._end_prompts(channel, lambda asked: rpc.error_frame(asked, rpc.as_rpc_error(error)))
         with contextlib.suppress(HoldfastError):
             await self._sessions.close(channel, tell_agent=None)
 
@@ -487,7 +472,7 @@ class Proxy:
         if channel.prompts:
             await self._outbox.shown()
             channel.note(("turn_end", {"reason": "cancelled"}))
-            self._end_prompts(channel, lambda asked: response(asked, {"stopReason": "cancelled"}))
+            self._end_prompts(channel, lambda asked: rpc.response(asked, {"stopReason": "cancelled"}))
 
     # -- life ------------------------------------------------------------------------------------
     def _spawn(self, work: Any) -> None:
@@ -500,7 +485,7 @@ def _check_cwd(params: Frame) -> None:
     """The protocol wants an absolute path: what is relative means another place to each side."""
     cwd = params.get("cwd")
     if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
-        raise RpcError(INVALID_PARAMS, "cwd is an absolute path")
+        raise RpcError(rpc.INVALID_PARAMS, "cwd is an absolute path")
 
 
 def serve_proxy(

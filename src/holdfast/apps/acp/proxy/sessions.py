@@ -13,17 +13,8 @@ from holdfast.apps.acp.handover import Attached, Waits, attach, tell_missing, te
 from holdfast.apps.acp.link import AgentGone, AgentLink, Early
 from holdfast.apps.acp.recording.channel import Channel, Ending, open_session
 from holdfast.apps.acp.replay import tell_past
-from holdfast.apps.wire.frames import (
-    INVALID_PARAMS,
-    NOT_FOUND,
-    Frame,
-    RpcError,
-    encode,
-    member,
-    notification,
-    object_in,
-    text_in,
-)
+from holdfast.apps.wire import frames as rpc
+from holdfast.apps.wire.frames import Frame, RpcError
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
@@ -67,7 +58,7 @@ class ProxySessions:
     async def new(self, params: Frame) -> Channel:
         """A new session, on both sides. Raises RpcError."""
         if "cwd" not in params:
-            raise RpcError(INVALID_PARAMS, "cwd is missing")
+            raise RpcError(rpc.INVALID_PARAMS, "cwd is missing")
         await self._agent.ready()
         with self._early.expecting(self.by_agent):
             taken = await attach(self._agent, _for_agent(params), self._waits)
@@ -199,9 +190,9 @@ class ProxySessions:
         """Tell the user something that neither side has said."""
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": f"[holdfast] {text}\n\n"}}
         told = {"sessionId": channel.id, "update": update, "_meta": {"holdfast": {"notice": True}}}
-        frame = notification("session/update", told)
+        frame = rpc.notification("session/update", told)
         channel.note(("frame", {"direction": "holdfast", "frame": frame}))
-        (self._editor.write if channel.muted is None else channel.muted.append)(encode(frame))
+        (self._editor.write if channel.muted is None else channel.muted.append)(rpc.encode(frame))
 
     # -- the editor's side -----------------------------------------------------------------------
     async def replay(self, channel: Channel, params: Frame) -> Frame:
@@ -243,9 +234,9 @@ class ProxySessions:
     async def fork(self, params: Frame) -> Channel:
         """A branch of a session, on both sides. Raises RpcError."""
         parent_id = session_id_of(params)
-        at = member(params, "_meta", "holdfast", "at")
+        at = rpc.member(params, "_meta", "holdfast", "at")
         if at is not None and not _is_count(at):
-            raise RpcError(INVALID_PARAMS, "_meta.holdfast.at is the number of an event")
+            raise RpcError(rpc.INVALID_PARAMS, "_meta.holdfast.at is the number of an event")
         with _known_session(parent_id):
             id = await asyncio.to_thread(self._hf.fork, check_id(parent_id), at)
         channel = await self.get({**params, "sessionId": id})
@@ -272,7 +263,7 @@ class ProxySessions:
                 raise
             except (RpcError, TimeoutError):
                 return None
-            found = text_in(answer, "sessionId")
+            found = rpc.text_in(answer, "sessionId")
             if not found or found in self.by_agent:
                 return None
             channel.listen_to_replay()
@@ -301,9 +292,9 @@ class ProxySessions:
 
 def session_id_of(params: Frame) -> str:
     """Return the session that a request is about. Raises RpcError if it names none."""
-    id = text_in(params, "sessionId")
+    id = rpc.text_in(params, "sessionId")
     if not id:
-        raise RpcError(INVALID_PARAMS, "sessionId is missing")
+        raise RpcError(rpc.INVALID_PARAMS, "sessionId is missing")
     return id
 
 
@@ -313,27 +304,27 @@ def _known_session(id: str) -> Iterator[None]:
     try:
         yield
     except (NotFound, InvalidId) as error:
-        raise RpcError(NOT_FOUND, f"there is no session {id[:200]!r}") from error
+        raise RpcError(rpc.NOT_FOUND, f"there is no session {id[:200]!r}") from error
 
 
 def _for_agent(params: Frame) -> Frame:
-    meta = {k: v for k, v in object_in(params, "_meta").items() if k != "holdfast"}
+    meta = {k: v for k, v in rpc.object_in(params, "_meta").items() if k != "holdfast"}
     found = {"mcpServers": [], **{k: v for k, v in params.items() if k not in _OWN}}
     return {**found, "_meta": meta} if meta else found
 
 
 def _wish_of(params: Frame) -> Frame:
     """Return from where the editor wants the replay: all, none, from a place on, or its end. Raises RpcError."""
-    wish = member(params, "_meta", "holdfast", "replayFrom")
+    wish = rpc.member(params, "_meta", "holdfast", "replayFrom")
     if wish is None:
         return {}
-    needed = {"start": set[str](), "none": set[str](), "seq": {"seq"}, "tail": {"turns"}}.get(text_in(wish, "type"))
+    needed = {"start": set[str](), "none": set[str](), "seq": {"seq"}, "tail": {"turns"}}.get(rpc.text_in(wish, "type"))
     if needed is None or not all(_is_count(wish.get(name)) for name in needed):
         raise RpcError(
-            INVALID_PARAMS, "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)"
+            rpc.INVALID_PARAMS, "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)"
         )
     if wish.get("before") is not None and not _is_count(wish["before"]):
-        raise RpcError(INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")
+        raise RpcError(rpc.INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")
     return {name: wish.get(name) for name in {"type", *needed} | ({"before"} if "seq" in needed else set())}
 
 

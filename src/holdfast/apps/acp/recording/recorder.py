@@ -11,21 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.acp.recording.values import (
-    decision,
-    figures,
-    is_plain_chunk,
-    is_plain_prompt,
-    message,
-    neutral_block,
-    places,
-    printed_in,
-    prompt_content,
-    todo,
-    tool_name,
-    tool_output,
-    without_secrets,
-)
+from holdfast.apps.acp.recording import values
 from holdfast.apps.wire.frames import member, object_in, objects_in, text_in
 from holdfast.model import Event, Limits
 from holdfast.replay import Stage, stage_after
@@ -66,7 +52,7 @@ class OpenCall:
     def update(self, update: dict[str, Any]) -> None:
         """Take in an announcement or an update; what comes later replaces what was said before."""
         known, status = self._known, update.get("status")
-        printed = str(known.get("printed", "")) + printed_in(update.get("_meta"))
+        printed = str(known.get("printed", "")) + values.printed_in(update.get("_meta"))
         known |= {key: update[key] for key in _MERGED if update.get(key) is not None}
         if printed:
             known["printed"] = printed[:_PRINTED_CHARS]
@@ -95,12 +81,12 @@ class OpenCall:
 
     def data(self) -> dict[str, Any]:
         """Return the data of its ``tool_call``, as far as it is known."""
-        tool, title, params = tool_name(self._known), self._known.get("title"), self._known.get("rawInput")
+        tool, title, params = values.tool_name(self._known), self._known.get("title"), self._known.get("rawInput")
         if not params:  # an agent that tells no input: Gemini has only this
-            params = places(self._known.get("locations"))
+            params = values.places(self._known.get("locations"))
             if isinstance(title, str) and title and title != tool:
                 params["title"] = title
-            shown = tool_output({"content": self._shown})
+            shown = values.tool_output({"content": self._shown})
             params |= {"content": shown} if shown else {}
         return {"id": self.id, "tool": tool, "params": params} | ({"title": title} if isinstance(title, str) else {})
 
@@ -127,7 +113,7 @@ class OpenCall:
 
     def result(self) -> dict[str, Any]:
         """Return the data of its ``tool_result``."""
-        found: dict[str, Any] = {"toolCallId": self.id, "result": tool_output(self._known)}
+        found: dict[str, Any] = {"toolCallId": self.id, "result": values.tool_output(self._known)}
         return found | ({"is_error": True} if self.failed else {})
 
 
@@ -181,7 +167,7 @@ class Notes:
         """Take a request or notification of the editor. Secrets of MCP servers are masked."""
         params = member(frame, "params")
         if member(frame, "method") != "session/prompt":
-            masked = frame | {"params": without_secrets(params)} if isinstance(params, dict) else frame
+            masked = frame | {"params": values.without_secrets(params)} if isinstance(params, dict) else frame
             return Taken([_frame("client", masked)])
         events = self._close()
         self._ended.clear()  # another turn may use the same ids again
@@ -201,7 +187,8 @@ class Notes:
             case "tool_call" | "tool_call_update":
                 return self._tool(frame, update)
             case "plan" if isinstance(update.get("entries"), list) and _is_small(frame):
-                return _as_state("todo_update", {"todos": [todo(one) for one in objects_in(update, "entries")]}, frame)
+                todos = [values.todo(one) for one in objects_in(update, "entries")]
+                return _as_state("todo_update", {"todos": todos}, frame)
             case "session_info_update" if text_in(update, "title").strip() and _is_small(frame):
                 return _as_state("title", {"title": update["title"], "auto": True}, frame)
             case _:
@@ -239,20 +226,20 @@ class Notes:
     # -- turns -----------------------------------------------------------------------------------
     def _user(self, frame: Any, params: Any) -> dict[str, Any]:
         prompt = member(params, "prompt")
-        data: dict[str, Any] = {"role": "user", "content": prompt_content(prompt)}
+        data: dict[str, Any] = {"role": "user", "content": values.prompt_content(prompt)}
         if _text_bytes(data["content"]) > self._limits.message_bytes_max:
             data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
-        elif is_plain_prompt(frame, params, prompt):
+        elif values.is_plain_prompt(frame, params, prompt):
             return data | {"direction": "client"}
         return data | {"direction": "client", "raw": frame}
 
     def _end_turn(self, answer: Any, direction: str) -> Taken:
         result = member(answer, "result")
         if not isinstance(result, dict) and member(answer, "error") is not None:
-            failure = {"agent": self.agent_name, "error": message(answer["error"])}
+            failure = {"agent": self.agent_name, "error": values.message(answer["error"])}
             failed = ("agent_error", failure | {"direction": direction, "raw": answer})
             return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
-        usage = figures(member(result, "usage"))
+        usage = values.figures(member(result, "usage"))
         events = self._close()
         if usage and events and events[-1][0] == "assistant":
             events[-1][1]["usage"] = usage
@@ -278,14 +265,14 @@ class Notes:
     def _permission(self, request: Any, answer: Any, direction: str) -> list[Draft]:
         about = member(request, "params", "toolCall")
         call = self._open.get(call_id(about) or "")
-        tool = tool_name(object_in(about)) if call is None else call.data()["tool"]
+        tool = values.tool_name(object_in(about)) if call is None else call.data()["tool"]
         data: dict[str, Any] = {"tool": tool[:_NAME_CHARS], "decision": "cancelled", "scope": "once"}
         if call_id(about) is not None:
             data["call"] = call_id(about)
         outcome = member(answer, "result", "outcome")
         option = member(outcome, "optionId")
         if member(outcome, "outcome") == "selected" and isinstance(option, str):
-            data |= {"decision": decision(member(request, "params", "options"), option), "option": option}
+            data |= {"decision": values.decision(member(request, "params", "options"), option), "option": option}
         if call is not None:
             call.stage = stage_after(data["decision"]) or call.stage
         if not _is_small(answer):
@@ -303,7 +290,7 @@ class Notes:
         given = update.get("messageId")
         message_id = given if isinstance(given, str) else None
         events = self.words(text, kind, message_id)
-        if not is_plain_chunk(frame, update, content, message_id):
+        if not values.is_plain_chunk(frame, update, content, message_id):
             events[-1][1].update(direction="agent", raw=frame)
         return Taken(events)
 
@@ -338,7 +325,7 @@ class Notes:
         return events
 
     def _media(self, frame: Any, content: Any, kind: str) -> Taken:
-        block = neutral_block(content) if text_in(content, "type") in _MEDIA else None
+        block = values.neutral_block(content) if text_in(content, "type") in _MEDIA else None
         if kind == "thinking" or block is None or _text_bytes([block]) > self._limits.message_bytes_max:
             return Taken([_frame("agent", frame)])
         data = {"role": "assistant", "content": [block], "direction": "agent", "raw": frame}

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp.replay import words
 from holdfast.apps.acp.replay.log import (
     CALLS,
     DeltaLine,
@@ -26,20 +27,7 @@ from holdfast.apps.acp.replay.log import (
     plain,
 )
 from holdfast.apps.acp.replay.output import PIECE_CHARS, Output, Sorted, Update, sort_out
-from holdfast.apps.acp.replay.words import (
-    Cast,
-    ReplayedCalls,
-    call_update,
-    content_updates,
-    is_echo,
-    is_text,
-    plan_update,
-    prompt_of,
-    question_of,
-    question_update,
-    result_update,
-    undone_update,
-)
+from holdfast.apps.acp.replay.words import Cast, ReplayedCalls
 from holdfast.model import Event
 from holdfast.replay import Streams, as_text, kinds_said, unreadable
 
@@ -168,7 +156,7 @@ class _Teller:
 
     def _tell_missing(self, first: int, last: int | None = None) -> None:
         self.out.flush()
-        updates = content_updates(f"({unreadable(first, last)})\n", _CHUNKS["thinking"])
+        updates = words.content_updates(f"({unreadable(first, last)})\n", _CHUNKS["thinking"])
         self.out.tell_all(updates, self._seq if last is None else last)
 
     def _take(self, event: Event) -> None:
@@ -189,9 +177,9 @@ class _Teller:
         """Say who works in a run that is not told of, on what, and where it can be read."""
         self.out.flush()
         for name, task in self._cast.unsaid:
-            words = "" if task is None else f": {as_text(task)}"
-            text = f"{name} works on this{words}\n({self._elsewhere})"
-            self.out.tell_all(content_updates(text, "agent_thought_chunk"), seq)
+            what = "" if task is None else f": {as_text(task)}"
+            text = f"{name} works on this{what}\n({self._elsewhere})"
+            self.out.tell_all(words.content_updates(text, "agent_thought_chunk"), seq)
         self._cast.unsaid.clear()
 
     def finish(self, stop: int | None) -> None:
@@ -244,7 +232,7 @@ class _Teller:
         elif kind in STANDING:
             self._standing.take(kind, update)
             return True
-        elif kind == "user_message_chunk" and is_echo(update, self._asked):
+        elif kind == "user_message_chunk" and words.is_echo(update, self._asked):
             return True
         if extra is not None:
             self.out.tell_odd(extra, seq)
@@ -255,7 +243,7 @@ class _Teller:
     def _end_open(self, seq: int) -> None:
         for call, stage in self._calls.leave():
             if self._close_open:
-                self.out.tell(_encode(undone_update(call, stage)), seq)
+                self.out.tell(_encode(words.undone_update(call, stage)), seq)
 
     # -- one method per type of event ------------------------------------------------------------
     def _on_delta(self, event: Event) -> None:
@@ -296,11 +284,11 @@ class _Teller:
 
     def _on_question(self, event: Event) -> None:
         data = plain(event)
-        about = question_of(data.get("frame")) if data.get("direction") == "agent" else None
+        about = words.question_of(data.get("frame")) if data.get("direction") == "agent" else None
         if about is None or about["toolCallId"] in self._calls.ended:
             return
         call = about["toolCallId"]
-        update = question_update(about, is_known=self._calls.knows(call))
+        update = words.question_update(about, is_known=self._calls.knows(call))
         self._tell_updates([update], event.seq)
         self._calls.decide(call, "ask")
         if about.get("content"):
@@ -315,11 +303,11 @@ class _Teller:
         if self._cast.is_childs_task(data):
             return
         self.out.flush()
-        prompt = prompt_of(data.get("raw"))
+        prompt = words.prompt_of(data.get("raw"))
         if prompt is not None:
             updates = [{"sessionUpdate": "user_message_chunk", "content": one} for one in prompt]
         else:
-            updates = content_updates(data.get("content"), "user_message_chunk")
+            updates = words.content_updates(data.get("content"), "user_message_chunk")
         # Other programs record the results of tools as words of the user. They belong to the turn
         # that goes on; what the user really said begins the next.
         results = [one for one in updates if "toolCallId" in one]
@@ -345,7 +333,7 @@ class _Teller:
         if self._told_raw(event):
             return
         # Blocks come whole after pieces of their text: what was streamed is not told again.
-        updates = content_updates(content, _CHUNKS[kind])
+        updates = words.content_updates(content, _CHUNKS[kind])
         if isinstance(first, int):
             updates = self._lacking(self._lacking(updates, "assistant", first), "thinking", first)
         for update in updates:
@@ -378,11 +366,11 @@ class _Teller:
     def _lacking(self, updates: list[dict[str, Any]], kind: str, first: int) -> list[dict[str, Any]]:
         """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
         chunk = _CHUNKS[kind]
-        said = [one["content"]["text"] for one in updates if is_text(one, chunk)]
+        said = [one["content"]["text"] for one in updates if words.is_text(one, chunk)]
         if not said:
             return updates
-        rest = content_updates(self._untold(kind, "".join(said), first), chunk)
-        return [*rest, *(one for one in updates if not is_text(one, chunk))]
+        rest = words.content_updates(self._untold(kind, "".join(said), first), chunk)
+        return [*rest, *(one for one in updates if not words.is_text(one, chunk))]
 
     def _complete(self, kind: str, whole: str, first: int, message_id: str | None, seq: int) -> None:
         """The end of a message is said now if its pieces lack it."""
@@ -411,7 +399,7 @@ class _Teller:
             return
         if data.get("direction") == "agent":
             return  # put together from frames, all of which are told
-        update = call_update(data, f"event-{event.seq}")
+        update = words.call_update(data, f"event-{event.seq}")
         # A second "tool_call" under one id would be drawn as another call.
         if update["toolCallId"] in self._calls.open:  # by a question about it
             update["sessionUpdate"] = "tool_call_update"
@@ -425,7 +413,7 @@ class _Teller:
         if not isinstance(call, str) or call in self._calls.ended or call in self._cast.left_out:
             return
         failed = data.get("is_error") is True
-        update = result_update(call, data.get("result"), failed=failed)
+        update = words.result_update(call, data.get("result"), failed=failed)
         if self._calls.shows(call) and not failed:
             del update["content"]  # it would take the place of what a frame showed, such as a diff
         if not self._calls.knows(call) and self._begin <= 0:  # an editor knows no such call
@@ -434,7 +422,7 @@ class _Teller:
 
     def _on_todos(self, event: Event) -> None:
         if not self._told_raw(event):
-            self._tell_updates([plan_update(plain(event))], event.seq)
+            self._tell_updates([words.plan_update(plain(event))], event.seq)
 
     def _on_title(self, event: Event) -> None:
         if not self._told_raw(event):
