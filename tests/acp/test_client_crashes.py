@@ -300,11 +300,11 @@ async def test_an_agent_that_never_answers(client, agent, tmp_path):
 async def test_a_defect_in_a_turn_is_told_to_whoever_waits(client, agent, monkeypatch):
     """Nobody waits for ever, and the next prompt is answered."""
 
-    async def broken(channel):
+    async def broken():
         raise RuntimeError("boom")
 
     async with await client(agent()) as session:
-        monkeypatch.setattr(session, "_end_replay", broken)
+        monkeypatch.setattr(session, "_ready", broken)
         with pytest.raises(AgentError, match="RuntimeError: boom"):
             await session.ask("hello")
         monkeypatch.undo()

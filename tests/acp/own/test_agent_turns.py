@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -280,11 +281,15 @@ async def test_malformed_frames_are_answered(serve, line, code):
     editor = await serve()
     heard = asyncio.get_running_loop().create_future()
 
-    def note(way, frame):
-        if way == "in" and "error" in frame and not heard.done():
-            heard.set_result(frame["error"]["code"])
+    take = editor.peer._take
 
-    editor.peer._observer = note
+    async def note(line):
+        frame = json.loads(line)
+        if "error" in frame and not heard.done():
+            heard.set_result(frame["error"]["code"])
+        await take(line)
+
+    editor.peer._take = note
     editor.pipe.write(line)
     assert await heard == code
     editor.peer.notify("session/cancel", {"sessionId": ["no id"]})

@@ -119,7 +119,7 @@ async def connect(source: IO[bytes], target: IO[bytes], *, line_bytes_max: int =
     reader = asyncio.StreamReader(limit=_READ_BYTES)
 
     def read_file() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
+        with source, contextlib.suppress(RuntimeError):  # the loop has ended
             while data := source.read(_READ_BYTES):
                 loop.call_soon_threadsafe(reader.feed_data, data)
             loop.call_soon_threadsafe(reader.feed_eof)

@@ -381,7 +381,7 @@ class Channel:
         recorded = [call for call in calls if call.is_recorded]
         told = [undone(call.data(), call.stage, self._cwd) for call in recorded]
         self.told.append(interruption_note(told, self._seen()))
-        self.notes.interrupted()
+        self.hold(self.notes.interrupted())
         begun = [call.id for call in recorded if call.stage == "begun"]
         not_run = [call.id for call in recorded if call.stage != "begun"]
         ended: dict[str, Any] = {"reason": reason, "calls": begun}

@@ -217,11 +217,12 @@ class Notes:
         if self._parts and 0 <= at < len(recorded):
             self._first = recorded[at].seq
 
-    def interrupted(self) -> None:
+    def interrupted(self) -> Taken:
         """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
         self._forget_message()
         self._open.clear()
         self._ended.clear()
+        return Taken([])
 
     # -- turns -----------------------------------------------------------------------------------
     def _user(self, frame: Any, params: Any) -> dict[str, Any]:
