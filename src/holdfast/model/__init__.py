@@ -18,7 +18,6 @@ from holdfast.model._data import (
     has_blob,
     has_blob_at,
     has_marked_keys,
-    is_blob_name,
     is_reference,
     named_blobs,
     read_blob,
@@ -67,7 +66,7 @@ from holdfast.model._version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.model._bodies import BODIES
-    from holdfast.model._maker import LineMaker, line_maker, make_line
+    from holdfast.model._maker import line_maker, make_line
     from holdfast.model._salvage import Gap, Salvage, salvage
     from holdfast.model._values import Record, decode_value, encode_value
 
@@ -76,7 +75,7 @@ __getattr__ = lazy(
     __name__,
     {
         "_bodies": "BODIES",
-        "_maker": "LineMaker line_maker make_line",
+        "_maker": "line_maker make_line",
         "_salvage": "Gap Salvage salvage",
         "_values": "Record decode_value encode_value",
     },
@@ -98,7 +97,6 @@ __all__ = [
     "Event",
     "Gap",
     "Limits",
-    "LineMaker",
     "LineReader",
     "Notice",
     "Position",
@@ -130,7 +128,6 @@ __all__ = [
     "has_blob_at",
     "has_marked_keys",
     "is_as_written",
-    "is_blob_name",
     "is_id",
     "is_reference",
     "line_body",

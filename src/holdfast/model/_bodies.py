@@ -1,12 +1,12 @@
 """The typed form of every event type: which members it has and what they hold.
 
-Members that a type does not name are ignored here and survive in the recorded bytes. Names of the
-conversation and agent-life groups follow the recorded logs that Holdfast opens as they are, hence
-``toolCallId``.
+Members that a type does not name are ignored here and survive in the recorded bytes. Names of the conversation and
+agent-life groups follow the recorded logs that Holdfast opens as they are, hence ``toolCallId``.
 """
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, get_args
 
 import msgspec
@@ -17,8 +17,8 @@ _Number = int | None
 _Turn = int | str | None
 _Map = dict[str, Any] | None
 
-# A member is a type, or a type and its default. What may be None is so by default, as is Any; what
-# has no default must be there.
+# A member is a type, or a type and its default. What may be None is so by default, as is Any; what has no default
+# must be there.
 _EXTRAS: dict[str, Any] = {"metadata": _Map, "usage": _Map, "raw": Any}  # any event may have them
 _MEMBERS: dict[str, dict[str, Any]] = {
     "user": {"content": _Content, "role": (str, "user"), "agent": _Text},
@@ -85,17 +85,16 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _field(name: str, kind: Any) -> tuple[Any, ...]:
-    if isinstance(kind, tuple):
-        return name, *kind
-    may_be_none = kind is Any or type(None) in get_args(kind)
-    return (name, kind, None) if may_be_none else (name, kind)
-
-
 def _body(type: str, members: dict[str, Any]) -> type[msgspec.Struct]:
     """The class of one type's data, with a name like ``ToolCall``."""
-    given = _EXTRAS | members if members else {}
-    fields: list[Any] = [_field(name, kind) for name, kind in given.items()]
+    fields: list[Any] = []
+    for member, kind in (_EXTRAS | members if members else {}).items():
+        if isinstance(kind, tuple):
+            fields.append((member, *kind))
+        elif kind is Any or NoneType in get_args(kind):
+            fields.append((member, kind, None))
+        else:
+            fields.append((member, kind))
     name = type.title().replace("_", "")
     return msgspec.defstruct(name, fields, module=__name__, frozen=True, kw_only=True)
 

@@ -1,12 +1,11 @@
 """What an event's data may hold: plain JSON that reads back as it was written.
 
-Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings
-and pass NUL on to readers that stop at it. The walk here refuses such values before anything is
-written.
+Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings and pass NUL on to
+readers that stop at it. The walk here refuses such values before anything is written.
 
-Payloads that are too big for a line are kept beside the log. A reference to one is
-``{"$blob": name, "bytes": n, "media": type}``. User data that has a key of that form gets one more
-``$`` on the way in and loses it on the way out, so that it can never be mistaken.
+Payloads that are too big for a line are kept beside the log. A reference to one is ``{"$blob": name, "bytes": n,
+"media": type}``. User data that has a key of that form gets one more ``$`` on the way in and loses it on the way out,
+so that it can never be mistaken.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _NAMED = re.compile(re.escape(_MARK) + rb'"([^"]+)"')
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _ESCAPABLE = re.compile(r"\$+blob\Z")
 _ESCAPED = re.compile(r"\$\$+blob\Z")
-# Payloads may hold references to payloads: a few small ones, each naming the next many times, would
-# fill any memory. So there is an end to what one event can hold, and each costs something.
+# Payloads may hold references to payloads: a few small ones, each naming the next many times, would fill any memory.
+# So there is an end to what one event can hold, and each costs something.
 _FILLED_BYTES_MAX = 1 << 29
 _LOAD_BYTES_MIN = 1 << 14
 _LEVELS_MAX = 4  # we write two: a long text in a long list
@@ -69,11 +68,6 @@ def is_blob_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.match(name) is not None
 
 
-def blob_reference(payload: bytes, media: str) -> dict[str, Any]:
-    """What stands in the line instead of the payload."""
-    return {BLOB_KEY: blob_name(payload), "bytes": len(payload), "media": media}
-
-
 def is_reference(value: object) -> bool:
     """Whether a value of recorded data is a reference to a blob."""
     return (
@@ -105,7 +99,8 @@ def restore_keys(value: Any, depth: int = 0) -> Any:
     if depth == _DEPTH_MAX:
         return value
     if isinstance(value, dict):
-        restored = {_restore_key(key): restore_keys(item, depth + 1) for key, item in value.items()}
+        items = ((key[1:] if _ESCAPED.match(key) else key, item) for key, item in value.items())
+        restored = {key: restore_keys(item, depth + 1) for key, item in items}
         return restored if restored.keys() == value.keys() else _UserMap(restored)
     if isinstance(value, list):
         return [restore_keys(item, depth + 1) for item in value]
@@ -115,9 +110,9 @@ def restore_keys(value: Any, depth: int = 0) -> Any:
 def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
     """Recorded data with what ``load`` gives in place of each reference, and its keys restored.
 
-    ``value`` is as decoded, not the ``data`` of an event. A blob of JSON may hold further
-    references; they are filled too, as far as one event may reach. ``load`` gets the reference and
-    returns what :func:`~holdfast.model.read_blob` gives for it.
+    ``value`` is as decoded, not the ``data`` of an event. A blob of JSON may hold further references; they are filled
+    too, as far as one event may reach. ``load`` gets the reference and returns what :func:`~holdfast.model.read_blob`
+    gives for it.
     """
     left = _FILLED_BYTES_MAX
     loaded: dict[tuple[str, str], Any] = {}
@@ -141,10 +136,6 @@ def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
         return [filled(item, level, depth + 1) for item in value]
 
     return restore_keys(filled(value, 0, 0))
-
-
-def _restore_key(key: str) -> str:
-    return key[1:] if _ESCAPED.match(key) else key
 
 
 _decode = msgspec.json.Decoder().decode
@@ -173,8 +164,8 @@ still hold, which raises UnicodeEncodeError."""
 def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
     """``data`` as compact JSON bytes.
 
-    Raises InvalidData, naming the place, for NaN and infinity, NUL, lone surrogates, too deep
-    nesting, too long integers, keys that are not strings, and types that JSON has no form for.
+    Raises InvalidData, naming the place, for NaN and infinity, NUL, lone surrogates, too deep nesting, too long
+    integers, keys that are not strings, and types that JSON has no form for.
     """
     try:
         if not is_plain(data, limits.depth_max):
@@ -188,24 +179,20 @@ def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
 def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
     """``data`` as JSON bytes with its big parts taken out, and those parts by blob name.
 
-    A string above the limit becomes a blob of text; if many small parts make a member too big, the
-    whole member becomes a blob of JSON. Raises as :func:`encode_data` does, and TooLarge.
+    A string above the limit becomes a blob of text; if many small parts make a member too big, the whole member
+    becomes a blob of JSON. Raises as :func:`encode_data` does, and TooLarge.
     """
     try:
         _check_data(data, limits)
-        return _encode_slim(escape_keys(data), limits)
+        blobs: dict[str, bytes] = {}
+        slim = {key: _slim(value, limits, blobs) for key, value in escape_keys(data).items()}
+        for key, value in slim.items():
+            payload = _encode(value)
+            if len(payload) > limits.blob_bytes_min:
+                slim[key] = _blob(payload, "application/json", limits, blobs)
+        return _encode(slim), blobs
     except (UnicodeEncodeError, TypeError, RecursionError) as error:
         raise _refusal(error, limits) from error
-
-
-def _encode_slim(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
-    blobs: dict[str, bytes] = {}
-    slim = {key: _slim(value, limits, blobs) for key, value in data.items()}
-    for key, value in slim.items():
-        payload = _encode(value)
-        if len(payload) > limits.blob_bytes_min:
-            slim[key] = _blob(payload, "application/json", limits, blobs)
-    return _encode(slim), blobs
 
 
 def _slim(value: Any, limits: Limits, blobs: dict[str, bytes]) -> Any:
@@ -226,9 +213,9 @@ def _blob(payload: bytes, media: str, limits: Limits, blobs: dict[str, bytes]) -
             limit="blob_bytes_max",
             needed_bytes=len(payload),
         )
-    reference = blob_reference(payload, media)
-    blobs[reference[BLOB_KEY]] = payload
-    return reference
+    name = blob_name(payload)
+    blobs[name] = payload
+    return {BLOB_KEY: name, "bytes": len(payload), "media": media}
 
 
 def read_blob(payload: bytes, media: str) -> Any:

@@ -60,9 +60,8 @@ class _Kept(Generic[T]):
 class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "data"}):
     """One record: what happened (``type``, ``data``), when, in which order, in which run.
 
-    ``data`` is decoded from the recorded bytes on first access and kept; treat it as read-only.
-    ``body`` is the same as a typed value. ``raw`` are the bytes as recorded, so that an event can
-    be moved without being encoded again.
+    ``data`` is decoded from the recorded bytes on first access and kept; treat it as read-only. ``body`` is the same
+    as a typed value. ``raw`` are the bytes as recorded, so that an event can be moved without being encoded again.
     """
 
     type: str
@@ -138,6 +137,9 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Event) and self._identity() == other._identity()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.seq, self.type, self.timestamp))
 
@@ -152,8 +154,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
 def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:
     """The events of all batches, for who takes one after the other.
 
-    If the data of those of one batch is looked at, that of the next is decoded together, which
-    takes half as long.
+    If the data of those of one batch is looked at, that of the next is decoded together, which takes half as long.
     """
     is_looked_at = False
     for events in batches:
@@ -178,9 +179,6 @@ def _decode_together(events: Sequence[Event]) -> None:
                 event.__dict__.update(data=value, is_whole=True)
 
 
-# What a store tells its subscribers besides the events themselves.
-
-
 class Notice(msgspec.Struct, frozen=True):
     """Something happened to a session that is not part of its log."""
 
@@ -192,8 +190,6 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 # What is known of a session without reading its conversation.
-
-
 Status = Literal["idle", "running", "waiting", "interrupted", "failed"]
 """What a session does, by its events and by whether the process that recorded them still runs."""
 

@@ -1,8 +1,7 @@
 """Ids: one grammar that is a safe file name on every system.
 
-An id is ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}`` without ``..``, without a trailing dot, and not a
-device name of Windows. Ids are unique without regard to case: :func:`fold_id` is what stores
-compare.
+An id is ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}`` without ``..``, without a trailing dot, and not a device name of
+Windows. Ids are unique without regard to case: :func:`fold_id` is what stores compare.
 """
 
 from __future__ import annotations
@@ -32,17 +31,15 @@ def is_id(text: object) -> bool:
 
 
 def check_id(text: object, *, what: str = "session id") -> str:
-    """``text`` itself if it is a well-formed id.
-
-    Raises InvalidId, with the rule that it breaks, before anything touches a store.
-    """
+    """``text`` itself. Raises InvalidId, with the rule that it breaks, if it is no well-formed id."""
     if not isinstance(text, str):
         raise InvalidId(f"a {what} must be a string, not {type(text).__name__}")
     if _SIMPLE.match(text) and text not in _DEVICES:
         return text
     fault = _fault(text)
     if fault is not None:
-        raise InvalidId(f"{_shown(text)} is not a {what}: {fault}", id=text)
+        shown = ascii(text if len(text) <= 60 else text[:57] + "...")
+        raise InvalidId(f"{shown} is not a {what}: {fault}", id=text)
     return text
 
 
@@ -54,8 +51,8 @@ def fold_id(text: str) -> str:
 def fit_id(foreign: str) -> str:
     """A well-formed id for any foreign one: itself if it fits, else always the same stand-in.
 
-    Two different foreign ids never share a stand-in (128 bits of SHA-256), and the readable part
-    is kept, so that a person can recognise it.
+    Two different foreign ids never share a stand-in (128 bits of SHA-256), and the readable part is kept, so that a
+    person can recognise it.
     """
     import hashlib
 
@@ -90,7 +87,3 @@ def _fault(text: str) -> str | None:
     if text.partition(".")[0].lower() in _DEVICES:
         return "it is the name of a device on some systems"
     return None
-
-
-def _shown(text: str) -> str:
-    return ascii(text if len(text) <= 60 else text[:57] + "...")

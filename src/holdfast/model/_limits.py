@@ -11,8 +11,7 @@ FORMAT_VERSION = 1
 
 _KIB = 1024
 _MIB = 1024 * _KIB
-# Beyond these Python itself gives up: it recurses three frames per level, and refuses to print
-# longer integers.
+# Beyond these Python itself gives up: it recurses three frames per level, and refuses to print longer integers.
 _MOST = {"depth_max": 250, "integer_digits_max": 4_300, "session_notice_percent": 100}
 
 

@@ -60,10 +60,7 @@ def type_bytes(type: str) -> bytes:
     try:
         return _type_bytes[type]
     except (KeyError, TypeError):
-        return _encode_type(type)
-
-
-def _encode_type(type: Any) -> bytes:
+        pass
     if not isinstance(type, str) or not _TYPE.match(type):
         shown = ascii(type[:60]) if isinstance(type, str) else f"a {type.__class__.__name__}"
         raise InvalidData(f"{shown} is not an event type: use a short name such as 'user'")
@@ -74,10 +71,7 @@ def _encode_type(type: Any) -> bytes:
 
 
 def line_body(event: Event) -> bytes:
-    """An event's members from type to data, as they stand in its line.
-
-    Raises InvalidData for a type, time, run or key that a reader would not take back.
-    """
+    """An event's members from type to data, as in its line. Raises InvalidData for what no reader takes."""
     timestamp = event.timestamp
     if type(timestamp) is not int or not -_INT64 <= timestamp < _INT64:
         raise InvalidData("the time of an event is a whole number of milliseconds, in 64 bits")
@@ -109,10 +103,7 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
 
 
 def encode_event_line(seq: int, type: str, timestamp: int, data: bytes, crc: int) -> tuple[bytes, int]:
-    """The line and checksum of what nearly every event is: without run, key or batch.
-
-    Raises InvalidData for a type that is not well-formed.
-    """
+    """The line and checksum of an event without run, key or batch. Raises InvalidData for a malformed type."""
     # The same as ``encode_line`` without its call: nearly every append comes by here.
     try:
         head = _heads[type] % (seq, timestamp, data)
@@ -126,8 +117,8 @@ def encode_event_line(seq: int, type: str, timestamp: int, data: bytes, crc: int
 def line_head(type: str) -> bytes:
     """A line of this type up to its checksum, to be filled in with seq, timestamp and data.
 
-    For the event that nearly every line is: no run, key or batch. Raises InvalidData for a type
-    that is not well-formed.
+    For the event that nearly every line is: no run, key or batch. Raises InvalidData for a type that is not
+    well-formed.
     """
     head = b'{"seq":%%d,"type":"%b","timestamp":%%d,"data":%%b,"crc":"' % type_bytes(type)
     if len(_heads) < _KEPT_MAX:
@@ -147,14 +138,8 @@ def sealed_body(sealed: bytes) -> bytes:
 
 def line_size(event: Event) -> int:
     """How many bytes our writer's line of this event has."""
-    extra = 0
     # The names of the members with their quotes, colons and commas.
-    if event.run is not None:
-        extra += 7 + len(_encode(event.run))
-    if event.key is not None:
-        extra += 7 + len(_encode(event.key))
-    if event.more:
-        extra += 12
+    extra = sum(7 + len(_encode(text)) for text in (event.run, event.key) if text is not None) + 12 * event.more
     numbers = len(str(event.seq)) + len(str(event.timestamp))
     return len(event.raw) + len(event.type) + numbers + _EMPTY_BYTES + extra
 
@@ -173,10 +158,7 @@ def running_checksum(chunks: Iterable[bytes], size: int, crc: int = 0) -> int:
 
 
 def checksum_after(end: bytes) -> int:
-    """The running checksum after a line whose last ``TRAILER`` bytes are these.
-
-    Raises ValueError if they are no such end.
-    """
+    """The running checksum after a line that ends with these ``TRAILER`` bytes. Raises ValueError for others."""
     return crc32(end, int(end[:DIGITS], 16))
 
 
@@ -228,8 +210,7 @@ def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
     """
     line = text.rstrip(b"\n")
     # Without its newline the end of a line is one byte shorter.
-    is_summed = line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] == CRC_KEY
-    if not is_summed:
+    if line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] != CRC_KEY:
         line += b"\n"
         return line, crc32(line, crc), False
     head = line[: 1 - TRAILER]

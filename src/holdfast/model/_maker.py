@@ -1,7 +1,7 @@
 """From an event's data to its line in one step, for the event that nearly every append is.
 
-The step is also there compiled (``_line_maker.c``), for installations that have it: the same
-bytes, in a third of the time. :func:`line_maker` says which of the two is used.
+The step is also there compiled (``_line_maker.c``), for installations that have it: the same bytes, in a third of the
+time. :func:`line_maker` says which of the two is used.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def make_line(  # noqa: PLR0917 - by their places: every append comes by here
 ) -> tuple[Event, bytes, int] | None:
     """The event, its line and the running checksum after it, given the one before it.
 
-    ``clock`` tells the time in nanoseconds. None if the data is not plain, is nested deeper than
-    ``depth``, or no line of this type was made before: it may still be recorded. With a run or a
-    key, which the compiled step does not take, raises InvalidData for what cannot be one.
+    ``clock`` tells the time in nanoseconds. None if the data is not plain, is nested deeper than ``depth``, or no
+    line of this type was made before: it may still be recorded. With a run or a key, which the compiled step does not
+    take, raises InvalidData for what cannot be one.
     """
     is_named = run is not None or key is not None
     try:
@@ -58,10 +58,7 @@ def make_line(  # noqa: PLR0917 - by their places: every append comes by here
 
 
 def line_maker(*, pure: bool = False, compiled: str = _COMPILED) -> LineMaker:
-    """The compiled step if it was built for this very code and ``pure`` is not wanted.
-
-    Else :func:`make_line`, which gives the same.
-    """
+    """The compiled step if it was built for this very code and ``pure`` is not wanted, else :func:`make_line`."""
     try:
         found = None if pure else import_module(compiled)
     except ImportError:

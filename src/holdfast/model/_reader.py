@@ -1,8 +1,8 @@
 """From bytes back to events: verified block by block, and record by record where that fails.
 
-The quick way checks a whole block with one checksum and decodes it with one call. Only when that
-fails does the slow way look at each record: it keeps every record whose checksum follows from the
-record before it, names what lies between, and never returns bytes that it could not verify.
+The quick way checks a whole block with one checksum and decodes it with one call. Only when that fails does the slow
+way look at each record: it keeps every record whose checksum follows from the record before it, names what lies
+between, and never returns bytes that it could not verify.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 Unseal = Callable[[int, bytes, bytes | None], bytes]
 """Opens a sealed line: (seq, ciphertext, end of the one before) -> a plain line's members.
 
-The end is the last ``SEAL_END`` bytes of the ciphertext before, zeros if the line before is not
-sealed or there is none, None where it is not known. An opener may have ``sealed_from``, the first
-event that must be sealed: from there on a plain line is Tampered; and ``open_all(first, texts,
-before)`` for lines that follow one another, which gives all their members and the last one's end.
+The end is the last ``SEAL_END`` bytes of the ciphertext before, zeros if the line before is not sealed or there is
+none, None where it is not known. An opener may have ``sealed_from``, the first event that must be sealed: from there
+on a plain line is Tampered; and ``open_all(first, texts, before)`` for lines that follow one another, which gives all
+their members and the last one's end.
 """
 
 SEAL_END = 8
@@ -68,11 +69,10 @@ _sealed_decoder = msgspec.json.Decoder(_SealedLine)
 class LineReader:
     """Turns the bytes of a log, given in chunks of any size, into verified events.
 
-    ``position`` is the place after the last whole event; ``torn`` the number of bytes after it that
-    hold no whole record; ``gaps`` what was damaged before it. A batch is given only once its last
-    line is there. Chunks of another size give the same events. Raises KeyMissing for a sealed line
-    without ``unseal``, Tampered for a plain one where all must be sealed, and whatever ``unseal``
-    raises; never for what the bytes are.
+    ``position`` is the place after the last whole event; ``torn`` the number of bytes after it that hold no whole
+    record; ``gaps`` what was damaged before it. A batch is given only once its last line is there. Chunks of another
+    size give the same events. Raises KeyMissing for a sealed line without ``unseal``, Tampered for a plain one where
+    all must be sealed, and whatever ``unseal`` raises; never for what the bytes are.
     """
 
     def __init__(
@@ -100,18 +100,14 @@ class LineReader:
         self._rest: list[bytes] = []
         # Whether what waits is blank lines of a plain log and nothing else.
         self._is_blank = False
-        self._damaged = False
-
-    @property
-    def damaged(self) -> bool:
+        self.damaged = False
         """Whether bytes were met that are not as written; ``finish`` gives what follows them."""
-        return self._damaged
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that became whole with this chunk."""
         end = chunk.rfind(b"\n") + 1
         self._is_blank = self._is_blank and chunk.isspace()
-        if self._damaged or not end or self._is_blank:
+        if self.damaged or not end or self._is_blank:
             self._rest.append(chunk)
             return []
         block = chunk if end == len(chunk) else chunk[:end]
@@ -119,13 +115,16 @@ class LineReader:
             block = b"".join((*self._rest, block))
         self._rest = [chunk[end:]] if end < len(chunk) else []
         if not self._cursor_chained and not block.endswith(b"}\n"):
-            block, blank = _split_blank(block)
-            self._rest.insert(0, blank)
+            # The blank lines behind its last event are not its own.
+            used = len(block.rstrip())
+            end = block.find(b"\n", used) + 1 if used else 0
+            self._rest.insert(0, block[end:])
+            block = block[:end]
             self._is_blank = not block and len(self._rest) == 1
         events = self._read_block(block)
         # What was held back is looked at again: the slow way starts from the last whole event.
         if events is None:
-            self._damaged = True
+            self.damaged = True
             self._rest = [*self._held_bytes, block, *self._rest]
             self._held, self._held_bytes = [], []
             return []
@@ -134,7 +133,7 @@ class LineReader:
     def finish(self) -> list[Event]:
         """What is left at the end of the log: the events of damaged parts, and the torn tail."""
         rest = b"".join((*self._held_bytes, *self._rest))
-        self._held, self._held_bytes, self._rest, self._damaged = [], [], [], False
+        self._held, self._held_bytes, self._rest, self.damaged = [], [], [], False
         if not rest:
             return []
         from holdfast.model._salvage import Salvage
@@ -151,7 +150,7 @@ class LineReader:
 
     def _read_block(self, block: bytes) -> list[Event] | None:
         """The events of whole lines, or None if any byte of them is not as written."""
-        summed = block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
+        summed = _is_summed(block)
         crc = self._checksum(block, summed=summed)
         if crc is None:
             return None
@@ -192,9 +191,8 @@ class LineReader:
                 return _sealed_decoder.decode_lines(block)
             except msgspec.DecodeError:
                 return decode_each(block, decode_line)
-        is_chained = self._cursor_chained or block.startswith(_NUMBERED)
         try:
-            if is_chained:
+            if self._cursor_chained or block.startswith(_NUMBERED):
                 return _event_decoder.decode_lines(block)
             return decode_each(block, _event_decoder.decode)
         except msgspec.ValidationError:
@@ -215,29 +213,26 @@ class LineReader:
 
     def _complete(self, events: list[Event], block: bytes, before: Position) -> list[Event] | None:
         """Those of the events whose batch is complete; the others are held back."""
-        waiting = _count_waiting(events)
-        if waiting == len(events):
+        whole = len(events)
+        while whole and events[whole - 1].more:
+            whole -= 1
+        if not whole:
             self._held += events
             self._held_bytes.append(block)
             return []
-        if waiting and len(events) != block.count(b"\n"):
+        if whole < len(events) != block.count(b"\n"):
             return None
-        cut = _cut_lines(block, waiting)
-        last = events[-1 - waiting]
+        end = len(block) - 1
+        for _ in events[whole:]:
+            end = block.rfind(b"\n", 0, end)
+        cut = end + 1
         crc = crc32(memoryview(block)[:cut], before.crc)
-        self.position = Position(last.seq + 1, before.offset + cut, crc)
+        self.position = Position(events[whole - 1].seq + 1, before.offset + cut, crc)
         self.chained = self.chained or _is_summed(block[:cut])
-        whole = self._held + events[: len(events) - waiting]
-        self._held = events[len(events) - waiting :]
+        complete = self._held + events[:whole]
+        self._held = events[whole:]
         self._held_bytes = [block[cut:]]
-        return whole
-
-
-def _split_blank(block: bytes) -> tuple[bytes, bytes]:
-    """A block of a plain log up to its last event, and the blank lines behind that."""
-    used = len(block.rstrip())
-    end = block.find(b"\n", used) + 1 if used else 0
-    return block[:end], block[end:]
+        return complete
 
 
 def _is_summed(block: bytes) -> bool:
@@ -245,31 +240,11 @@ def _is_summed(block: bytes) -> bool:
     return block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
 
 
-def _count_waiting(events: list[Event]) -> int:
-    """How many events at the end belong to a batch whose last line has not come yet."""
-    waiting = 0
-    while waiting < len(events) and events[-1 - waiting].more:
-        waiting += 1
-    return waiting
-
-
-def _cut_lines(block: bytes, count: int) -> int:
-    """The offset at which the last ``count`` lines of the block begin."""
-    end = len(block) - 1
-    for _ in range(count):
-        end = block.rfind(b"\n", 0, end)
-    return end + 1
-
-
 def read_events(chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None) -> Iterator[Event]:
     """Every valid event of a log, in order, also of a damaged one."""
-    return one_by_one(_batches(LineReader(position, unseal), chunks))
-
-
-def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
-    for chunk in chunks:
-        yield reader.feed(chunk)
-    yield reader.finish()
+    reader = LineReader(position, unseal)
+    batches = (reader.finish() if chunk is None else reader.feed(chunk) for chunk in chain(chunks, (None,)))
+    return one_by_one(batches)
 
 
 def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:
@@ -350,12 +325,9 @@ def read_bodies(
     before = BEFORE_ALL if position.offset == 0 else None
     events = _open_lines(found, unseal, before, position.seq)
     for event, line, (start, end) in zip(events, found.lines, found.spans, strict=True):
-        yield event, cut_body(rest[start:end]) or _make_body(event, line)
-
-
-def _make_body(event: Event, line: AnyLine) -> bytes:
-    """The body of a line whose members stand in an order that no writer of ours uses."""
-    return line_body(event) if line.sealed is None else sealed_body(line.sealed)
+        body = cut_body(rest[start:end])
+        # None where the members stand in an order that no writer of ours uses.
+        yield event, body or (line_body(event) if line.sealed is None else sealed_body(line.sealed))
 
 
 def _open_lines(found: Salvage, unseal: Unseal | None, before: bytes | None, first: int) -> list[Event]:
@@ -379,7 +351,10 @@ def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple
             bodies.append(unseal(line.seq, line.sealed, before))
             before = line.sealed[-SEAL_END:]
     try:
-        events = _event_decoder.decode_lines(_as_lines(bodies))
+        # Put together once: a second copy costs as much as opening them.
+        ends = [b"{" + bodies[0], *bodies[1:]]
+        ends[-1] += b"}"
+        events = _event_decoder.decode_lines(b"}\n{".join(ends))
     except (ValueError, RecursionError):
         events = []
     if len(events) != len(lines):
@@ -387,14 +362,6 @@ def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple
     for line, event in zip(lines, events, strict=True):
         _set_seq(event, "seq", line.seq)
     return events, before
-
-
-def _as_lines(bodies: list[bytes]) -> bytes:
-    """Members as lines, put together once: a second copy costs as much as opening them."""
-    ends = list(bodies)
-    ends[0] = b"{" + ends[0]
-    ends[-1] += b"}"
-    return b"}\n{".join(ends)
 
 
 def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Event:
@@ -444,8 +411,6 @@ def _decode_body(seq: int, members: bytes) -> Event:
 # Lines of any kind, decoded, and the rule by which their numbers must follow one another.
 #
 # The quick and the slow way through a log share this, so that they give the same events.
-
-
 PLAIN = -1
 """The seq of a line that names none."""
 _CRC_NAME = b'"crc"'
@@ -493,17 +458,14 @@ def decode_plain_line(text: bytes | memoryview) -> AnyLine | None:
     return None if bytes(line.crc) else line
 
 
-def split_lines(block: bytes) -> list[bytes]:
-    """The lines of a block that are not blank."""
-    return [line for line in block.split(b"\n") if line and not line.isspace()]
-
-
 def decode_each(block: bytes, decode: Callable[[bytes], Any]) -> list[Any]:
     """The lines of a block that may hold plain ones, each by itself. Raises ValueError."""
     if not _is_utf8(block):
         raise ValueError
     lines = []
-    for text in split_lines(block):
+    for text in block.split(b"\n"):
+        if not text or text.isspace():
+            continue
         line = decode(text)
         if line is None or (line.seq == PLAIN and (line.type is None or _CRC_NAME in text)):
             raise ValueError  # only the slow way can tell whose checksum that is
@@ -514,8 +476,8 @@ def decode_each(block: bytes, decode: Callable[[bytes], Any]) -> list[Any]:
 def number_lines(lines: Sequence[Any], first: int, *, chained: bool, summed: bool) -> bool:
     """Give plain lines their number; False if the lines cannot stand like this in a log.
 
-    Plain lines come before all numbered ones, numbers follow one another, and a block ends with a
-    numbered line exactly if it ends with a checksum (``summed``).
+    Plain lines come before all numbered ones, numbers follow one another, and a block ends with a numbered line
+    exactly if it ends with a checksum (``summed``).
     """
     seq = first
     plain = 0

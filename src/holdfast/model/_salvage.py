@@ -1,10 +1,9 @@
 """The slow way through damaged bytes: record by record, keeping all that can still be verified.
 
-A record is believed when its checksum follows from the digits of the record before it. So a
-damaged record costs itself, and one more if its own digits were hit; everything else survives.
-Lines of plain logs (without checksum) are believed when they parse, until the first line with a
-checksum. The rules are in docs/internals/format.md, section 7. Every byte is looked at a bounded
-number of times.
+A record is believed when its checksum follows from the digits of the record before it. So a damaged record costs
+itself, and one more if its own digits were hit; everything else survives. Lines of plain logs (without checksum) are
+believed when they parse, until the first line with a checksum. The rules are in docs/internals/format.md, section 7.
+Every byte is looked at a bounded number of times.
 """
 
 from __future__ import annotations
@@ -116,7 +115,12 @@ class Salvage:
         while start < len(self._rest) and not self.chained:
             newline = self._rest.find(b"\n", start)
             end = newline if newline >= 0 else len(self._rest)
-            self._take_plain_line(start, end)
+            text = self._rest[start:end]
+            line = decode_plain_line(text) if b"}" in text else None
+            if line is not None:
+                self._accept_plain(line, start, end)
+            elif text and not text.isspace() and (b"}" not in text or not self._look_inside(start, end)):
+                self._unread_lines += 1
             start = end + 1
         if self.chained:
             self._sweep(self._end, len(self._rest))
@@ -142,16 +146,6 @@ class Salvage:
 
     # --- lines without checksum ---
 
-    def _take_plain_line(self, start: int, end: int) -> None:
-        text = self._rest[start:end]
-        if not text or text.isspace():
-            return
-        line = decode_plain_line(text) if b"}" in text else None
-        if line is not None:
-            self._accept_plain(line, start, end)
-        elif b"}" not in text or not self._look_inside(start, end):
-            self._unread_lines += 1
-
     def _look_inside(self, start: int, end: int) -> bool:
         """Take whole records out of a bad line: two glued together, or one behind rubbish."""
         count = len(self.lines)
@@ -168,18 +162,15 @@ class Salvage:
         """Take the record that reaches to the end of this part of a line, if there is one."""
         for found in _PLAIN_START.finditer(self._rest, begin, end):
             start = found.start()
-            if self._is_nested(start, begin):
+            # What begins here may be a part of a value: a block of a message, say.
+            context = self._rest[max(begin, start - _CONTEXT_BYTES) : start]
+            shown = context.rstrip()
+            if shown.endswith((b":", b",", b"[")) if shown else len(context) == _CONTEXT_BYTES:
                 continue
             line = decode_plain_line(self._view[start:end])
             if line is not None and line.timestamp is not msgspec.UNSET and bytes(line.data):
                 self._accept_plain(line, start, end)
                 return
-
-    def _is_nested(self, start: int, begin: int) -> bool:
-        """Whether what begins here is a part of a value: a block of a message, say."""
-        context = self._rest[max(begin, start - _CONTEXT_BYTES) : start]
-        shown = context.rstrip()
-        return shown.endswith((b":", b",", b"[")) if shown else len(context) == _CONTEXT_BYTES
 
     def _accept_plain(self, line: AnyLine, start: int, end: int) -> None:
         seq = self.position.seq + self._unread_lines
@@ -203,8 +194,14 @@ class Salvage:
         for place, digits in _tokens(self._rest, start, stop):
             if digits is None:
                 self._note_start(place)
-            else:
-                self._note_end(place, digits)
+                continue
+            # Each stretch is searched once, however many digits are met.
+            newline = self._rest.rfind(b"\n", self._looked_to, place)
+            self._looked_to = place
+            if newline >= 0:
+                self._begin_line(newline + 1)
+            self._take_record(place, place + len(digits) + 2, int(digits, 16))
+            self._before = checksum_after(digits + CRC_END)
 
     def _begin_line(self, start: int) -> None:
         self._line_start = start
@@ -227,36 +224,22 @@ class Salvage:
             if seq and int(seq[1]) >= self.position.seq:
                 self._tries.append(self._try(start))
 
-    def _note_end(self, digits_at: int, digits: bytes) -> None:
-        end = digits_at + len(digits) + 2
-        # Each stretch is searched once, however many digits are met.
-        newline = self._rest.rfind(b"\n", self._looked_to, digits_at)
-        self._looked_to = digits_at
-        if newline >= 0:
-            self._begin_line(newline + 1)
-        self._take_record(digits_at, end, int(digits, 16))
-        self._before = checksum_after(digits + CRC_END)
-
     def _take_record(self, digits_at: int, end: int, value: int) -> None:
         """Believe the record that ends here, if there is one."""
         self._span_crc = crc32(self._view[self._span_at : digits_at], self._span_crc)
         self._span_at = digits_at
         if self._span_crc == value and self._span_is_open:
             self._span_is_open = False  # one chance, or hostile digits would make this quadratic
-            self._take_span(digits_at, end)
+            # All bytes since the last believed event are as written: take what they hold.
+            if not (self._take(self._end, digits_at, end, as_written=True) or self._take_lines(digits_at, end)):
+                starts = [self._line_start, *(attempt.start for attempt in self._tries)]
+                any(self._take(start, digits_at, end) for start in starts if start > self._end)
             return
         for attempt in self._tries:
             if attempt.fits(self._view, digits_at, value):
                 self._tries.remove(attempt)
                 self._take(attempt.start, digits_at, end)
                 return
-
-    def _take_span(self, digits_at: int, end: int) -> None:
-        """All bytes since the last believed event are as written: take what they hold."""
-        if self._take(self._end, digits_at, end, as_written=True) or self._take_lines(digits_at, end):
-            return
-        starts = [self._line_start, *(attempt.start for attempt in self._tries)]
-        any(self._take(start, digits_at, end) for start in starts if start > self._end)
 
     def _take(self, start: int, digits_at: int, end: int, *, as_written: bool = False) -> bool:
         line = decode_line(self._rest[start:end])
@@ -282,18 +265,15 @@ class Salvage:
             return False
         if not number_lines(lines, self.position.seq, chained=self.chained, summed=True):
             return False
-        *covered, (last_start, _) = _places(self._rest, self._end, end)
-        for line, place in zip(lines, covered, strict=False):
-            self._take_covered(line, *place)
+        *covered, (last_start, _) = [found.span() for found in _NOT_BLANK.finditer(self._rest, self._end, end)]
+        # The others are verified by the checksum of the last one.
+        for line, (start, stop) in zip(lines, covered, strict=False):
+            crc = crc32(self._view[self._end : stop + 1], self._span_start_crc)
+            position = Position(line.seq + 1, self._origin + stop + 1, crc)
+            chained = self.chained or _RECORD_END.search(self._rest, start, stop) is not None
+            self._believe(line, start, stop, _Mark(position, chained))
+            self._go_on(stop + 1, crc)
         return self._take(last_start, digits_at, end, as_written=True)
-
-    def _take_covered(self, line: AnyLine, start: int, end: int) -> None:
-        """Take a line that is verified by the checksum of a later one."""
-        crc = crc32(self._view[self._end : end + 1], self._span_start_crc)
-        position = Position(line.seq + 1, self._origin + end + 1, crc)
-        chained = self.chained or _RECORD_END.search(self._rest, start, end) is not None
-        self._believe(line, start, end, _Mark(position, chained))
-        self._go_on(end + 1, crc)
 
     # --- both ---
 
@@ -328,11 +308,6 @@ def _tokens(rest: bytes, start: int, stop: int) -> Iterator[tuple[int, bytes | N
         if digits:
             yield digits.start(), digits[1]
         end = rest.find(CRC_KEY, end + 1, stop)
-
-
-def _places(rest: bytes, start: int, end: int) -> list[tuple[int, int]]:
-    """Where the lines between two places are, without the blank ones."""
-    return [found.span() for found in _NOT_BLANK.finditer(rest, start, end)]
 
 
 def salvage(rest: bytes, position: Position, *, chained: bool) -> Salvage:

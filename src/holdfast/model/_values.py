@@ -1,8 +1,8 @@
 """Python values as JSON and back: the codec of a session's variables.
 
-JSON has no form for dates, bytes, sets, paths and many more. Each such value becomes a map with a
-``$type`` tag and reads back equal; plain JSON stays as it is, so that a log remains readable. What
-cannot be stored is named instead. ``decode_value`` is the way back.
+JSON has no form for dates, bytes, sets, paths and many more. Each such value becomes a map with a ``$type`` tag and
+reads back equal; plain JSON stays as it is, so that a log remains readable. What cannot be stored is named instead.
+``decode_value`` is the way back.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Record:
 def encode_value(value: Any, *, depth_max: int = _DEPTH_MAX) -> tuple[Any, list[str]]:
     """``value`` as plain JSON data, and the paths of the parts that could not be stored.
 
-    A part without a stored form (an open file, a lock, a function, a cycle, nesting beyond
-    ``depth_max``) is left out of its map or set and is None in its list; ``$`` is the path of the
-    value itself. Never raises, and an append takes whatever it returns. Subclasses of the builtins
-    are stored as what they extend; time zones with rules become their offset at that moment.
+    A part without a stored form (an open file, a lock, a function, a cycle, nesting beyond ``depth_max``) is left out
+    of its map or set and is None in its list; ``$`` is the path of the value itself. Never raises, and an append
+    takes whatever it returns. Subclasses of the builtins are stored as what they extend; time zones with rules become
+    their offset at that moment.
     """
     encoder = _Encoder()
     found = encoder.encode(value, depth_max)
@@ -159,10 +159,6 @@ def _float(number: float) -> Any:
     return number if math.isfinite(number) else _tagged("float", repr(number))
 
 
-def _base64(data: bytes | bytearray) -> str:
-    return base64.b64encode(data).decode()
-
-
 def _list(encoder: _Encoder, value: list[Any] | tuple[Any, ...], levels: int) -> Any:
     if levels < 1:
         return _LOST
@@ -226,19 +222,14 @@ def _enum(encoder: _Encoder, value: Enum, levels: int) -> Any:
     return {TAG: "enum", "class": name, "name": value.name, "value": found}
 
 
-def _dataclass(encoder: _Encoder, value: Any, levels: int) -> Any:
-    import dataclasses
+def _object(encoder: _Encoder, value: Any, levels: int) -> Any:
+    if isinstance(value, Record):
+        name, fields = value.__reduce__()[1]
+    else:
+        import dataclasses
 
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return _object(encoder, class_name(type(value)), fields, levels)
-
-
-def _record(encoder: _Encoder, value: Record, levels: int) -> Any:
-    name, fields = value.__reduce__()[1]
-    return _object(encoder, name, fields, levels)
-
-
-def _object(encoder: _Encoder, name: str, fields: dict[str, Any], levels: int) -> Any:
+        name = class_name(type(value))
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     found = _dict(encoder, fields, levels - 1)
     return _LOST if found is _LOST else {TAG: "object", "class": name, "fields": found}
 
@@ -260,8 +251,8 @@ _FORMS: dict[type, _Form] = {
     tuple: _tuple,
     set: _set,
     frozenset: _set,
-    bytes: _leaf(lambda data: _tagged("bytes", _base64(data))),
-    bytearray: _leaf(lambda data: _tagged("bytearray", _base64(data))),
+    bytes: _leaf(lambda data: _tagged("bytes", base64.b64encode(data).decode())),
+    bytearray: _leaf(lambda data: _tagged("bytearray", base64.b64encode(data).decode())),
     datetime: _leaf(lambda moment: _tagged("datetime", moment.isoformat())),
     date: _leaf(lambda day: _tagged("date", day.isoformat())),
     time: _leaf(lambda clock: _tagged("time", clock.isoformat())),
@@ -269,7 +260,7 @@ _FORMS: dict[type, _Form] = {
     Decimal: _leaf(lambda number: _tagged("decimal", str(number))),
     UUID: _leaf(lambda uuid: _tagged("uuid", str(uuid))),
     complex: _leaf(lambda number: _tagged("complex", [_float(number.real), _float(number.imag)])),
-    Record: _record,
+    Record: _object,
 }
 
 
@@ -278,25 +269,20 @@ def _form_for(kind: type) -> _Form | None:
     if issubclass(kind, Enum):
         return _enum
     if hasattr(kind, "__dataclass_fields__"):
-        return _dataclass
-    if hasattr(kind, "__fspath__") and _is_path(kind):
-        return _leaf(_path)
+        return _object
+    if hasattr(kind, "__fspath__"):
+        from pathlib import PurePath
+
+        if issubclass(kind, PurePath):
+            return _leaf(_path)
     return next((_FORMS[base] for base in kind.__mro__ if base in _FORMS), None)
-
-
-def _is_path(kind: type) -> bool:
-    from pathlib import PurePath
-
-    return issubclass(kind, PurePath)
 
 
 # The way back from a stored variable to the Python value that it was.
 #
-# Stored bytes may come from anywhere, so nothing here imports or runs code that they name: a tag
-# chooses one of the few kinds below, and a class is built only if the caller passed that very
-# class.
-
-
+# Stored bytes may come from anywhere, so nothing here imports or runs code that they name: a tag chooses one of the
+# few kinds below, and a class is built only if the caller passed that very class.
+_NOT_FINITE = {name: float(name) for name in ("nan", "inf", "-inf")}
 _HEX = re.compile(r"-?0x[0-9a-f]+\Z", re.ASCII)
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -304,10 +290,9 @@ _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 def decode_value(value: Any, classes: Iterable[type] = ()) -> Any:
     """The value that :func:`encode_value` was given.
 
-    ``classes`` are the dataclasses and enums that may be built again. Instances of other
-    dataclasses become a :class:`Record`, members of other enums their plain value. A tag that is
-    unknown or malformed stays the plain map that it is. Raises InvalidData only for nesting that is
-    too deep to follow.
+    ``classes`` are the dataclasses and enums that may be built again. Instances of other dataclasses become a
+    :class:`Record`, members of other enums their plain value. A tag that is unknown or malformed stays the plain map
+    that it is. Raises InvalidData only for nesting that is too deep to follow.
     """
     decoder = _Decoder({class_name(kind): kind for kind in classes})
     try:
@@ -358,22 +343,18 @@ def _bytes(value: dict[str, Any]) -> bytes:
     return base64.b64decode(_text(value), validate=True)
 
 
-def _read_int(value: dict[str, Any]) -> int:
+def _read_int(_decoder: _Decoder, value: dict[str, Any]) -> int:
     if not _HEX.match(_text(value)):
         raise ValueError
     return int(_text(value), 16)
 
 
-def _read_float(value: dict[str, Any]) -> float:
-    return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[_text(value)]
-
-
-def _timedelta(value: dict[str, Any]) -> timedelta:
+def _read_timedelta(_decoder: _Decoder, value: dict[str, Any]) -> timedelta:
     days, seconds, microseconds = (_expect(int, part) for part in _expect(list, value["value"]))
     return timedelta(days, seconds, microseconds)
 
 
-def _complex(decoder: _Decoder, value: dict[str, Any]) -> complex:
+def _read_complex(decoder: _Decoder, value: dict[str, Any]) -> complex:
     real, imaginary = (_expect(float, part) for part in decoder.items(value["value"]))
     return complex(real, imaginary)
 
@@ -400,21 +381,17 @@ def _read_object(decoder: _Decoder, value: dict[str, Any]) -> Any:
     kind = decoder.classes.get(name)
     if kind is None or not hasattr(kind, "__dataclass_fields__"):
         return Record(name, found)
-    try:
-        return _build(kind, found)
-    except Exception:  # noqa: BLE001 - the class has changed since: its fields are still there
-        return Record(name, found)
-
-
-def _build(kind: type, found: dict[str, Any]) -> Any:
-    """An instance made by its own constructor, so that fields added since get their defaults."""
     import dataclasses
 
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    given = {name: item for name, item in found.items() if name in fields and fields[name].init}
-    built = kind(**given)
-    for name in found.keys() & (fields.keys() - given.keys()):
-        object.__setattr__(built, name, found[name])
+    try:
+        # Made by its own constructor, so that fields added since get their defaults.
+        fields = {field.name: field for field in dataclasses.fields(kind)}
+        given = {member: item for member, item in found.items() if member in fields and fields[member].init}
+        built = kind(**given)
+        for member in found.keys() & (fields.keys() - given.keys()):
+            object.__setattr__(built, member, found[member])
+    except Exception:  # noqa: BLE001 - the class has changed since: its fields are still there
+        return Record(name, found)
     return built
 
 
@@ -428,26 +405,19 @@ def _read_path(decoder: _Decoder, value: dict[str, Any]) -> Any:
     return Path(text) if usable else kind(text)
 
 
-_Read = Callable[[_Decoder, dict[str, Any]], Any]
-
-
-def _simple(read: Callable[[dict[str, Any]], Any]) -> _Read:
-    return lambda _decoder, value: read(value)
-
-
-_KINDS: dict[str, _Read] = {
-    "str": _simple(lambda value: _bytes(value).decode("utf-8", "surrogatepass")),
-    "int": _simple(_read_int),
-    "float": _simple(_read_float),
-    "complex": _complex,
-    "bytes": _simple(_bytes),
-    "bytearray": _simple(lambda value: bytearray(_bytes(value))),
-    "decimal": _simple(lambda value: Decimal(_text(value))),
-    "uuid": _simple(lambda value: UUID(_text(value))),
-    "datetime": _simple(lambda value: datetime.fromisoformat(_text(value))),
-    "date": _simple(lambda value: date.fromisoformat(_text(value))),
-    "time": _simple(lambda value: time.fromisoformat(_text(value))),
-    "timedelta": _simple(_timedelta),
+_KINDS: dict[str, Callable[[_Decoder, dict[str, Any]], Any]] = {
+    "str": lambda _, value: _bytes(value).decode("utf-8", "surrogatepass"),
+    "int": _read_int,
+    "float": lambda _, value: _NOT_FINITE[_text(value)],
+    "complex": _read_complex,
+    "bytes": lambda _, value: _bytes(value),
+    "bytearray": lambda _, value: bytearray(_bytes(value)),
+    "decimal": lambda _, value: Decimal(_text(value)),
+    "uuid": lambda _, value: UUID(_text(value)),
+    "datetime": lambda _, value: datetime.fromisoformat(_text(value)),
+    "date": lambda _, value: date.fromisoformat(_text(value)),
+    "time": lambda _, value: time.fromisoformat(_text(value)),
+    "timedelta": _read_timedelta,
     "tuple": lambda decoder, value: tuple(decoder.items(value["items"])),
     "set": lambda decoder, value: set(decoder.items(value["items"])),
     "frozenset": lambda decoder, value: frozenset(decoder.items(value["items"])),

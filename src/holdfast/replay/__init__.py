@@ -12,28 +12,19 @@ from holdfast.replay._fold import Fold, fold
 from holdfast.replay._progress import needs_interruption
 from holdfast.replay._state import (
     BYTES_PER_TOKEN,
-    TODO_TOOLS,
     WHY_NOT_RUN,
     Approval,
     LoadBlob,
     MemoryEntry,
-    MemoryStats,
-    OpenedBy,
-    Parent,
-    PendingCall,
     Permissions,
-    PluginState,
-    SessionUsage,
     Stage,
     State,
     StepState,
     Tokens,
     ToolState,
-    Turning,
     add_usage,
     estimate_tokens,
     read_recorded,
-    read_todos,
     read_variable,
     stage_after,
 )
@@ -41,19 +32,10 @@ from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast
 
 if TYPE_CHECKING:
     from holdfast.replay._calls import Calls, blocks_of, mark_of
-    from holdfast.replay._compare import (
-        Ancestor,
-        Change,
-        Comparison,
-        FileUse,
-        SessionEvents,
-        Side,
-        ToolUse,
-        TurnPair,
-        compare,
-    )
-    from holdfast.replay._conversation import Conversation, RunConversation, runs
-    from holdfast.replay._dialects import PROVIDERS, Provider
+    from holdfast.replay._compare import Ancestor, Change, Comparison, SessionEvents, Side, ToolUse, TurnPair, compare
+    from holdfast.replay._conversation import Conversation, runs
+    from holdfast.replay._dialects import PROVIDERS
+    from holdfast.replay._dialects._form import Provider
     from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
     from holdfast.replay._messages import (
         Sanitized,
@@ -70,7 +52,7 @@ if TYPE_CHECKING:
     from holdfast.replay._pieces import Incomplete, Issue, format_issues, recovery_line
     from holdfast.replay._record import tell
     from holdfast.replay._recover import LeftOut, Recovery, TokenCount, recover
-    from holdfast.replay._rules import Validation, validate
+    from holdfast.replay._rules import validate
     from holdfast.replay._state import describe
     from holdfast.replay._turns import TurnView, read_history
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
@@ -81,9 +63,10 @@ __getattr__ = lazy(
     __name__,
     {
         "_calls": "Calls blocks_of mark_of",
-        "_compare": ("Ancestor Change Comparison FileUse SessionEvents Side ToolUse TurnPair compare"),
-        "_conversation": "Conversation RunConversation runs",
-        "_dialects": "PROVIDERS Provider",
+        "_compare": "Ancestor Change Comparison SessionEvents Side ToolUse TurnPair compare",
+        "_conversation": "Conversation runs",
+        "_dialects": "PROVIDERS",
+        "_dialects._form": "Provider",
         "_merge": "Clash MergeBlobs MergeReport MergeWishes plan_merge",
         "_messages": (
             "Sanitized from_dialect has_incomplete_tool_call is_complete last_tool_call recognise "
@@ -92,7 +75,7 @@ __getattr__ = lazy(
         "_pieces": "Incomplete Issue format_issues recovery_line",
         "_record": "tell",
         "_recover": "LeftOut Recovery TokenCount recover",
-        "_rules": "Validation validate",
+        "_rules": "validate",
         "_state": "describe",
         "_turns": "TurnView read_history",
         "content": "Media as_json as_pieces as_text kinds_said words_said",
@@ -104,7 +87,6 @@ __all__ = [
     "BYTES_PER_TOKEN",
     "PROVIDERS",
     "STEPS",
-    "TODO_TOOLS",
     "WHY_NOT_RUN",
     "Ancestor",
     "Approval",
@@ -114,7 +96,6 @@ __all__ = [
     "Comparison",
     "Conversation",
     "Entry",
-    "FileUse",
     "Fold",
     "Incomplete",
     "Issue",
@@ -122,21 +103,14 @@ __all__ = [
     "LoadBlob",
     "Media",
     "MemoryEntry",
-    "MemoryStats",
     "MergeBlobs",
     "MergeReport",
     "MergeWishes",
-    "OpenedBy",
-    "Parent",
-    "PendingCall",
     "Permissions",
-    "PluginState",
     "Provider",
     "Recovery",
-    "RunConversation",
     "Sanitized",
     "SessionEvents",
-    "SessionUsage",
     "Side",
     "Stage",
     "State",
@@ -150,8 +124,6 @@ __all__ = [
     "Transcript",
     "TurnPair",
     "TurnView",
-    "Turning",
-    "Validation",
     "add_usage",
     "as_json",
     "as_pieces",
@@ -175,7 +147,6 @@ __all__ = [
     "plan_merge",
     "read_history",
     "read_recorded",
-    "read_todos",
     "read_transcript",
     "read_variable",
     "recognise",

@@ -1,13 +1,14 @@
 """Reading one part of a message, in whatever shape a provider gives it, as a neutral block.
 
-Neutral blocks have Anthropic's shape. Readers here take any Python value, return a block that is
-valid by itself or None, and say through ``note`` what they could not keep.
+Neutral blocks have Anthropic's shape. Readers here take any Python value, return a block that is valid by itself or
+None, and say through ``note`` what they could not keep.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from holdfast.model import BLOB_KEY
@@ -33,7 +34,11 @@ def describe(block: Block) -> str:
 
 def read_image(part: Block, note: Note) -> Block | None:
     """An ``image``, ``image_url`` or ``input_image`` part as a neutral image, or None."""
-    source = _image_source(part)
+    given, url = part.get("source"), part.get("image_url")
+    if isinstance(given, dict):
+        source = _source(given)
+    else:
+        source = _url_source(url.get("url") if isinstance(url, dict) else url) or _pick(part, "file", "file_id")
     if source is None:
         note("invalid_block", "an image without usable data was dropped", None)
         return None
@@ -41,16 +46,6 @@ def read_image(part: Block, note: Note) -> Block | None:
         note("invalid_block", f"an image of type {source['media_type']} was replaced by text", None)
         return {"type": "text", "text": f"({source['media_type']}, not shown here)"}
     return {"type": "image", "source": source}
-
-
-def _image_source(part: Block) -> Block | None:
-    given = part.get("source")
-    if isinstance(given, dict):
-        return _source(given)
-    url = part.get("image_url")
-    if isinstance(url, dict):
-        url = url.get("url")
-    return _url_source(url) or _pick(part, "file", "file_id")
 
 
 def _source(given: Block) -> Block | None:
@@ -111,35 +106,26 @@ def _file_of(part: Block) -> Block:
     return inner if isinstance(inner, dict) else part
 
 
-def _document_text(source: Block) -> str | None:
-    """The text of a document that is given as text, or as texts and images."""
-    content = source.get("data" if source["type"] == "text" else "content")
-    if not isinstance(content, list) or source["type"] == "text":
-        return plain_text(content)
-    texts = (plain_text(one.get("text")) for one in content if isinstance(one, dict))
-    return "\n".join(text for text in texts if text)
-
-
 def _document_source(part: Block) -> Block | None:
     given = part.get("source")
-    if isinstance(given, dict):
-        if given.get("type") in {"text", "content"}:
-            text = _document_text(given)
-            blank = text is None or is_blank(text)
-            return None if blank else {"type": "text", "media_type": "text/plain", "data": text}
-        source = _source(given)
-    else:
+    if not isinstance(given, dict):
         file = _file_of(part)
-        url = file.get("file_data") or file.get("file_url")
-        source = _url_source(url) or _pick(file, "file", "file_id")
-    if source is not None and source.get("media_type", _PDF) != _PDF:
-        return None
-    return source
+        source = _url_source(file.get("file_data") or file.get("file_url")) or _pick(file, "file", "file_id")
+    elif given.get("type") in {"text", "content"}:
+        # A document that is given as text, or as texts and images.
+        content = given.get("data" if given["type"] == "text" else "content")
+        text = plain_text(content)
+        if isinstance(content, list) and given["type"] == "content":
+            texts = (plain_text(one.get("text")) for one in content if isinstance(one, dict))
+            text = "\n".join(one for one in texts if one)
+        blank = text is None or is_blank(text)
+        return None if blank else {"type": "text", "media_type": "text/plain", "data": text}
+    else:
+        source = _source(given)
+    return source if source is None or source.get("media_type", _PDF) == _PDF else None
 
 
 # What a tool was given and what it gave back, as providers take it.
-
-
 NO_OUTPUT = "(no output)"
 """What the model reads when a tool gave nothing back: providers refuse an empty text."""
 
@@ -150,7 +136,6 @@ _PARTS = _TEXTS | _IMAGES | _DOCUMENTS
 
 
 def dump_json(value: Any) -> str:
-    """Clean JSON data as text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -163,23 +148,14 @@ def blob_text(reference: dict[str, Any]) -> str:
 def read_input(value: Any, note: Note) -> dict[str, Any]:
     """A call's arguments as an object; anything else is put under ``value``."""
     if isinstance(value, str):
-        value = _parse(value)
+        with suppress(ValueError, RecursionError):  # else it is a text that holds no JSON
+            value = None if is_blank(value) else json.loads(value)
     if value is None:
         return {}
     cleaned = clean_json(value)
     if cleaned is not value:
         note("invalid_value", "a tool call's arguments were made plain JSON", None)
     return cleaned if isinstance(cleaned, dict) else {"value": cleaned}
-
-
-def _parse(text: str) -> Any:
-    """The value of a JSON text; the text itself if it is none."""
-    if is_blank(text):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def read_result(value: Any, note: Note) -> tuple[str | list[dict[str, Any]], bool]:
@@ -190,11 +166,16 @@ def read_result(value: Any, note: Note) -> tuple[str | list[dict[str, Any]], boo
         # A wrapper that says nothing itself.
         if BLOB_KEY not in value and value.keys() == {"content"}:
             value = value["content"]
-    if isinstance(value, (list, tuple)) and value and all(_is_part(item) for item in value):
-        blocks = [block for item in value if (block := _read_part(item, note)) is not None]
-        return blocks or _nothing(note), failed
-    text = _result_text(value, note)
-    return (_nothing(note) if is_blank(text) else text), failed
+    kinds = [item.get("type") for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
+    found: str | list[Block]
+    if kinds and len(kinds) == len(value) and all(isinstance(kind, str) and kind in _PARTS for kind in kinds):
+        found = [block for item in value if (block := _read_part(item, note)) is not None]
+    else:
+        found = _result_text(value, note)
+    if not found or (isinstance(found, str) and is_blank(found)):
+        note("empty_result", f"an empty tool result now reads {NO_OUTPUT!r}", None)
+        found = NO_OUTPUT
+    return found, failed
 
 
 # Kept by the million: copies of a template take half the memory of dicts made one by one.
@@ -220,11 +201,6 @@ def result_block(key: str | None, given: Any, note: Note, *, failed: bool = Fals
     return block
 
 
-def _nothing(note: Note) -> str:
-    note("empty_result", f"an empty tool result now reads {NO_OUTPUT!r}", None)
-    return NO_OUTPUT
-
-
 def _result_text(value: Any, note: Note) -> str:
     if isinstance(value, str):
         text = clean_text(value)
@@ -236,10 +212,6 @@ def _result_text(value: Any, note: Note) -> str:
     if isinstance(value, dict) and BLOB_KEY in value:
         return blob_text(value)
     return dump_json(clean_json(value))
-
-
-def _is_part(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("type"), str) and item["type"] in _PARTS
 
 
 def _read_part(part: dict[str, Any], note: Note) -> dict[str, Any] | None:
@@ -257,21 +229,13 @@ def _read_part(part: dict[str, Any], note: Note) -> dict[str, Any] | None:
     return {"type": "text", "text": text}
 
 
-"""Takes an issue's type, its detail and what was left out."""
-
 OWNERS: Mapping[str, str] = {
-    "advisor_tool_result": "anthropic",
-    "bash_code_execution_tool_result": "anthropic",
-    "code_execution_tool_result": "anthropic",
-    "mcp_tool_result": "anthropic",
-    "mcp_tool_use": "anthropic",
     "reasoning": "openai-responses",
-    "redacted_thinking": "anthropic",
-    "server_tool_use": "anthropic",
+    **dict.fromkeys(("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_result"), "anthropic"),
+    **dict.fromkeys(("advisor_tool_result", "tool_search_tool_result"), "anthropic"),
+    **dict.fromkeys(("web_fetch_tool_result", "web_search_tool_result"), "anthropic"),
+    **dict.fromkeys(("bash_code_execution_tool_result", "code_execution_tool_result"), "anthropic"),
     "text_editor_code_execution_tool_result": "anthropic",
-    "tool_search_tool_result": "anthropic",
-    "web_fetch_tool_result": "anthropic",
-    "web_search_tool_result": "anthropic",
 }
 """Blocks that only one provider understands; they are kept for that one and left out for others."""
 
@@ -305,7 +269,6 @@ def is_paused(blocks: list[Block]) -> bool:
 
 
 def text_block(text: str) -> Block:
-    """A block of text."""
     block = _TEXT.copy()
     block["text"] = text
     return block
@@ -328,28 +291,23 @@ def read_content(content: Any, note: Note) -> list[Block]:
 def read_block(part: Any, note: Note) -> Block | None:
     """One part as a neutral block; None if nothing of it can be kept."""
     try:
-        return _read_block(part, note)
+        if isinstance(part, str):
+            return _read_text({"type": "text", "text": part}, note)
+        if not isinstance(part, dict):
+            note("invalid_block", f"a {type_name(part)} is not a content block: dropped", None)
+            return None
+        if BLOB_KEY in part:
+            return text_block(blob_text(part))
+        kind = part.get("type")
+        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if reader is not None:
+            return reader(part, note)
+        if isinstance(part.get("text"), str):
+            note("invalid_block", "a block of unknown type was kept as text", None)
+            return _read_text(part, note)
+        note("invalid_block", "a block of unknown type was dropped", part)
     except Exception as error:  # noqa: BLE001 - an object that fights back is no block
         note("invalid_block", f"an unreadable block was dropped ({type_name(error)})", None)
-        return None
-
-
-def _read_block(part: Any, note: Note) -> Block | None:
-    if isinstance(part, str):
-        return _read_text({"type": "text", "text": part}, note)
-    if not isinstance(part, dict):
-        note("invalid_block", f"a {type_name(part)} is not a content block: dropped", None)
-        return None
-    if BLOB_KEY in part:
-        return text_block(blob_text(part))
-    kind = part.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    if reader is not None:
-        return reader(part, note)
-    if isinstance(part.get("text"), str):
-        note("invalid_block", "a block of unknown type was kept as text", None)
-        return _read_text(part, note)
-    note("invalid_block", "a block of unknown type was dropped", part)
     return None
 
 
@@ -433,13 +391,14 @@ def _read_owned(part: Block, note: Note) -> Block | None:
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-_HINTS = {"caller", "toolset_name"}  # of use to Anthropic only
+_HINTS = {"cache_control", "caller", "toolset_name"}  # of use to Anthropic only
+_CALL_MEMBERS = frozenset({"type", "id", "name", "input", "thought_signature"} | _HINTS)
+_RESULT_MEMBERS = frozenset({"type", "tool_use_id", "content", "is_error"} | _HINTS)
 
 
 def _read_call(part: Block, note: Note) -> Block:
     block = call_block(call_key(part.get("id")), part.get("name"), part.get("input"), note)
-    known = {"type", "id", "name", "input", "cache_control", "thought_signature"}
-    _check_members(part, frozenset(known | _HINTS), note)
+    _check_members(part, _CALL_MEMBERS, note)
     caller = part.get("caller")
     if isinstance(caller, dict) and isinstance(caller.get("tool_id"), str):
         block["caller"] = clean_json(caller)
@@ -448,10 +407,8 @@ def _read_call(part: Block, note: Note) -> Block:
 
 def _read_tool_result(part: Block, note: Note) -> Block:
     key, failed = call_key(part.get("tool_use_id")), part.get("is_error") is True
-    block = result_block(key, part.get("content"), note, failed=failed)
-    known = {"type", "tool_use_id", "content", "is_error", "cache_control"}
-    _check_members(part, frozenset(known | _HINTS), note)
-    return block
+    _check_members(part, _RESULT_MEMBERS, note)
+    return result_block(key, part.get("content"), note, failed=failed)
 
 
 def _read_words(part: Block, note: Note) -> Block | None:
@@ -467,22 +424,13 @@ def _read_words(part: Block, note: Note) -> Block | None:
 
 _READERS: dict[str, Callable[[Block, Note], Block | None]] = {
     **dict.fromkeys(OWNERS, _read_owned),
-    "text": _read_text,
-    "input_text": _read_text,
-    "output_text": _read_text,
-    "refusal": _read_text,
+    **dict.fromkeys(_TEXTS | {"refusal"}, _read_text),
     "thinking": _read_thinking,
     "redacted_thinking": _read_redacted,
     "reasoning": _read_reasoning,
     "tool_use": _read_call,
     "tool_result": _read_tool_result,
-    "image": read_image,
-    "image_url": read_image,
-    "input_image": read_image,
-    "document": read_document,
-    "file": read_document,
-    "input_file": read_document,
-    "search_result": _read_words,
-    "container_upload": _read_words,
-    "input_audio": _read_words,
+    **dict.fromkeys(_IMAGES, read_image),
+    **dict.fromkeys(_DOCUMENTS, read_document),
+    **dict.fromkeys(("search_result", "container_upload", "input_audio"), _read_words),
 }

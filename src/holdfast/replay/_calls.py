@@ -1,8 +1,8 @@
 """Which events speak of one and the same tool call, as a resumable fold of bounded size.
 
-A call may be announced in a message, begun by an event of its own, or both, in either order. One id
-in one run is one call, by the rules of a conversation's thread: ids may come again once a call is
-over, since some models number their calls anew in each turn.
+A call may be announced in a message, begun by an event of its own, or both, in either order. One id in one run is one
+call, by the rules of a conversation's thread: ids may come again once a call is over, since some models number their
+calls anew in each turn.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ class Calls(msgspec.Struct, array_like=True):
     """Of each id the call that was answered last and lacks a half, until the user speaks."""
 
     def take(self, run: str | None, id: str | None, tool: str, mark: int, at: int, *, begun: bool) -> News:
-        """Take in one half of a call: begun by an event, or announced in a message.
-
-        Of a call without an id nothing more can be said.
-        """
+        """Take in one half of a call, begun or announced; of one without an id nothing more can be said."""
         if id is None:
             return "call"
         key = _key(run, id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._fold import fold
-from holdfast.replay._state import LoadBlob, MemoryEntry, State, read_recorded, total_cost
+from holdfast.replay._state import LoadBlob, State, read_recorded, total_cost
 from holdfast.replay._turns import (
     TurnEvents,
     TurnView,
@@ -120,23 +121,39 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(a: SessionEvents, b: SessionEvents, *, cost: Cost | None = None) -> Comparison:
     """What two sessions have in common and in what they differ. Never raises about content."""
     shared = common_prefix(a.events, b.events)
-    own_a, own_b = _after(a.events, shared), _after(b.events, shared)
+    own_a, own_b = ([event for event in side.events if event.seq > shared] for side in (a, b))
     # What both have in common is the same in either log: one of them tells the base.
     base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
     turns_a, turns_b = split_turns(own_a), split_turns(own_b)
+    (calls_a, failed_a), (calls_b, failed_b) = _count_calls(own_a), _count_calls(own_b)
+    files_a, files_b = _count_files(own_a), _count_files(own_b)
     return Comparison(
         a=_side(a, state_a, turns_a, cost),
         b=_side(b, state_b, turns_b, cost),
         ancestor=_ancestor(a, shared),
         turns=pair_turns(turns_a, turns_b),
-        tools=_tools(own_a, own_b),
-        files=_files(own_a, own_b),
-        changes=[_change(one) for one in differences(base, state_a, state_b)],
+        tools=[
+            ToolUse(tool=tool, a=calls_a[tool], b=calls_b[tool], a_failed=failed_a[tool], b_failed=failed_b[tool])
+            for tool in sorted({*calls_a, *calls_b})
+        ],
+        files=[
+            FileUse(path=path, a=files_a.get(path, []), b=files_b.get(path, []))
+            for path in sorted({*files_a, *files_b})
+        ],
+        changes=[
+            Change(
+                kind=one.kind,
+                name=one.name,
+                base=value_of(one.kind, one.base),
+                a=value_of(one.kind, one.ours),
+                b=value_of(one.kind, one.theirs),
+                a_did=one.did(one.ours),
+                b_did=one.did(one.theirs),
+                conflict=one.conflict,
+            )
+            for one in differences(base, state_a, state_b)
+        ],
     )
-
-
-def _after(events: Sequence[Event], seq: int) -> list[Event]:
-    return [event for event in events if event.seq > seq]
 
 
 def _ancestor(a: SessionEvents, shared: int) -> Ancestor | None:
@@ -164,49 +181,21 @@ def _side(told: SessionEvents, state: State, turns: list[TurnEvents], cost: Cost
 def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
     """The turns of both in their order; those that begin with the same words side by side."""
     left, right = [turn.view() for turn in a], [turn.view() for turn in b]
-    if len(left) * len(right) > _PAIRS_MAX:
-        return _beside(left, right)
-    asked = ([turn.user for turn in left], [turn.user for turn in right])
-    pairs: list[TurnPair] = []
-    for tag, i, j, k, n in SequenceMatcher(None, *asked, autojunk=False).get_opcodes():
-        # Turns with the same question stand side by side, others in the order in which they came.
-        if tag == "equal":
-            pairs += _beside(left[i:j], right[k:n], same=True)
-        else:
-            pairs += _beside(left[i:j], right[k:n])
-    return pairs
-
-
-def _beside(a: list[TurnView], b: list[TurnView], *, same: bool = False) -> list[TurnPair]:
-    rows = max(len(a), len(b))
+    parts: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(left), 0, len(right))]
+    if len(left) * len(right) <= _PAIRS_MAX:
+        asked = ([turn.user for turn in left], [turn.user for turn in right])
+        parts = SequenceMatcher(None, *asked, autojunk=False).get_opcodes()
+    # Turns with the same question stand side by side, others in the order in which they came.
     return [
-        TurnPair(a=a[row] if row < len(a) else None, b=b[row] if row < len(b) else None, same_question=same)
-        for row in range(rows)
-    ]
-
-
-def _tools(a: list[Event], b: list[Event]) -> list[ToolUse]:
-    (calls_a, failed_a), (calls_b, failed_b) = _count_calls(a), _count_calls(b)
-    return [
-        ToolUse(tool=tool, a=calls_a[tool], b=calls_b[tool], a_failed=failed_a[tool], b_failed=failed_b[tool])
-        for tool in sorted({*calls_a, *calls_b})
+        TurnPair(a=one, b=other, same_question=tag == "equal")
+        for tag, i, j, k, n in parts
+        for one, other in zip_longest(left[i:j], right[k:n])
     ]
 
 
 def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
-    calls: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for act in tool_acts(events):
-        if act.what == "call":
-            calls[act.tool] += 1
-        elif act.failed:
-            failed[act.tool] += 1
-    return calls, failed
-
-
-def _files(a: list[Event], b: list[Event]) -> list[FileUse]:
-    used_a, used_b = _count_files(a), _count_files(b)
-    return [FileUse(path=path, a=used_a.get(path, []), b=used_b.get(path, [])) for path in sorted({*used_a, *used_b})]
+    acts = list(tool_acts(events))
+    return Counter(act.tool for act in acts if act.what == "call"), Counter(act.tool for act in acts if act.failed)
 
 
 def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
@@ -218,22 +207,7 @@ def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
     return {path: list(tools) for path, tools in found.items()}
 
 
-def _change(found: Difference) -> Change:
-    return Change(
-        kind=found.kind,
-        name=found.name,
-        base=value_of(found.kind, found.base),
-        a=value_of(found.kind, found.ours),
-        b=value_of(found.kind, found.theirs),
-        a_did=found.did(found.ours),
-        b_did=found.did(found.theirs),
-        conflict=found.conflict,
-    )
-
-
 # What two sessions kept, against what they had in common: variables, memory and todos by name.
-
-
 Did = Literal["kept", "set", "removed"]
 KINDS = ("variable", "memory", "todo")
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -283,23 +257,15 @@ def kept_of(state: State, kind: str) -> dict[str, Holding]:
     if kind == "variable":
         return {name: Holding(bytes(raw), raw) for name, raw in state.encoded.items()}
     if kind == "memory":
-        return {key: Holding(_memory_mark(entry), entry) for key, entry in state.memory.items()}
+        about = {key: (one.description, one.scope, one.priority, one.pinned) for key, one in state.memory.items()}
+        return {key: Holding(bytes(one.raw) + _encode(about[key]), one) for key, one in state.memory.items()}
     found: dict[str, Holding] = {}
     for todo in state.todos:
         # Two todos may have the same text: the second is told apart by its number.
         name = free_name(str(todo.get("content")), found, "{} ({})")
-        found[name] = Holding(_todo_mark(todo), todo)
+        # A list that is written again gets new ids; its items are known by their text.
+        found[name] = Holding(_encode({name: value for name, value in todo.items() if name != "id"}), todo)
     return found
-
-
-def _todo_mark(todo: dict[str, Any]) -> bytes:
-    # A list that is written again gets new ids; its items are known by their text.
-    return _encode({name: value for name, value in todo.items() if name != "id"})
-
-
-def _memory_mark(entry: MemoryEntry) -> bytes:
-    about = (entry.description, entry.scope, entry.priority, entry.pinned)
-    return bytes(entry.raw) + _encode(about)
 
 
 def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, call_block, read_content, result_block, sign
-from holdfast.replay._dialects import Dialect, Growth, Message, Provider, dialect_of
+from holdfast.replay._dialects import dialect_of
+from holdfast.replay._dialects._form import Dialect, Growth, Message, Provider
 from holdfast.replay._messages import admit, ignore
 from holdfast.replay._native import last_systems, unpack, write_draft
 from holdfast.replay._pieces import ROLES, Drafts, Incomplete, Issue, check_incomplete
@@ -23,10 +24,9 @@ from holdfast.replay.content import kinds_said
 
 # Lists of messages handed out at a cost that does not grow with their length.
 #
-# The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is
-# only written to while nobody else refers to it. A buffer that lags behind is brought up to date
-# from the first message that changed. If both are in use, a fresh copy takes the place of the older
-# one.
+# The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is only written to
+# while nobody else refers to it. A buffer that lags behind is brought up to date from the first message that changed.
+# If both are in use, a fresh copy takes the place of the older one.
 
 
 _LONG = 16  # blocks; shorter messages are simply written anew
@@ -109,7 +109,6 @@ class View:
         self._buffers = [_Buffer(), _Buffer()]
 
     def spoil(self, index: int) -> None:
-        """The drafts from this one on have changed."""
         self._fresh = min(self._fresh, index)
 
     def hand_out(self, drafts: Drafts) -> list[Message]:
@@ -174,9 +173,6 @@ _OWN_REFERENCES = _Buffer().references()
 _TAIL_REFERENCES = _OWN_REFERENCES + 1  # in the message or in the list as well
 
 
-# What one run's events say, written into a thread.
-
-
 _QUIET = frozenset({"empty_result", "empty_block"})  # an empty answer is no fault of a log
 
 
@@ -197,7 +193,6 @@ class Scribe:
         return "\n\n".join(self._system) or None
 
     def messages(self, provider: str) -> list[Message]:
-        """The run's messages in one dialect."""
         view = self._views.get(provider)
         if view is None:
             view = self._views[provider] = View(dialect_of(provider))
@@ -210,7 +205,6 @@ class Scribe:
         return view.hand_out(drafts)
 
     def lament(self, number: int, error: Exception) -> None:
-        """Tell of an event that could not be read."""
         detail = f"an event could not be read ({type_name(error)}): left out"
         self.thread.issues.note("unreadable_event", number, detail)
 
@@ -244,7 +238,6 @@ class Scribe:
     # --- one method per type of event
 
     def on_user(self, data: dict[str, Any]) -> None:
-
         self._say("user", read_content(data.get("content"), self._note))
 
     def on_assistant(self, data: dict[str, Any]) -> None:
@@ -256,7 +249,6 @@ class Scribe:
             self.usage[self._seq] = data["usage"]
 
     def on_thinking(self, data: dict[str, Any]) -> None:
-
         self._cover(data, "thinking")
         content = data.get("content")
         if not isinstance(content, list):
@@ -266,19 +258,10 @@ class Scribe:
 
     def _say(self, side: str, blocks: list[Block]) -> None:
         for block in blocks:
-            kind = block["type"]
-            if kind == "text":  # nearly all: it may stand on either side
+            if block["type"] == "text":  # nearly all: it may stand on either side
                 self.thread.say(self._seq, side, block)
-                continue
-            pair = admit(side, block, self._note)
-            if pair is None:
-                continue
-            if kind == "tool_use":
-                self.thread.call(self._seq, block["id"], block)
-            elif kind == "tool_result":
-                self.thread.result(self._seq, block["tool_use_id"], block)
-            else:
-                self.thread.say(self._seq, *pair)
+            elif (pair := admit(side, block, self._note)) is not None:
+                self.thread.take(self._seq, *pair)
 
     def _cover(self, data: dict[str, Any], type: str) -> None:
         first = data.get("covers_from")
@@ -286,7 +269,6 @@ class Scribe:
             self.thread.cover(first, kinds_said(type, data.get("content")))
 
     def on_tool_call(self, data: dict[str, Any]) -> None:
-
         key = call_key(data.get("id"))
         block = call_block(key, data.get("tool"), data.get("params"), self._note)
         if "thought_signature" in data:
@@ -295,7 +277,6 @@ class Scribe:
             self.thread.call(self._seq, key, block, begun=True)
 
     def on_tool_result(self, data: dict[str, Any]) -> None:
-
         block = _result_block(data, self._note)
         self.thread.result(self._seq, block["tool_use_id"], block)
 
@@ -304,20 +285,17 @@ class Scribe:
         self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision")))
 
     def on_system(self, data: dict[str, Any]) -> None:
-
         for block in read_content(data.get("content"), self._note):
             if block["type"] == "text":
                 self._system.setdefault(block["text"])
 
     def on_delta(self, data: dict[str, Any]) -> None:
-
         text = plain_text(data.get("content"))
         kind = "thinking" if data.get("kind") == "thinking" else "assistant"
         if text:
             self.thread.stream(self._seq, kind, text)
 
     def on_retracted(self, data: dict[str, Any]) -> None:
-
         seqs = data.get("seqs")
         taken = [s for s in seqs if isinstance(s, int)] if isinstance(seqs, list) else []
         gone = {seq: self.thread.retract(seq) for seq in taken}
@@ -332,7 +310,6 @@ class Scribe:
             self.thread.issues.note("retracted", seq, f"event {seq} was retracted", gone[seq])
 
     def on_compaction(self, data: dict[str, Any]) -> None:
-
         summary = plain_text(data.get("summary"))
         match data.get("covers"):
             case [int(first), int(last)] if first <= last and summary and not is_blank(summary):
@@ -365,12 +342,12 @@ _TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
 class Conversation:
     """The conversation of one run of a log, kept up to date event by event.
 
-    ``run`` is None for the top-level one, else an id that :func:`runs` gives. ``incomplete`` says
-    what becomes of a call without a result: "mark" (a stand-in result says that it was
-    interrupted), "drop" or "keep" (for callers that run it again; then the list need not be valid).
+    ``run`` is None for the top-level one, else an id that :func:`runs` gives. ``incomplete`` says what becomes of a
+    call without a result: "mark" (a stand-in result says that it was interrupted), "drop" or "keep" (for callers that
+    run it again; then the list need not be valid).
 
-    Feeding an event and asking for the messages after it take the same time at any length. Events
-    must be fed in the order of the log. Nothing about an event's content ever raises.
+    Feeding an event and asking for the messages after it take the same time at any length. Events must be fed in the
+    order of the log. Nothing about an event's content ever raises.
     """
 
     def __init__(self, *, run: str | None = None, incomplete: Incomplete = "mark") -> None:
@@ -393,8 +370,8 @@ class Conversation:
     def messages(self, provider: Provider = "neutral") -> list[Message]:
         """The conversation so far, valid for the provider.
 
-        The list is the caller's; later feeds do not change it. The messages in it are shared and
-        must not be changed in place. Raises UsageError for an unknown provider.
+        The list is the caller's; later feeds do not change it. The messages in it are shared and must not be changed
+        in place. Raises UsageError for an unknown provider.
         """
         return self._scribe.messages(provider)
 

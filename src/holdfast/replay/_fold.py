@@ -31,8 +31,8 @@ class Fold:
     """Holds a state and applies events to it, in the order of the log.
 
     About content it never raises: data of a known type that is malformed is left out and counted in
-    ``state.ignored``, unknown types change nothing. Raises TooNew when an event says that a newer
-    format begins; the fold is then of no further use.
+    ``state.ignored``, unknown types change nothing. Raises TooNew when an event says that a newer format begins; the
+    fold is then of no further use.
     """
 
     __slots__ = ("_count", "_last", "_reducers", "_state", "_steps")
@@ -61,10 +61,7 @@ class Fold:
         return self._state
 
     def apply(self, event: Event, data: dict[str, Any] | None = None) -> None:
-        """Apply one event of the current format.
-
-        ``data`` is for the writer, which has it at hand: it saves decoding and is not kept.
-        """
+        """Apply one event of the current format; what the writer has as ``data`` saves decoding and is not kept."""
         state = self._state
         reduce = self._reducers.get(event.type)
         if reduce is not None:

@@ -1,12 +1,12 @@
 """Bringing what one session did into another: which turns, as which events, and whose state wins.
 
-Pure: the plan names the events to be recorded after a fork of the first session. The sessions
-themselves stay as they are.
+Pure: the plan names the events to be recorded after a fork of the first session. The sessions themselves stay as they
+are.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -99,29 +99,8 @@ class MergeBlobs(NamedTuple):
     theirs: LoadBlob | None = None
 
 
-def new_turns(a: SessionEvents, b: SessionEvents) -> list[TurnEvents]:
-    """The turns of ``b`` that ``a`` has not, by descent or by an earlier merge.
-
-    They keep the numbers under which :func:`~holdfast.replay.compare` shows them.
-    """
-    shared = common_prefix(a.events, b.events)
-    ours, theirs = read_history(*a), read_history(*b)
-    turns = split_turns(event for event in b.events if event.seq > shared)
-    heard = _heard(a.events)
-    return [turn for turn in turns if not _is_known(turn, ours, theirs, heard)]
-
-
 Words = tuple[str, int, str]
 """What was said and when: the same in every copy of an event."""
-
-
-def _heard(events: Sequence[Event]) -> dict[Words, list[int]]:
-    """The numbers of the events in which words were said."""
-    found: dict[Words, list[int]] = {}
-    for event in events:
-        if event.type in WORDS:
-            found.setdefault(_words(event), []).append(event.seq)
-    return found
 
 
 def _words(event: Event) -> Words:
@@ -129,19 +108,14 @@ def _words(event: Event) -> Words:
 
 
 def _is_known(turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]) -> bool:
-    """Whether ours has a turn, where both say that it would be."""
-    # A claimed origin proves nothing: a copied file goes on under the name of the first. Where
-    # words were said they must be found there too.
+    """Whether ours has a turn, by descent or by an earlier merge, where both say that it would be."""
+    # A claimed origin proves nothing: a copied file goes on under the name of the first. Where words were said they
+    # must be found there too.
     places = [place for one in theirs.origins(turn) for place in ours.places(one)]
     if not places or not turn.has_words:
         return bool(places)
     said = [heard.get(_words(event), []) for event in turn.events if event.type in WORDS]
-    return any(_is_between(seqs, *place) for seqs in said for place in places)
-
-
-def _is_between(seqs: list[int], first: int, last: int) -> bool:
-    at = bisect_left(seqs, first)
-    return at < len(seqs) and seqs[at] <= last
+    return any(bisect_left(seqs, first) < bisect_right(seqs, last) for seqs in said for first, last in places)
 
 
 def plan_merge(
@@ -155,33 +129,46 @@ def plan_merge(
 ) -> MergePlan:
     """What to record, from ``first_seq`` on, so that a fork of ``a`` has what ``b`` did.
 
-    ``run`` is the name under which the copied turns stand; the fork's own ``forked`` event bears it
-    too. Raises UsageError for turns that there are not, and for clashes that nobody decides.
+    ``run`` is the name under which the copied turns stand; the fork's own ``forked`` event bears it too. Raises
+    UsageError for turns that there are not, and for clashes that nobody decides.
     """
     _check(wishes)
     blobs = blobs or MergeBlobs()
-    base, state_a, state_b = _base(a, b), fold(a.events), fold(b.events)
-    fresh = new_turns(a, b)
-    chosen = _chosen(fresh, wishes.turns)
-    found = list(differences(base, state_a, state_b))
+    shared, ours, theirs = common_prefix(a.events, b.events), read_history(*a), read_history(*b)
+    heard: dict[Words, list[int]] = {}
+    for event in a.events:
+        if event.type in WORDS:
+            heard.setdefault(_words(event), []).append(event.seq)
+    # They keep the numbers under which a comparison shows them.
+    turns = split_turns(event for event in b.events if event.seq > shared)
+    chosen = _chosen([turn for turn in turns if not _is_known(turn, ours, theirs, heard)], wishes.turns)
+    from_b, from_a = _merged_up_to(ours, theirs, shared), _merged_up_to(theirs, ours, shared)
+    # Whoever merged the other since they parted has the newer common state.
+    is_ours_newer = from_a > shared >= from_b
+    base = fold(a.events, at=from_a) if is_ours_newer else fold(b.events, at=max(shared, from_b))
+    state_a = fold(a.events)
+    found = list(differences(base, state_a, fold(b.events)))
     clashes = _decide([_clash(one, blobs) for one in found if one.conflict], wishes)
     if wishes.turns == "summary":
         copied = _summary(chosen, b, wishes, run)
     else:
         copied = copy_turns(chosen, a, b, first_seq=first_seq, run=run, load=blobs.theirs)
-    origins = read_history(*b)
     settled = _settle(found, clashes, b.session_id, state_a, blobs)
     report = MergeReport(
         session=b.session_id,
         seq=b.events[-1].seq if b.events else -1,
-        log=origins.segments[-1].log,
-        base=common_prefix(a.events, b.events),
+        log=theirs.segments[-1].log,
+        base=shared,
         turns=wishes.turns if isinstance(wishes.turns, str) else "chosen",
         merged_turns=len(chosen),
         policy=wishes.policy,
         conflicts=clashes,
         taken=[f"{one.kind} {one.name}" for one in found if _is_taken(one)],
-        copies=_copies(chosen, copied, origins),
+        copies=[
+            Copy(one.log, one.first, one.last, *place)
+            for turn, place in zip(chosen, copied.places, strict=False)
+            for one in theirs.origins(turn)
+        ],
     )
     return MergePlan([*copied.events, *settled], report)
 
@@ -189,12 +176,9 @@ def plan_merge(
 def _check(wishes: MergeWishes) -> None:
     if wishes.policy not in POLICIES:
         raise UsageError(f"{wishes.policy!r} is not a policy: use one of {', '.join(POLICIES)}")
-    if wishes.turns not in ("all", "summary") and not _are_numbers(wishes.turns):
+    numbers = wishes.turns if isinstance(wishes.turns, (list, tuple, range, set, frozenset)) else [None]
+    if wishes.turns not in ("all", "summary") and not all(type(one) is int for one in numbers):
         raise UsageError(f"turns={wishes.turns!r}: use 'all', 'summary' or a list of numbers")
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple, range, set, frozenset)) and all(type(one) is int for one in value)
 
 
 def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEvents]:
@@ -211,25 +195,15 @@ def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEv
     return [known[number] for number in sorted(set(wanted))]
 
 
-def _base(a: SessionEvents, b: SessionEvents) -> State:
-    """The state that both sides started from: at their parting, or at the last merge since."""
-    shared = common_prefix(a.events, b.events)
-    ours, theirs = read_history(*a), read_history(*b)
-    from_b, from_a = _merged_up_to(ours, theirs, shared), _merged_up_to(theirs, ours, shared)
-    # Whoever merged the other since has the newer common state.
-    if from_a > shared and from_b <= shared:
-        return fold(a.events, at=from_a)
-    return fold(b.events, at=max(shared, from_b))
-
-
 def _merged_up_to(into: Descent, other: Descent, shared: int) -> int:
     """How much of the other log had been merged into one, by the other's own numbers."""
-    found = shared
-    for merge in into.merges:
-        for segment in other.segments:
-            if (segment.log, segment.session) == (merge.origin.log, merge.session):
-                found = max(found, min(merge.origin.seq, segment.last))
-    return found
+    ends = [
+        min(merge.origin.seq, segment.last)
+        for merge in into.merges
+        for segment in other.segments
+        if (segment.log, segment.session) == (merge.origin.log, merge.session)
+    ]
+    return max(shared, *ends) if ends else shared
 
 
 def _clash(found: Difference, blobs: MergeBlobs) -> Clash:
@@ -245,22 +219,22 @@ def _clash(found: Difference, blobs: MergeBlobs) -> Clash:
 def _decide(clashes: list[Clash], wishes: MergeWishes) -> list[Clash]:
     if wishes.policy != "ask":
         return [msgspec.structs.replace(one, taken=wishes.policy) for one in clashes]
-    if wishes.ask is None and clashes:
+    if not clashes:
+        return []
+    if wishes.ask is None:
         listed = "\n".join(f"{one.kind} {one.name}" for one in clashes)
         raise UsageError(
             f"both sessions changed {len(clashes)} of the same things:\n{listed}",
             remedy="Choose a policy: ours, theirs or both; or give a function that decides.",
             conflicts=clashes,
         )
-    return [msgspec.structs.replace(one, taken=_asked(one, wishes.ask)) for one in clashes]
-
-
-def _asked(clash: Clash, ask: Ask | None) -> str:
-    assert ask is not None
-    answer = ask(clash)
-    if answer not in POLICIES[:-1]:
-        raise UsageError(f"{answer!r} decides nothing: answer ours, theirs or both")
-    return answer
+    decided = []
+    for clash in clashes:
+        answer = wishes.ask(clash)
+        if answer not in POLICIES[:-1]:
+            raise UsageError(f"{answer!r} decides nothing: answer ours, theirs or both")
+        decided.append(msgspec.structs.replace(clash, taken=answer))
+    return decided
 
 
 def _is_taken(found: Difference) -> bool:
@@ -274,32 +248,22 @@ def _settle(found: list[Difference], clashes: list[Clash], other: str, ours: Sta
     todos = {name: kept.data for name, kept in kept_of(ours, "todo").items()}
     for one in found:
         taken = decided.get((one.kind, one.name)) or ("theirs" if _is_taken(one) else "ours")
-        if taken == "ours":
+        beside = taken == "both" and one.ours is not None
+        # They removed it: there is nothing to keep beside ours.
+        if taken == "ours" or (beside and one.theirs is None):
             continue
-        if one.kind == "todo":
-            _settle_todo(todos, one, taken, other)
-            continue
-        name = one.name
-        if taken == "both" and one.ours is not None:
-            # They removed it: there is nothing to keep beside ours.
-            if one.theirs is None:
-                continue
-            name = free_name(f"{one.name}@{other}", kept_of(ours, one.kind))
-        events.append(_set(one.kind, name, one.theirs, blobs))
+        name = f"{one.name}@{other}" if beside else one.name
+        if one.kind != "todo":
+            name = free_name(name, kept_of(ours, one.kind)) if beside else name
+            events.append(_set(one.kind, name, one.theirs, blobs))
+        elif one.theirs is None:
+            todos.pop(name, None)
+        else:
+            todos[name] = one.theirs.data
     if todos or ours.todos or any(one.kind == "todo" for one in found):
         # Also where nothing changed: a copied call that writes todos must not have the last word.
         events.append(Event.make("todo_update", {"todos": list(todos.values())}))
     return events
-
-
-def _settle_todo(todos: dict[str, Any], one: Difference, taken: str, other: str) -> None:
-    if one.theirs is None:
-        if taken == "theirs":
-            todos.pop(one.name, None)
-    elif taken == "both" and one.ours is not None:
-        todos[f"{one.name}@{other}"] = one.theirs.data
-    else:
-        todos[one.name] = one.theirs.data
 
 
 def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event:
@@ -308,23 +272,9 @@ def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event
         return Event.make(f"{kind}_delete", {label: name})
     data = {label: name, "value": value_of(kind, kept, blobs.theirs)}
     if kind == "memory":
-        entry = kept.data
-        data |= {
-            "description": entry.description,
-            "scope": entry.scope,
-            "priority": entry.priority,
-            "pinned": entry.pinned,
-            "sizeBytes": entry.size_bytes,
-        }
+        names = ("description", "scope", "priority", "pinned")
+        data |= {name: getattr(kept.data, name) for name in names} | {"sizeBytes": kept.data.size_bytes}
     return Event.make(f"{kind}_set", data)
-
-
-def _copies(chosen: list[TurnEvents], copied: CopiedTurns, origins: Descent) -> list[Copy]:
-    return [
-        Copy(one.log, one.first, one.last, *place)
-        for turn, place in zip(chosen, copied.places, strict=False)
-        for one in origins.origins(turn)
-    ]
 
 
 def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str) -> CopiedTurns:
@@ -342,15 +292,13 @@ def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run
 
 def summary_text(turns: list[TurnView]) -> str:
     """Each turn in up to three lines: what was asked, which tools were used, what was answered."""
-    return "\n".join(line for turn in turns for line in _turn_lines(turn))
-
-
-def _turn_lines(turn: TurnView) -> list[str]:
-    tools = ", ".join(dict.fromkeys(turn.tools))
-    lines = {"asked": turn.user, "tools": tools, "answered": turn.answer}
-    told = [f"{what}: {_line(text)}" for what, text in lines.items() if text]
-    first, *more = told or ["(nothing that can be put into words)"]
-    return [f"{turn.number}. {first}", *(f"   {line}" for line in more)]
+    lines: list[str] = []
+    for turn in turns:
+        said = {"asked": turn.user, "tools": ", ".join(dict.fromkeys(turn.tools)), "answered": turn.answer}
+        told = [f"{what}: {_line(text)}" for what, text in said.items() if text]
+        first, *more = told or ["(nothing that can be put into words)"]
+        lines += [f"{turn.number}. {first}", *(f"   {line}" for line in more)]
+    return "\n".join(lines)
 
 
 def _line(text: str) -> str:
@@ -359,8 +307,6 @@ def _line(text: str) -> str:
 
 
 # Turns of one log as events of another: with other numbers, runs and call ids, nothing else.
-
-
 _LIFE = frozenset({"agent_start", "agent_iteration", "agent_complete", "agent_error"})
 _PLAIN_LIFE = _LIFE | {"delegation", "delegation_complete"}
 
@@ -383,9 +329,8 @@ def copy_turns(
 ) -> CopiedTurns:
     """Turns of ``b`` as events that go into a fork of ``a`` from ``first_seq`` on.
 
-    What the top-level agent of ``b`` said stands under ``run``, what others said under names below
-    it; ids of calls that ``a`` has used get new names; numbers of events that an event refers to
-    are those of the copies.
+    What the top-level agent of ``b`` said stands under ``run``, what others said under names below it; ids of calls
+    that ``a`` has used get new names; numbers of events that an event refers to are those of the copies.
     """
     copier = _Copier(a, b, first_seq, run, load)
     places = []
@@ -420,9 +365,7 @@ class _Copier:
         if event.run is None and event.type in _PLAIN_LIFE:
             return  # without a run it would speak of the agents of the other log
         data = self._data(event)
-        if data is None:
-            return
-        copy = self._make(event, data)
+        copy = None if data is None else self._make(event, data)
         if copy is None:
             return
         self._seqs[event.seq] = self.next_seq
@@ -444,17 +387,15 @@ class _Copier:
     def _make(self, event: Event, data: dict[str, Any]) -> Event | None:
         """The copy; None for an event of a foreign log that has not even a proper type."""
         key = event.key if event.key not in self._keys else None
+        below = self._runs.get(event.seq)
+        run = self._run if below is None else f"{self._run}.{below}"
         # A foreign log may hold what an append refuses: then as much of it as JSON can say.
         for tried in (data, clean_json(data)):
             try:
-                return Event.make(event.type, tried, timestamp=event.timestamp, run=self._name(event), key=key)
+                return Event.make(event.type, tried, timestamp=event.timestamp, run=run, key=key)
             except InvalidData:
                 continue
         return None
-
-    def _name(self, event: Event) -> str:
-        below = self._runs.get(event.seq)
-        return self._run if below is None else f"{self._run}.{below}"
 
     def _data(self, event: Event) -> dict[str, Any] | None:
         """The data as it reads in the other log; None for what means nothing there."""
@@ -463,12 +404,17 @@ class _Copier:
             found = fill_references(decode_json(event.raw), self._load)
         data = dict(found)
         if event.type == "compaction":
-            return self._with_covers(data)
+            match data.get("covers"):
+                # A summary covers what of its events was copied, and never what stands before.
+                case [int(first), int(last)]:
+                    here = [to for seq, to in self._seqs.items() if first <= seq <= last]
+                    return {**data, "covers": [min(here), max(here)]} if here else None
+            return None
         if isinstance(data.get("covers_from"), int):
             data["covers_from"] = self._seqs.get(data["covers_from"], data["covers_from"])
         if event.type == "retracted":
             seqs = data.get("seqs")
-            gone = [seq for seq in seqs if _is_int(seq)] if isinstance(seqs, list) else []
+            gone = [seq for seq in seqs if type(seq) is int] if isinstance(seqs, list) else []
             data["seqs"] = [self._seqs[seq] for seq in gone if seq in self._seqs]
         if event.type in ("tool_call", "tool_result"):
             label = "id" if event.type == "tool_call" else "toolCallId"
@@ -477,14 +423,6 @@ class _Copier:
         elif isinstance(data.get("content"), list):
             data["content"] = [self._block(block) for block in data["content"]]
         return data
-
-    def _with_covers(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """A summary covers what of its events was copied, and never what stands before."""
-        covers = data.get("covers")
-        if not (isinstance(covers, list) and len(covers) == 2 and all(map(_is_int, covers))):
-            return None
-        here = [to for seq, to in self._seqs.items() if covers[0] <= seq <= covers[1]]
-        return {**data, "covers": [min(here), max(here)]} if here else None
 
     def _block(self, block: Any) -> Any:
         if not isinstance(block, dict):
@@ -532,7 +470,3 @@ def _call_ids(events: Sequence[Event]) -> Iterator[str]:
         for _, block in blocks_of(data.get("content")):
             if isinstance(block.get("id"), str):
                 yield block["id"]
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int

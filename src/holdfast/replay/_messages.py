@@ -10,8 +10,8 @@ from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, describe, is_soft, result_block, text_block
-from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair, Provider, dialect_of
-from holdfast.replay._dialects._form import NEUTRAL
+from holdfast.replay._dialects import DIALECTS, dialect_of
+from holdfast.replay._dialects._form import NEUTRAL, Dialect, Message, Pair, Provider
 from holdfast.replay._dialects.openai import ITEMS
 from holdfast.replay._pieces import Incomplete, Issue, MessageDraft, check_incomplete, unreached
 from holdfast.replay._rules import validate
@@ -76,8 +76,8 @@ def admit(side: str, block: Block, note: Note) -> Pair | None:
 def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
     """Neutral messages in a provider's form.
 
-    What the provider cannot carry is put into words or left out (docs/reference/provider-rules.md).
-    Raises UsageError for an unknown provider.
+    What the provider cannot carry is put into words or left out (docs/reference/provider-rules.md). Raises UsageError
+    for an unknown provider.
     """
     dialect = dialect_of(provider)
     written: list[Message] = []
@@ -92,10 +92,7 @@ def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
 
 
 def from_dialect(messages: list[Message], provider: Provider) -> list[Message]:
-    """A provider's messages in neutral form; what is no message of that provider is passed over.
-
-    Raises UsageError for an unknown provider.
-    """
+    """A provider's messages, and nothing else, in neutral form. Raises UsageError for an unknown provider."""
     return [message for side, blocks in _turns(messages, provider) for message in NEUTRAL.write(side, blocks, [])]
 
 
@@ -129,8 +126,7 @@ def has_incomplete_tool_call(messages: list[Message]) -> bool:
 def last_tool_call(messages: list[Message]) -> dict[str, Any] | None:
     """The call with which the list ends, as ``{id, name, input}``; the first if there are several.
 
-    Of parallel calls that are answered in part, the first one without a result. None if the list
-    ends otherwise.
+    Of parallel calls that are answered in part, the first one without a result. None if the list ends otherwise.
     """
     answered: set[Any] = set()
     for message in reversed(messages):
@@ -164,8 +160,7 @@ def tool_result_message(
 def recover_todos(events: Iterable[Event], names: Collection[str] = TODO_TOOLS) -> list[dict[str, Any]]:
     """The todos as last written, by a call to one of these tools or by a ``todo_update`` event.
 
-    Names are compared without regard to case. Empty if there are none, or if the last ones are
-    malformed.
+    Names are compared without regard to case. Empty if there are none, or if the last ones are malformed.
     """
     wanted = {name.lower() for name in names}
     todos: list[dict[str, Any]] = []
@@ -189,13 +184,10 @@ def _read(message: Any) -> list[Pair]:
 
 # Any list in, a list out that the provider accepts, and a report of what was changed.
 #
-# The layers: 1 structure (what is no message is dropped), 2 relationships (calls and results are
-# paired), 3 sequence (turns alternate, results follow their calls), 4 emptiness (a message that
-# lost everything goes; after the relationships, because dropping calls empties messages), 5
-# validation by the provider's rules. If the last one should ever fail, a ladder of cruder cuts
-# leads down to the empty list.
-
-
+# The layers: 1 structure (what is no message is dropped), 2 relationships (calls and results are paired), 3 sequence
+# (turns alternate, results follow their calls), 4 emptiness (a message that lost everything goes; after the
+# relationships, because dropping calls empties messages), 5 validation by the provider's rules. If the last one
+# should ever fail, a ladder of cruder cuts leads down to the empty list.
 _LAST_DROPPED_MAX = 5
 
 
@@ -203,8 +195,8 @@ _LAST_DROPPED_MAX = 5
 class Sanitized:
     """A list that the provider accepts, and what was changed to make it so.
 
-    ``system`` holds system prompts that the provider does not take inside the list. ``recovered``
-    is always True: there is no input that cannot be recovered from, if only to a fresh start.
+    ``system`` holds system prompts that the provider does not take inside the list. ``recovered`` is always True:
+    there is no input that cannot be recovered from, if only to a fresh start.
     """
 
     messages: list[Message]
@@ -216,10 +208,10 @@ class Sanitized:
 def sanitize(messages: Any, provider: Provider = "anthropic", incomplete: Incomplete = "drop") -> Sanitized:
     """Make any value a list of messages that the provider's rules accept.
 
-    Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without
-    issues; what can stay untouched stays untouched. ``incomplete`` says what becomes of calls
-    without a result: "drop", "mark" or "keep" (then the list need not be valid). Takes linear time.
-    Never raises for anything in ``messages``; UsageError for an unknown provider or word.
+    Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without issues; what can
+    stay untouched stays untouched. ``incomplete`` says what becomes of calls without a result: "drop", "mark" or
+    "keep" (then the list need not be valid). Takes linear time. Never raises for anything in ``messages``; UsageError
+    for an unknown provider or word.
     """
     dialect = dialect_of(provider)
     check_incomplete(incomplete)
@@ -277,25 +269,16 @@ class _Repair:
         if not pairs and not self._noted:
             self._note("empty_message", "a message without content was dropped", None)
         for side, block in pairs:
-            self._add(side, block)
-
-    def _add(self, side: str, block: dict[str, Any]) -> None:
-        index = self._index
-        if side == "system":
-            place, text = index, block["text"]
+            if side != "system":
+                self._begun = True
+                self._thread.take(self._index, side, block)
+                continue
+            place, text = self._index, block["text"]
             if self._begun or not self._dialect.has_system:
                 where = "to the beginning" if self._dialect.has_system else "out of the list"
                 self._note("system_moved", f"a system message was moved {where}", text)
                 place = -1
             self._system.append((place, text))
-            return
-        self._begun = True
-        if block["type"] == "tool_use":
-            self._thread.call(index, block["id"], block)
-        elif block["type"] == "tool_result":
-            self._thread.result(index, block["tool_use_id"], block)
-        else:
-            self._thread.say(index, side, block)
 
     # --- layer 5
 
@@ -319,17 +302,14 @@ class _Repair:
         for index, draft in enumerate(drafts):
             before = drafts[index - 1].blocks if index else []
             messages = self._dialect.write(draft.role, draft.blocks, before)
-            rendered += self._originals(draft, messages) if originals else messages
+            sources = [source for source, _ in groupby(draft.seqs)]
+            if originals and len(sources) == len(messages):
+                messages = list(map(self._original, sources, messages))
+            rendered += messages
         return self._with_system(rendered, originals=originals)
 
-    def _originals(self, draft: MessageDraft, messages: list[Message]) -> list[Message]:
-        """Each message as it was given, if what was written for it says no more and no less."""
-        sources = [source for source, _ in groupby(draft.seqs)]
-        if len(sources) != len(messages):
-            return messages
-        return [self._original(source, message) for source, message in zip(sources, messages, strict=True)]
-
     def _original(self, source: int, message: Message) -> Message:
+        """A message as it was given, if what was written for it says no more and no less."""
         given = self._items[source] if source >= 0 else None
         try:
             same = isinstance(given, dict) and covers(given, message, self._dialect.name)
@@ -355,20 +335,15 @@ def _is_valid(messages: Any, provider: Provider) -> bool:
 
 
 def fall_back(messages: list[Message], is_valid: Callable[[list[Message]], bool]) -> list[Message]:
-    """What can be saved of a list that is invalid against all reason.
-
-    Without its last one to five messages; else its first half; else nothing.
-    """
+    """The list without its last one to five messages; else its first half; else nothing: whatever is valid."""
     shorter = [messages[:-count] for count in range(1, _LAST_DROPPED_MAX + 1)]
     return next((part for part in (*shorter, messages[: len(messages) // 2]) if is_valid(part)), [])
 
 
 # Whether a message as it was given says exactly what a message written anew says.
 #
-# If so, the given one is handed on: with the members that only its sender knows the use of, and
-# with its text for arguments byte for byte.
-
-
+# If so, the given one is handed on: with the members that only its sender knows the use of, and with its text for
+# arguments byte for byte.
 _EXTRA: dict[str, frozenset[str]] = {
     "neutral": frozenset({"cache_control", "caller", "toolset_name"}),
     "anthropic": frozenset({"cache_control", "caller", "toolset_name"}),

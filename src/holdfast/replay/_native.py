@@ -1,9 +1,8 @@
 """Messages as a provider's library gave them, handed back to that provider as they were.
 
-An event that says what a provider's message said carries that message under ``native``; an empty
-list if our own form of it is the same. It is handed back while everything in it still stands, the
-provider takes it, and its calls and results still find each other; else the event's words are
-written in the provider's form like anybody's.
+An event that says what a provider's message said carries that message under ``native``; an empty list if our own form
+of it is the same. It is handed back while everything in it still stands, the provider takes it, and its calls and
+results still find each other; else the event's words are written in the provider's form like anybody's.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import BLOB_KEY
 from holdfast.replay._blocks import Block
-from holdfast.replay._dialects import Dialect, Fragment, Message
+from holdfast.replay._dialects._form import Dialect, Fragment, Message
 from holdfast.replay._rules import check_alone, goes_on
 
 if TYPE_CHECKING:
@@ -144,12 +143,10 @@ class _Part(NamedTuple):
 
 def _parts(dialect: Dialect, page: Drafts, index: int) -> list[_Part]:
     """The parts of a draft; all of it is one if its messages could not follow each other."""
-    parts = [
-        part._replace(native=None)
-        if part.native is None or not _stands(dialect, page, index, part.native, part.blocks)
-        else part
-        for part in _split(page, index)
-    ]
+    parts = list(_split(page, index))
+    for at, part in enumerate(parts):
+        if part.native is not None and not _stands(dialect, page, index, part.native, part.blocks):
+            parts[at] = part._replace(native=None)
     asking = [part for part in parts if part.blocks[-1]["type"] == "tool_use"]
     # Several messages with calls in a row: most providers want results in between.
     if len(asking) > 1 and dialect.join is None:
@@ -213,9 +210,6 @@ def _has_call(dialect: Dialect, page: Drafts, index: int, native: Native, identi
         if call is not None:
             return part.native is not None or native.answers(dialect, call)
     return False  # pragma: no cover - a result stands behind its call
-
-
-# --- how a message is kept
 
 
 def pack(messages: list[Message], said: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """The pieces a conversation is assembled from, the drafts made of them, and what was changed.
 
-There may be millions of pieces and they form no cycles, so the garbage collector need not visit
-them. Which event a piece is of is told by its place among the others.
+There may be millions of pieces and they form no cycles, so the garbage collector need not visit them. Which event a
+piece is of is told by its place among the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.replay._state import WHY_NOT_RUN, Stage
 from holdfast.replay._text import is_blank
 
 if TYPE_CHECKING:
-    from holdfast.replay._dialects import Dialect
+    from holdfast.replay._dialects._form import Dialect
 
 
 NOWHERE = -1
@@ -33,9 +33,9 @@ NOWHERE = -1
 class Issue:
     """One thing that was wrong and what was done about it.
 
-    ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event
-    or the message, ``detail`` is a sentence. ``content`` holds what is not among the messages, so
-    that a text or a completed call is always either there or here.
+    ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event or the message,
+    ``detail`` is a sentence. ``content`` holds what is not among the messages, so that a text or a completed call is
+    always either there or here.
     """
 
     type: str
@@ -56,10 +56,7 @@ class IssueList(list[Issue]):
 
 
 def format_issues(issues: Iterable[Issue]) -> str:
-    """All issues as one line of text; "No issues found" if there are none.
-
-    Raises UsageError for what are no issues.
-    """
+    """All issues, or "No issues found", as one line of text. Raises UsageError for what are no issues."""
     try:
         found = [f"[{issue.type}] {issue.detail}" for issue in issues]
     except (TypeError, AttributeError):
@@ -121,8 +118,8 @@ class Summary(BlockPiece, gc=False, eq=False):
 class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
     """A tool call and, once it came, its result. ``grouped``: the results that follow are its.
 
-    It is ``announced`` by a block of an assistant's message, ``begun`` by an event of its own, or
-    both, in either order.
+    It is ``announced`` by a block of an assistant's message, ``begun`` by an event of its own, or both, in either
+    order.
     """
 
     index: int
@@ -151,10 +148,7 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
 
 
 class ServedCall:
-    """A server's call that is shown and whose result is not: its piece and event.
-
-    It is ``carried`` once results of other calls stand behind its message.
-    """
+    """A server's call that is shown without a result; ``carried`` once other calls' results stand behind it."""
 
     __slots__ = ("carried", "piece", "seq")
 
@@ -208,10 +202,8 @@ class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
 
 # Drafts of messages: which blocks are one, and which events said them.
 #
-# A conversation may have millions of them, so they are kept end to end: a place in a list and two
-# numbers for each block, a number for each message.
-
-
+# A conversation may have millions of them, so they are kept end to end: a place in a list and two numbers for each
+# block, a number for each message.
 ROLES = ("user", "assistant")
 """They take turns, and the user begins."""
 
@@ -272,11 +264,9 @@ class Drafts:
         return bool(self._starts) and not len(self._starts) & 1
 
     def last_count(self) -> int:
-
         return len(self.flat) - self._starts[-1] if self._starts else 0
 
     def last_is_texts(self) -> bool:
-
         return self._texts_from <= self._starts[-1]
 
     def seqs(self, index: int) -> Sequence[int]:
@@ -297,7 +287,6 @@ class Drafts:
         return last
 
     def mark_summary(self) -> None:
-
         self._summaries.append(len(self._starts) - 1)
 
     def cut(self, count: int) -> int:

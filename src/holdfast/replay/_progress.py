@@ -1,8 +1,8 @@
 """Reducers for what is going on: messages, calls, turns, opening and closing.
 
-A reducer takes the state, an event and, from the writer, the event's data as the caller gave it.
-That data is only looked at: what the state keeps are texts and numbers, or comes from the recorded
-bytes. These run inside every append, so they decode no content and do as little as they can.
+A reducer takes the state, an event and, from the writer, the event's data as the caller gave it. That data is only
+looked at: what the state keeps are texts and numbers, or comes from the recorded bytes. These run inside every
+append, so they decode no content and do as little as they can.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from holdfast.replay._state import (
     State,
     StepState,
     Turning,
-    add_usage,
     read_todos,
+    spend,
 )
 from holdfast.replay._upcast import Steps, check_format
 
@@ -149,39 +149,27 @@ def _assistant(state: State, event: Event, data: Data) -> None:
     if state.streaming:
         state.streaming.pop(event.run or "", None)
     if _asks(event.raw):
-        _asked(state, event)
+        # Its calls are open, unless events of their own began them.
+        calls = state.pending_calls
+        for kind, block in blocks_of(_decode_said(event.raw).content):
+            id, tool = block.get("id"), block.get("name")
+            if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str) and id not in calls:
+                calls[id] = PendingCall(tool, event.seq, "announced")
+        state.asked[event.run or ""] = event.seq
     elif state.asked:
         state.asked.pop(event.run or "", None)
     if data is None:
         spent = _decode_spent(event.raw)
         if spent.usage is not None or spent.metadata is not None:
-            _spend(state, spent.usage, spent.model, spent.metadata)
+            spend(state.usage_by_model, spent.usage, spent.model, spent.metadata)
     elif "usage" in data or "metadata" in data:
-        _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
-
-
-def _asked(state: State, event: Event) -> None:
-    """A message that asks for tools: its calls are open, unless events of their own began them."""
-    calls = state.pending_calls
-    for kind, block in blocks_of(_decode_said(event.raw).content):
-        id, tool = block.get("id"), block.get("name")
-        if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str) and id not in calls:
-            calls[id] = PendingCall(tool, event.seq, "announced")
-    state.asked[event.run or ""] = event.seq
+        spend(state.usage_by_model, data.get("usage"), data.get("model"), data.get("metadata"))
 
 
 def _settle(state: State, call: Any) -> None:
     """A call has its result."""
     if isinstance(call, str) and state.pending_calls.pop(call, None) is None:
         state.deferred_calls.pop(call, None)
-
-
-def _spend(state: State, usage: Any, model: Any, metadata: Any) -> None:
-    """Count what a message cost; foreign logs have that among its metadata."""
-    if usage is None and isinstance(metadata, dict):
-        usage, model = metadata.get("usage"), model or metadata.get("model")
-    if isinstance(usage, dict):
-        add_usage(state.usage_by_model, usage, model)
 
 
 def _system(state: State, _event: Event, _data: Data) -> None:
@@ -214,12 +202,12 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
             call, tool, amends = data.get("id"), data.get("tool"), data.get("amends")
         if type(call) is str and type(tool) is str:
             if data is not None and ("usage" in data or "metadata" in data):
-                _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
+                spend(state.usage_by_model, data.get("usage"), data.get("model"), data.get("metadata"))
         else:
             body = _decode_call(event.raw)
             call, tool, amends = body.id, body.tool, body.amends
             if body.usage is not None or body.metadata is not None:
-                _spend(state, body.usage, body.model, body.metadata)
+                spend(state.usage_by_model, body.usage, body.model, body.metadata)
         known = state.pending_calls.get(call) if amends is True else None
         stage: Stage = "begun" if known is None else known.stage
         state.pending_calls[call] = PendingCall(tool, event.seq, stage)
@@ -283,12 +271,8 @@ def _agent_error(state: State, _event: Event, _data: Data) -> None:
         state.failed_at = state.message_count
 
 
-def _suspended(state: State, _event: Event, _data: Data) -> None:
-    state.suspended = True
-
-
-def _resumed(state: State, _event: Event, _data: Data) -> None:
-    state.suspended = False
+def _suspended(state: State, event: Event, _data: Data) -> None:
+    state.suspended = event.type == "suspended"
 
 
 def _step(state: State, event: Event, _data: Data) -> None:
@@ -337,7 +321,7 @@ def _closed(state: State, event: Event, _data: Data) -> None:
     if state.suspended:
         return
     if state.open_turns or state.streaming or state.open_steps:
-        _interrupted(state, event)
+        interrupted(state, event)
     if state.pending_calls:
         _defer(state, asked=True)
         state.pending_calls.clear()
@@ -353,7 +337,8 @@ def _defer(state: State, *, asked: bool) -> None:
             state.deferred_calls[name] = call
 
 
-def _interrupted(state: State, _event: Event, _data: Data = None) -> None:
+def interrupted(state: State, _event: Event, _data: Data = None) -> None:
+    """Nobody goes on with what was open."""
     state.open_turns.clear()
     state.pending_calls.clear()
     state.streaming.clear()
@@ -373,23 +358,20 @@ PROGRESS: dict[str, Reducer] = {
     "turn_end": _turn_end,
     "agent_error": _agent_error,
     "suspended": _suspended,
-    "resumed": _resumed,
+    "resumed": _suspended,
     "step": _step,
     "step_result": _step_result,
     "closed": _closed,
-    "interrupted": _interrupted,
+    "interrupted": interrupted,
 }
-
-
-# What the end of a log says about how the work on it ended.
 
 
 def needs_interruption(state: State) -> dict[str, Any] | None:
     """The data of the ``interrupted`` event that the next writer records; None if none is due.
 
-    Due when the log ends in mid-turn and nobody closed it: the process that was at work is gone. A
-    suspended session is not interrupted, it waits. Ask before the first append of a new open; once
-    the event is applied, the answer is None.
+    Due when the log ends in mid-turn and nobody closed it: the process that was at work is gone. A suspended session
+    is not interrupted, it waits. Ask before the first append of a new open; once the event is applied, the answer is
+    None.
     """
     if state.suspended or not state.mid_turn:
         return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidData
 from holdfast.replay._blocks import Block, is_paused, is_soft, is_thought, text_block
-from holdfast.replay._dialects import DIALECTS, Dialect, Message
+from holdfast.replay._dialects import DIALECTS
 from holdfast.replay._dialects._answer import ProviderAnswer, open_answer
-from holdfast.replay._dialects._form import bare_text
+from holdfast.replay._dialects._form import Dialect, Message, bare_text
 from holdfast.replay._messages import admit, ignore, recognise
 from holdfast.replay._native import pack
 from holdfast.replay._rules import check_alone
@@ -30,6 +31,7 @@ _REMEDY = "Leave it out, or record the words with s.user(…), s.assistant(…) 
 _FREE = frozenset({"input", "args", "arguments", "response", "tools", "params"})
 # A message without marks of its own may be any of these: the first whose rules know all of it.
 _KIN = {"neutral": ("anthropic", "openai", "openai-responses", "mistral", "neutral"), "openai": ("openai", "mistral")}
+_WORDS = ("message", "function_call", "function_call_output", "reasoning")
 _LISTS = {"gemini": "parts", "pydantic-ai": "parts"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}\Z")
 # Google's library writes bytes in the alphabet for addresses.
@@ -39,9 +41,8 @@ _STANDARD = str.maketrans("-_", "+/")
 def tell(given: Any) -> Words:
     """The events that say what a message, a whole answer or a list of messages says.
 
-    Takes what the libraries of OpenAI (chat completions and Responses), Anthropic, Google and
-    Mistral give, as objects or as plain data. Raises InvalidData for anything that would not come
-    back as it is.
+    Takes what the libraries of OpenAI (chat completions and Responses), Anthropic, Google and Mistral give, as
+    objects or as plain data. Raises InvalidData for anything that would not come back as it is.
     """
     value = _plain(given, _DEPTH_MAX)
     words: Words = []
@@ -61,9 +62,7 @@ def _tell_answer(answer: ProviderAnswer) -> Words:
         if not isinstance(message, dict):
             raise InvalidData(f"a {type_name(message)} is not a message")
         sayings += _sayings(message)
-    words: Words = []
-    for saying in _joined(sayings):
-        words += saying.words()
+    words = [saying.words() for saying in _joined(sayings)]
     spoken = [data for type, data in words if type == "assistant"]
     # What an answer used must be counted, also where it says nothing.
     if answer.about and not spoken:
@@ -72,9 +71,6 @@ def _tell_answer(answer: ProviderAnswer) -> Words:
     if spoken:
         spoken[-1].update(answer.about)
     return words
-
-
-# --- from objects to plain data
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -86,7 +82,10 @@ def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, dict):
-        return {_name(name): _plain(item, depth - 1) for name, item in value.items()}
+        for name in value:
+            if not isinstance(name, str):
+                raise InvalidData(f"a {type_name(name)} names a member: names are texts")
+        return {name: _plain(item, depth - 1) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, depth - 1) for item in value]
     if isinstance(value, (bytes, bytearray)):
@@ -94,32 +93,22 @@ def _plain(value: Any, depth: int) -> Any:
     return _plain(_dumped(value), depth - 1)
 
 
-def _name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise InvalidData(f"a {type_name(name)} names a member: names are texts")
-    return name
-
-
 def _dumped(value: Any) -> Any:
     for name, options in _DUMPS:
         method = getattr(type(value), name, None)
-        if callable(method):
-            return _call(method, value, options)
+        if not callable(method):
+            continue
+        try:
+            try:
+                return method(value, **options)
+            except TypeError:
+                return method(value)
+        except Exception as error:
+            raise InvalidData(f"a {type_name(value)} could not be made plain data: {error!s:.200}") from error
     raise InvalidData(
         f"a {type_name(value)} is not a message of a provider",
         remedy="Record the message as plain data, or with the framework's own adapter.",
     )
-
-
-def _call(method: Callable[..., Any], value: Any, options: dict[str, Any]) -> Any:
-    try:
-        try:
-            return method(value, **options)
-        except TypeError:
-            return method(value)
-    except Exception as error:
-        name = type_name(value)
-        raise InvalidData(f"a {name} could not be made plain data: {error!s:.200}") from error
 
 
 _DUMPS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -130,14 +119,8 @@ _DUMPS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-# --- which message it is
-
-
 def _understand(message: Message) -> tuple[Dialect, Message]:
-    """The dialect of a message, and the message as that dialect has it.
-
-    Raises InvalidData for a role, a part or a member that nobody knows.
-    """
+    """The dialect of a message, and the message as that has it. Raises InvalidData for what nobody knows."""
     found = recognise(message).name
     unknown = ""
     for name in _KIN.get(found, (found,)):
@@ -151,50 +134,34 @@ def _understand(message: Message) -> tuple[Dialect, Message]:
 
 def _canonical(message: Message, provider: str) -> Message:
     """A message without members that are None, and with what its library would fill in."""
-    if provider == "openai-responses" and _is_verbatim(message):
+    # The members of other items only their provider knows.
+    if provider == "openai-responses" and message.get("type", "message") not in _WORDS:
         return message
-    message = {name: _without_none(one) for name, one in message.items() if one is not None}
+    bytes_in = _BYTES if provider == "gemini" else ()
+    message = {name: _without_none(one, bytes_in) for name, one in message.items() if one is not None}
     if provider == "gemini":
-        return {"role": "user"} | {name: _encoded(one) for name, one in message.items()}
+        return {"role": "user"} | message
     if provider == "openai" and message.get("annotations") == []:
         del message["annotations"]
     return message
 
 
-def _is_verbatim(message: Message) -> bool:
-    """Whether an item is one whose members only its provider knows."""
-    words = ("message", "function_call", "function_call_output", "reasoning")
-    return message.get("type", "message") not in words
-
-
-def _without_none(value: Any) -> Any:
+def _without_none(value: Any, translated: Collection[str] = ()) -> Any:
+    """Without members that are None; those that are bytes, by name, in the alphabet that everybody reads."""
     if isinstance(value, list):
-        return [_without_none(item) for item in value]
+        return [_without_none(item, translated) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: item if name in _FREE else _without_none(item) for name, item in value.items() if item is not None}
-
-
-def _encoded(value: Any) -> Any:
-    """Gemini's bytes in the alphabet that everybody reads."""
-    if isinstance(value, list):
-        return [_encoded(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: item.translate(_STANDARD)
-        if name in _BYTES and isinstance(item, str) and _URL_SAFE.match(item)
-        else item
-        if name in _FREE
-        else _encoded(item)
-        for name, item in value.items()
-    }
+    found = {}
+    for name, item in value.items():
+        if name in translated and isinstance(item, str) and _URL_SAFE.match(item):
+            found[name] = item.translate(_STANDARD)
+        elif item is not None:
+            found[name] = item if name in _FREE else _without_none(item, translated)
+    return found
 
 
 _BYTES = frozenset({"thoughtSignature", "thought_signature", "data"})
-
-
-# --- what it says
 
 
 class _Saying(NamedTuple):
@@ -205,56 +172,42 @@ class _Saying(NamedTuple):
     blocks: list[Block]
     native: list[Message]
 
-    def words(self) -> Words:
-        """The events that say it."""
-        if self.side == "system":
-            texts = [block["text"] for block in self.blocks]
-            said: Any = "\n\n".join(texts)
-            same = self.native == [{"role": "system", "content": said}]
-            return [("system", {"role": "system", "content": said, **self._native(said, same)})]
+    def words(self) -> tuple[str, dict[str, Any]]:
+        """The event that says it."""
         if self.side == "tool":
-            return [self._result(self.blocks[0])]
-        # What others read is in an order that all can take; the message itself is kept as it was.
-        blocks = _ordered(self.blocks)
-        said = blocks
-        if not blocks or (len(blocks) == 1 and bare_text(blocks[0])):
-            said = blocks[0]["text"] if blocks else ""
-        same = bool(blocks) and self._is_same(self.side, blocks)
-        return [(self.side, {"role": self.side, "content": said, **self._native(said, same)})]
-
-    def _result(self, block: Block) -> tuple[str, dict[str, Any]]:
-        said = block["content"]
-        data = {"toolCallId": block["tool_use_id"], "result": said}
-        if block.get("is_error"):
-            data["is_error"] = True
-        same = self._is_same("user", [block])
-        return "tool_result", data if same else data | self._native(said, same)
-
-    def _native(self, said: Any, same: bool) -> dict[str, Any]:  # noqa: FBT001 - of this class only
-        return {"native": [] if same else pack(self.native, said)}
+            (block,) = self.blocks
+            data = {"toolCallId": block["tool_use_id"], "result": block["content"]}
+            if block.get("is_error"):
+                data["is_error"] = True
+            is_same = self._is_same("user", self.blocks)
+            return "tool_result", data if is_same else data | {"native": pack(self.native, block["content"])}
+        said: Any
+        if self.side == "system":
+            said = "\n\n".join(block["text"] for block in self.blocks)
+            is_same = self.native == [{"role": "system", "content": said}]
+        else:
+            # What others read is in an order that all can take: calls last, and no thought at the end. The message
+            # itself is kept as it was.
+            said = sorted(self.blocks, key=lambda block: block["type"] == "tool_use")
+            end = len(said)
+            while end and is_thought(said[end - 1]):
+                end -= 1
+            said = said[end:] + said[:end]
+            is_same = bool(said) and self._is_same(self.side, said)
+            if not said or (len(said) == 1 and bare_text(said[0])):
+                said = said[0]["text"] if said else ""
+        native = [] if is_same else pack(self.native, said)
+        return self.side, {"role": self.side, "content": said, "native": native}
 
     def _is_same(self, side: str, blocks: list[Block]) -> bool:
         """Whether our own form of it is the very message."""
-        written = self.dialect.write(side, [_fitted(block) for block in blocks], [])
-        return [_without_none(one) for one in written] == self.native
-
-
-def _ordered(blocks: list[Block]) -> list[Block]:
-    """The blocks as all can take them: calls last, and no thought at the end."""
-    # The sort keeps the order of equals.
-    ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
-    end = len(ordered)
-    while end and is_thought(ordered[end - 1]):
-        end -= 1
-    return ordered[end:] + ordered[:end]
-
-
-def _fitted(block: Block) -> Block:
-    if block["type"] == "tool_use":
-        return block | {"id": fit_id(block["id"]), "name": fit_name(block["name"])}
-    if block["type"] == "tool_result":
-        return block | {"tool_use_id": fit_id(block["tool_use_id"])}
-    return block.copy()
+        fitted = [block.copy() for block in blocks]
+        for block in fitted:
+            if block["type"] == "tool_use":
+                block |= {"id": fit_id(block["id"]), "name": fit_name(block["name"])}
+            elif block["type"] == "tool_result":
+                block["tool_use_id"] = fit_id(block["tool_use_id"])
+        return [_without_none(one) for one in self.dialect.write(side, fitted, [])] == self.native
 
 
 def _sayings(message: Message) -> list[_Saying]:
@@ -265,18 +218,22 @@ def _sayings(message: Message) -> list[_Saying]:
     if message.get("role") in ("tool", "function") or message.get("type", "message") != "message":
         return [_whole(dialect, message)]
     if not isinstance(items, list):
-        _check_content(message, member)
+        optional = message.get("role") in ("assistant", "model")
+        if (items is None and not optional) or not isinstance(items, (str, type(None))):
+            raise _unreadable(member, items)
+        calls = message.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise _unreadable("tool_calls", calls)
         return [_whole(dialect, message)]
-    numbers = _Numbers()
+    numbers: Counter[str] = Counter()
     sayings: list[_Saying] = []
     for at, item in enumerate(items):
         part = {**message, member: [item]}
         pairs = list(_pairs(dialect, part, numbers))
         if not pairs and not _says_nothing(item):
             raise _unreadable(f"{member}[{at}]", item)
-        sayings += [_Saying(side, dialect, [block], [part]) for side, block in pairs] or [
-            _Saying("", dialect, [], [part])
-        ]
+        said = [_Saying(side, dialect, [block], [part]) for side, block in pairs]
+        sayings += said or [_Saying("", dialect, [], [part])]
     rest = {name: one for name, one in message.items() if name != member}
     extra = list(_pairs(dialect, rest | ({member: []} if member == "parts" else {}), numbers))
     return _gathered(dialect, message, member, sayings, extra)
@@ -284,9 +241,8 @@ def _sayings(message: Message) -> list[_Saying]:
 
 def _gathered(dialect: Dialect, message: Message, member: str, parts: list[_Saying], extra: list[Any]) -> list[_Saying]:
     """The parts of a message by side: all of an assistant's are one, results are by themselves."""
-    role = {"model": "assistant", "developer": "system", "response": "assistant"}
     own = str(message.get("role") or message.get("kind"))
-    own = role.get(own, "user" if own == "request" else own)
+    own = {"model": "assistant", "response": "assistant", "developer": "system", "request": "user"}.get(own, own)
     sides = {part.side for part in parts} | {side for side, _ in extra}
     if not sides <= _MAY_STAND.get(own, {own, ""}):
         wrong = ", ".join(sorted(sides - _MAY_STAND.get(own, {own})))
@@ -319,7 +275,7 @@ _MAY_STAND = {"user": {"user", "tool", "system", ""}, "system": {"system", ""}}
 
 def _whole(dialect: Dialect, message: Message) -> _Saying:
     """A message that is one thing."""
-    pairs = list(_pairs(dialect, message, _Numbers()))
+    pairs = list(_pairs(dialect, message, Counter()))
     side = pairs[0][0] if pairs else str(message.get("role") or "system")
     blocks = [block for _, block in pairs]
     if side in ("assistant", "user"):
@@ -335,50 +291,28 @@ def _audible(dialect: Dialect, message: Message, blocks: list[Block]) -> list[Bl
     return blocks
 
 
-class _Numbers:
-    """Tells calls of one message apart that have a name and no id."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def apart(self, identity: str) -> str:
-        """The id, or a variation of it for those after the first."""
-        count = self._counts[identity] = self._counts.get(identity, 0) + 1
-        return identity if count == 1 else f"{identity}-{count}"
-
-
-def _pairs(dialect: Dialect, message: Message, numbers: _Numbers) -> Iterator[tuple[str, Block]]:
+def _pairs(dialect: Dialect, message: Message, numbers: Counter[str]) -> Iterator[tuple[str, Block]]:
     """Sides and blocks of a message; the side of a result is "tool"."""
     for side, block in dialect.read(message, ignore):
         pair = admit(side, block, ignore)
         if pair is None:
             raise _unreadable(f"a {block['type']} of the {side}", block)
         side, block = pair  # noqa: PLW2901 - where it may stand
-        # A form without ids pairs by names: several calls of one tool are told apart by their
-        # order.
+        # A form without ids pairs by names: several calls of one tool are told apart by their order.
         for name in ("id", "tool_use_id"):
             if block["type"] in ("tool_use", "tool_result") and name in block:
                 if not block[name]:
                     raise InvalidData(f"a {block['type']} has no id", remedy="Give it its id.")
                 if is_named(block[name]):
-                    block[name] = numbers.apart(block[name])
+                    numbers[block[name]] += 1
+                    count = numbers[block[name]]
+                    block[name] = block[name] if count == 1 else f"{block[name]}-{count}"
         yield ("tool" if block["type"] == "tool_result" else side), block
 
 
-def _check_content(message: Message, member: str) -> None:
-    content = message.get(member)
-    optional = message.get("role") in ("assistant", "model")
-    if (content is None and not optional) or not isinstance(content, (str, type(None))):
-        raise _unreadable(member, content)
-    calls = message.get("tool_calls")
-    if calls is not None and not isinstance(calls, list):
-        raise _unreadable("tool_calls", calls)
-
-
 def _unreadable(where: str, value: Any) -> InvalidData:
-    return InvalidData(
-        f"the message cannot be recorded: {where} is a {type_name(value)} that says nothing", remedy=_REMEDY
-    )
+    what = f"{where} is a {type_name(value)} that says nothing"
+    return InvalidData(f"the message cannot be recorded: {what}", remedy=_REMEDY)
 
 
 def _says_nothing(item: Any) -> bool:
@@ -394,14 +328,9 @@ def _joined(sayings: list[_Saying]) -> list[_Saying]:
     """The sayings of one answer: what the assistant says in several items is one event."""
     joined: list[_Saying] = []
     for saying in sayings:
-        last = joined[-1] if joined else None
-        if last is not None and saying.side == last.side == "assistant":
-            blocks = [block for block in last.blocks + saying.blocks if block != _NO_WORDS]
-            both = last.native + saying.native
-            joined[-1] = _Saying("assistant", saying.dialect, blocks or [text_block(WORDLESS)], both)
-        else:
-            joined.append(saying)
+        if joined and saying.side == joined[-1].side == "assistant":
+            last, silence = joined.pop(), text_block(WORDLESS)
+            blocks = [block for block in last.blocks + saying.blocks if block != silence] or [silence]
+            saying = saying._replace(blocks=blocks, native=last.native + saying.native)  # noqa: PLW2901
+        joined.append(saying)
     return joined
-
-
-_NO_WORDS = text_block(WORDLESS)

@@ -10,7 +10,8 @@ from typing import Any
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, dump_json
 from holdfast.replay._conversation import Conversation, View
-from holdfast.replay._dialects import Dialect, Message, Provider, dialect_of, holds_media
+from holdfast.replay._dialects import dialect_of
+from holdfast.replay._dialects._form import Dialect, Message, Provider, holds_media
 from holdfast.replay._messages import sanitize
 from holdfast.replay._native import NativeMessages
 from holdfast.replay._pieces import NOWHERE, Drafts, Incomplete, Issue, MessageDraft, recovery_line, unreached
@@ -38,8 +39,8 @@ class LeftOut:
 class TokenCount:
     """How long a conversation is, and how that is known.
 
-    ``source`` names every source used: "usage" (the provider's own figures, as recorded), "counter"
-    (the one passed in) or "estimate" (a token for every four bytes).
+    ``source`` names every source used: "usage" (the provider's own figures, as recorded), "counter" (the one passed
+    in) or "estimate" (a token for every four bytes).
     """
 
     tokens: int
@@ -63,8 +64,7 @@ def fit_window(
 ) -> WindowDrafts:
     """The newest part of a conversation that fits, after its first user turn or latest summary.
 
-    A call and its results are never parted. The first turn or summary is kept even if nothing else
-    fits.
+    A call and its results are never parted. The first turn or summary is kept even if nothing else fits.
     """
     gauge = _Gauge(usage, count_tokens)
     costs = [gauge.recorded(draft) or gauge.count(draft) for draft in drafts]
@@ -171,9 +171,9 @@ def _text_of(block: Block) -> str:
 class Recovery:
     """A recovered conversation.
 
-    ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` tells
-    what was changed or is not shown; ``left_out`` what a window had no room for (None without one).
-    ``count`` is how long the messages are, if a window was asked for.
+    ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` tells what was changed
+    or is not shown; ``left_out`` what a window had no room for (None without one). ``count`` is how long the messages
+    are, if a window was asked for.
     """
 
     messages: list[Message]
@@ -202,9 +202,9 @@ def recover(
 ) -> Recovery:
     """The top-level conversation of a log, ready to be sent to a provider.
 
-    ``at`` stops after that event; ``window_tokens`` keeps as much of the newest part as fits,
-    counted with ``count_tokens`` if given. About what the events hold it never raises; UsageError
-    for an unknown provider or way with incomplete calls.
+    ``at`` stops after that event; ``window_tokens`` keeps as much of the newest part as fits, counted with
+    ``count_tokens`` if given. About what the events hold it never raises; UsageError for an unknown provider or way
+    with incomplete calls.
     """
     dialect = dialect_of(provider)
     with collector_paused(length_hint(events, MANY)):
@@ -228,14 +228,8 @@ def recover(
             checked = sanitize(messages, provider, incomplete)
             messages = checked.messages
             issues += checked.issues
-    return Recovery(
-        messages,
-        conversation.system,
-        issues,
-        left_out=window.left_out if window else None,
-        count=window.count if window else None,
-        session_id=session_id,
-    )
+    left_out, count = (window.left_out, window.count) if window else (None, None)
+    return Recovery(messages, conversation.system, issues, left_out=left_out, count=count, session_id=session_id)
 
 
 def _read(events: Iterable[Event], incomplete: Incomplete, at: int | None) -> Conversation:

@@ -38,14 +38,6 @@ class Run:
             self.parent.children -= 1
         self.open = False
 
-    def is_live(self) -> bool:
-        """Whether words may still come from it."""
-        return self.open or self.owes or not self.prompted
-
-    def is_asked(self) -> bool:
-        """Whether it runs and was given something to do."""
-        return self.open and (self.prompted or self.iterations > 0)
-
 
 class Runs:
     """All runs of a plain log. ``top`` is the first agent started, however often it starts."""
@@ -104,8 +96,11 @@ class Runs:
         number = self._counts[label] = self._counts.get(label, 0) + 1
         run = Run(f"{label}#{number}", name, parent)
         self.all.append(run)
-        namesakes = [old for old in self._named.get(label, ()) if old.is_live() or old is self.top]
-        self._named[label] = [*namesakes[-_CANDIDATES_MAX:], run]
+        # Those from which words may still come.
+        live = [
+            old for old in self._named.get(label, ()) if old.open or old.owes or not old.prompted or old is self.top
+        ]
+        self._named[label] = [*live[-_CANDIDATES_MAX:], run]
         return run
 
     def _name(self, run: Run, name: str | None) -> None:
@@ -141,10 +136,9 @@ class Runs:
         fitting = [run for run in ready if run.iterations + 1 == number] or ready
         if not fitting:
             return
-        run = fitting[-1]
-        run.iterations += 1
-        run.owes = True
-        self._close_children(run)
+        fitting[-1].iterations += 1
+        fitting[-1].owes = True
+        self._close_children(fitting[-1])
 
     def end(self, agent: Any) -> None:
         """An agent is done. Its last words may still come."""
@@ -206,7 +200,7 @@ def _most_likely(runs: list[Run]) -> Run:
     for run in runs:
         if run.owes:
             return run
-    asked = [run for run in runs if run.is_asked()]
+    asked = [run for run in runs if run.open and (run.prompted or run.iterations)]
     # One that waits for a child does not speak now.
     ready = [run for run in asked if not run.children]
     return (ready or asked or [run for run in runs if run.open] or runs)[-1]
@@ -214,9 +208,9 @@ def _most_likely(runs: list[Run]) -> Run:
 
 # Which run an event belongs to.
 #
-# An event with a ``run`` says so itself. In plain logs it follows from the agents' names and from
-# the order of starts, delegations and completions; those lines may stand a little out of order,
-# because their writers did not wait for each other. The first agent started is the top-level one.
+# An event with a ``run`` says so itself. In plain logs it follows from the agents' names and from the order of
+# starts, delegations and completions; those lines may stand a little out of order, because their writers did not wait
+# for each other. The first agent started is the top-level one.
 
 
 class Withdrawal:
@@ -355,10 +349,7 @@ class Router:
         return [(callers[-1] if isinstance(callers, list) else callers, event)]
 
     def on_others(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """What concerns all runs, nobody or the top-level run.
-
-        A fork or a merge is nobody's words; the run it names is that of what was merged.
-        """
+        """What concerns all runs, or the top-level one; a fork or a merge is nobody's words."""
         if event.type in _BRANCHES:
             return []
         return [(EVERY if event.type == "retracted" else None, event)]

@@ -1,7 +1,6 @@
 """Reducers for what a session was told to keep: variables, memory, permissions, title.
 
-Each reads the recorded bytes, never the caller's data, so that nothing a caller changes later can
-reach the state.
+Each reads the recorded bytes, never the caller's data, so that nothing a caller changes later can reach the state.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.model import Event, decode_json, has_blob, is_reference
-from holdfast.replay._progress import Data, Reducer, fresh_data
+from holdfast.replay._progress import Data, Reducer, fresh_data, interrupted
 from holdfast.replay._state import (
     Approval,
     MemoryEntry,
@@ -83,13 +82,10 @@ class _Memory(msgspec.Struct):
 def _memory_set(state: State, body: _Memory, event: Event) -> None:
     earlier = state.memory.get(body.key)
     created_at = earlier.created_at if earlier else event.timestamp
+    given = {name: getattr(body, name) for name in ("key", "description", "scope", "priority", "pinned")}
     state.memory[body.key] = MemoryEntry(
-        key=body.key,
+        **given,
         raw=body.value.copy(),
-        description=body.description,
-        scope=body.scope,
-        priority=body.priority,
-        pinned=body.pinned,
         size_bytes=_size_of(body),
         created_at=created_at if body.created_at is None else body.created_at,
         updated_at=event.timestamp,
@@ -165,13 +161,8 @@ def _decide(state: State, tool: str, body: _Permission, now: int) -> None:
     """One decision about one tool. What is allowed or denied once leaves nothing behind."""
     known = state.permissions
     if body.decision in _ALLOW and body.scope != "once":
-        known.approvals[tool] = Approval(
-            scope=body.scope,
-            approved_at=now,
-            approved_by=body.approved_by,
-            expires_at=body.expires_at,
-            args_hash=body.args_hash,
-        )
+        given = {name: getattr(body, name) for name in ("scope", "approved_by", "expires_at", "args_hash")}
+        known.approvals[tool] = Approval(approved_at=now, **given)
     elif body.decision in _REVOKE or (body.decision in _DENY and body.scope != "once"):
         known.approvals.pop(tool, None)
     elif body.decision in ("allowlist", "blocklist", "unlist"):
@@ -260,8 +251,6 @@ def _link(state: State, body: _Link, _event: Event) -> None:
 
 
 # Where a session comes from: its beginning, forks, merges, imports, rewritten logs.
-
-
 _BRANCH_TITLE = re.compile(r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL)
 
 
@@ -298,10 +287,8 @@ def session_start_reducer(steps: Steps) -> Reducer:
             return  # that of a session whose events were copied here
         state.format = version
         state.log = state.first_log = body.log
-        state.generation = body.generation
-        state.agent_id = body.agent_id
-        state.agent_type = body.agent_type
-        state.provider_type = body.provider_type
+        state.generation, state.agent_id = body.generation, body.agent_id
+        state.agent_type, state.provider_type = body.agent_type, body.provider_type
         if body.parent is not None:
             state.parent = Parent(body.parent, body.parent_seq)
             state.root = body.parent
@@ -330,13 +317,10 @@ def _branch_title(title: str, reason: str) -> str:
     return f"{found['title']} ({reason} {int(found['number'] or 1) + 1})"
 
 
-def _rest(state: State, _event: Event, _data: Data = None) -> None:
+def _rest(state: State, event: Event, _data: Data = None) -> None:
     """The events so far are another session's: whoever was at work there is not at work here."""
-    state.open_turns.clear()
-    state.pending_calls.clear()
+    interrupted(state, event)
     state.deferred_calls.clear()
-    state.streaming.clear()
-    state.open_steps.clear()
     state.suspended = False
     state.interrupted_at = state.failed_at = -1
     state.last_open = None

@@ -1,8 +1,8 @@
 """State: everything that a session is besides its conversation, as one value.
 
-It is what the fold of the log's events gives, and what a snapshot holds. The live one belongs to
-its :class:`Fold`; whoever asks for a session's state gets :meth:`State.copy`. What requests to
-models used and the list of todos are read here, for the fold and for others.
+It is what the fold of the log's events gives, and what a snapshot holds. The live one belongs to its :class:`Fold`;
+whoever asks for a session's state gets :meth:`State.copy`. What requests to models used and the list of todos are
+read here, for the fold and for others.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from holdfast.model import SessionMetadata, Status, decode_json, fill_references
 
 # How far a tool call came that has no result, where its user may have been asked about it first.
 #
-# A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown.
-# A ``permission`` that names the call knows more. While the question is open, and after a refusal,
-# the call has not run.
+# A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown. A ``permission``
+# that names the call knows more. While the question is open, and after a refusal, the call has not run.
 
 
 Stage = Literal["announced", "asked", "begun", "refused"]
@@ -421,9 +420,6 @@ def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, 
         return value
 
 
-# What a list of sessions shows of a state.
-
-
 def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
     """The session as its events describe it; what only a store can know is left as it is."""
     cwd = state.metadata.get("cwd")
@@ -447,8 +443,6 @@ def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
 
 
 # Adding up what requests to models used, whatever the provider calls its figures.
-
-
 BYTES_PER_TOKEN = 4
 """What a token has on the average, in English; about."""
 
@@ -480,8 +474,8 @@ def estimate_tokens(text: str) -> int:
 def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any = None) -> None:
     """Count one report of a provider. What is not a figure in it is passed over.
 
-    A report is an increment, and one request unless it says otherwise. Without a total, the total
-    is what went in and what came out.
+    A report is an increment, and one request unless it says otherwise. Without a total, the total is what went in and
+    what came out.
     """
     # In the order of the places above; a report is one request unless it says otherwise.
     found: list[Any] = [0, 0, 0, 0, 0, 1, None]
@@ -505,9 +499,15 @@ def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any =
         tokens.cost = (tokens.cost or 0.0) + float(cost)
 
 
+def spend(by_model: dict[str, Tokens], usage: Any, model: Any, metadata: Any) -> None:
+    """Count what a message cost; foreign logs have that among its metadata."""
+    if usage is None and isinstance(metadata, dict):
+        usage, model = metadata.get("usage"), model or metadata.get("model")
+    if isinstance(usage, dict):
+        add_usage(by_model, usage, model)
+
+
 # Todos: one list at a time, whole each time it is written; the last one wins.
-
-
 TODO_TOOLS = frozenset({"todowrite", "todo_write"})
 """Names, without regard to case, of tools whose calls carry the whole list."""
 

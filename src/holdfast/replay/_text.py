@@ -1,7 +1,7 @@
 """Values that every provider takes: whole Unicode, finite numbers, bounded nesting, fitting ids.
 
-Everything here returns the very object it was given when nothing had to change, so that a caller
-can tell with ``is``.
+Everything here returns the very object it was given when nothing had to change, so that a caller can tell with
+``is``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 DEPTH_MAX = 64
@@ -64,17 +65,14 @@ def plain_text(value: Any) -> str | None:
 def clean_json(value: Any) -> Any:
     """``value`` as plain JSON data.
 
-    Cycles, too deep and too often repeated parts, NaN, infinities, huge integers and foreign
-    objects become short texts that say what was there; keys become strings.
+    Cycles, too deep and too often repeated parts, NaN, infinities, huge integers and foreign objects become short
+    texts that say what was there; keys become strings.
     """
-    if type(value) is dict and all(map(_is_clean_member, value, value.values())):
-        return value  # a name and a text for each, as nearly all tools are given
+    # A name and a text for each, as nearly all tools are given.
+    texts = chain.from_iterable(value.items()) if type(value) is dict else (None,)
+    if all(type(one) is str and clean_text(one) is one for one in texts):
+        return value
     return _Cleaner().clean(value, DEPTH_MAX)
-
-
-def _is_clean_member(key: Any, item: Any) -> bool:
-    is_text = type(key) is str and type(item) is str
-    return is_text and clean_text(key) is key and clean_text(item) is item
 
 
 class _Cleaner:
@@ -93,11 +91,8 @@ class _Cleaner:
             return clean_text(value)
         if value is None or kind is bool:
             return value
-        if issubclass(kind, (dict, list, tuple)):  # isinstance would ask the value itself
-            return self._clean_container(value, depth)
-        return _clean_leaf(value)
-
-    def _clean_container(self, value: Any, depth: int) -> Any:
+        if not issubclass(kind, (dict, list, tuple)):  # isinstance would ask the value itself
+            return _clean_leaf(value)
         identity = id(value)
         if identity in self._path:
             return "(a cycle)"
@@ -107,37 +102,21 @@ class _Cleaner:
             return "(nested too deeply)"
         self._seen.add(identity)
         self._path.add(identity)
-        if isinstance(value, dict):
-            cleaned: Any = self._clean_dict(value, depth - 1)
+        same = kind is dict or kind is list
+        cleaned: Any = {} if issubclass(kind, dict) else []
+        # Each by its own class: what the value itself gives may be anything.
+        if issubclass(kind, dict):
+            for key, item in dict.items(value):
+                leaf = _clean_leaf(key)
+                name = leaf if isinstance(leaf, str) else str(leaf)
+                cleaned[name] = self.clean(item, depth - 1)
+                same = same and name is key and cleaned[name] is item
         else:
-            cleaned = self._clean_list(value, depth - 1)
+            for item in (list if issubclass(kind, list) else tuple).__iter__(value):
+                cleaned.append(self.clean(item, depth - 1))
+                same = same and cleaned[-1] is item
         self._path.discard(identity)
-        return cleaned
-
-    def _clean_dict(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-        same = type(value) is dict
-        cleaned = {}
-        for key, item in dict.items(value):
-            name = _clean_key(key)
-            new = self.clean(item, depth)
-            same = same and name is key and new is item
-            cleaned[name] = new
         return value if same else cleaned
-
-    def _clean_list(self, value: Any, depth: int) -> list[Any]:
-        same = type(value) is list
-        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
-        cleaned = []
-        for item in items:
-            new = self.clean(item, depth)
-            same = same and new is item
-            cleaned.append(new)
-        return value if same else cleaned
-
-
-def _clean_key(key: Any) -> str:
-    leaf = _clean_leaf(key)
-    return leaf if isinstance(leaf, str) else str(leaf)
 
 
 def _clean_leaf(value: Any) -> Any:
@@ -158,11 +137,9 @@ def _clean_leaf(value: Any) -> Any:
 
 # Dicts that take half the memory: those that are made alike share what their keys take.
 #
-# The interpreter does so for the attributes of a class's instances, and for copies of such a dict.
-# It is a plain dict to everyone, and becomes an ordinary one when its members change.
-
-
-# The interpreter leaves each instance room for attributes to come, and a little less than the last.
+# The interpreter does so for the attributes of a class's instances, and for copies of such a dict. It is a plain dict
+# to everyone, and becomes an ordinary one when its members change. The interpreter leaves each instance room for
+# attributes to come, and a little less than the last.
 _INSTANCES = 40
 
 
@@ -179,8 +156,6 @@ def template(**members: Any) -> dict[str, Any]:
 
 
 # A rest for the garbage collector while a great many values are made that all stay.
-
-
 MANY = 2_000
 """From so many on it is worth while; for what does not tell how many it has."""
 
@@ -189,8 +164,8 @@ MANY = 2_000
 def collector_paused(count: int) -> Iterator[None]:
     """No collection of cycles during a piece of work on ``count`` things, if those are many.
 
-    The collector would walk over everything made so far again and again, find nothing, and make
-    the work take more than linear time. It goes on afterwards if it was on before.
+    The collector would walk over everything made so far again and again, find nothing, and make the work take more
+    than linear time. It goes on afterwards if it was on before.
     """
     pause = count >= MANY and gc.isenabled()
     if pause:
@@ -203,8 +178,6 @@ def collector_paused(count: int) -> Iterator[None]:
 
 
 # Ids and names of tool calls as each provider takes them, always the same for the same.
-
-
 ID_CHARS_MAX = 64
 OPENAI_ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 128
@@ -299,21 +272,13 @@ class CallNames:
     def take(self, base: str) -> str:
         """``base`` if it is free, else a free variation of it."""
         name = base
-        while not self._reserve(name):
+        while True:
+            numbers = {_mistral_number(name)}
+            # Two ids that differ only behind that would be one to OpenAI.
+            if len(name) > OPENAI_ID_CHARS_MAX:
+                numbers.add(_mistral_number(openai_id(name)))
+            if self._taken.isdisjoint(numbers):
+                self._taken |= numbers
+                return name
             count = self._counts[base] = self._counts.get(base, 1) + 1
             name = f"{base[: ID_CHARS_MAX - 8]}-{count}"
-        return name
-
-    def _reserve(self, name: str) -> bool:
-        taken = self._taken
-        number = _mistral_number(name)
-        if number in taken:
-            return False
-        # Two ids that differ only behind that would be one to OpenAI.
-        if len(name) > OPENAI_ID_CHARS_MAX:
-            short = _mistral_number(openai_id(name))
-            if short in taken:
-                return False
-            taken.add(short)
-        taken.add(number)
-        return True

@@ -1,11 +1,10 @@
 """One run's conversation, assembled piece by piece so that it is valid at every moment.
 
-Pieces stay in the order in which they were recorded. Rendering turns them into drafts of messages
-by one rule: an assistant's words and then its calls form a group; a group ends with the first
-result of one of its calls, with a user's words, or with the assistant's next words after a call.
-A call that a message announces and an event begins is one call, and stands in that message. The
-results of a group's calls, whenever they came, stand together right after it. Rendering goes on
-from where it stopped; a change further back (a late result, a retraction) takes it back to the
+Pieces stay in the order in which they were recorded. Rendering turns them into drafts of messages by one rule: an
+assistant's words and then its calls form a group; a group ends with the first result of one of its calls, with a
+user's words, or with the assistant's next words after a call. A call that a message announces and an event begins is
+one call, and stands in that message. The results of a group's calls, whenever they came, stand together right after
+it. Rendering goes on from where it stopped; a change further back (a late result, a retraction) takes it back to the
 start of that group.
 """
 
@@ -32,9 +31,9 @@ NONE = 1 << 62
 class Thread:
     """The pieces of one run and the drafts made of them.
 
-    ``drafts()`` is valid for the strictest provider after any sequence of calls, unless
-    ``incomplete`` is "keep". ``touched`` is the first draft that changed since it was last reset.
-    Blocks that are given to it are its own from then on.
+    ``drafts()`` is valid for the strictest provider after any sequence of calls, unless ``incomplete`` is "keep".
+    ``touched`` is the first draft that changed since it was last reset. Blocks that are given to it are its own from
+    then on.
     """
 
     def __init__(self, incomplete: str, unit: str = "event") -> None:
@@ -43,8 +42,8 @@ class Thread:
         self.touched = 0
         self._incomplete = incomplete
         self._pieces: list[BlockPiece] = []
-        # Of each piece its event, and of each rendered one how many blocks were there before it;
-        # NOWHERE inside of a group.
+        # Of each piece its event, and of each rendered one how many blocks were there before it; NOWHERE inside of a
+        # group.
         self._seqs = array("q")
         self._spots = array("q")
         self._drafts = Drafts()
@@ -54,8 +53,8 @@ class Thread:
         self._group: list[CallPiece] = []
         # Blocks that cannot stand alone: they wait for one that can.
         self._soft: list[tuple[BlockPiece, int]] = []
-        # Server's calls that are shown and have no result yet, and those that were shown in vain:
-        # they are left out when it is rendered again.
+        # Server's calls that are shown and have no result yet, and those that were shown in vain: they are left out
+        # when it is rendered again.
         self._serving: dict[str, ServedCall] = {}
         self._lost: set[BlockPiece] = set()
         # From this piece on what is shown depends on what comes next.
@@ -74,6 +73,15 @@ class Thread:
 
     # --- recording
 
+    def take(self, seq: int, role: str, block: Block) -> None:
+        """A block of a message: words, a call or a result."""
+        if block["type"] == "tool_use":
+            self.call(seq, block["id"], block)
+        elif block["type"] == "tool_result":
+            self.result(seq, block["tool_use_id"], block)
+        else:
+            self.say(seq, role, block)
+
     def say(self, seq: int, role: str, block: Block) -> None:
         """Words of one side: any block but a call or a result."""
         seq = self._append(seq, BlockPiece(role, block))
@@ -85,8 +93,8 @@ class Thread:
     def call(self, seq: int, key: str | None, block: Block, *, begun: bool = False) -> None:
         """A tool call, announced in a message or begun by an event of its own.
 
-        ``key`` pairs it with its result, and with the other half of itself: one id is one call,
-        whichever half was recorded first. Its id is made well-formed and unique.
+        ``key`` pairs it with its result, and with the other half of itself: one id is one call, whichever half was
+        recorded first. Its id is made well-formed and unique.
         """
         known = self._same_call(key, block, begun=begun) if key is not None else None
         if known is not None:
@@ -99,9 +107,8 @@ class Thread:
         if name != block["name"]:
             self.issues.note("invalid_name", seq, f"malformed tool name: now {name}")
         block["id"], block["name"] = own, name
-        piece = CallPiece(
-            "assistant", block, index=len(self._pieces), key=key, result_seq=seq, announced=not begun, begun=begun
-        )
+        index, announced = len(self._pieces), not begun
+        piece = CallPiece("assistant", block, index=index, key=key, result_seq=seq, announced=announced, begun=begun)
         self._append(seq, piece)
         if key is None:
             return
@@ -115,9 +122,8 @@ class Thread:
     def _same_call(self, key: str, block: Block, *, begun: bool) -> CallPiece | None:
         """The call that this is the other half of, or another attempt at; None if it is new.
 
-        Some models number their calls anew in each turn, so an id alone does not say it: a call
-        that has both its halves and its result is over, and so is one with a result once the user
-        has spoken.
+        Some models number their calls anew in each turn, so an id alone does not say it: a call that has both its
+        halves and its result is over, and so is one with a result once the user has spoken.
         """
         waiting = self._waiting.get(key)
         open_calls = self._of_this_turn(waiting) if waiting else ()
@@ -145,8 +151,8 @@ class Thread:
     def _join(self, call: CallPiece, seq: int, block: Block, *, begun: bool) -> None:
         """Take in the other half of a call, or one more attempt at it.
 
-        What stands in the conversation are the model's own arguments, in the message that has them:
-        a provider wants its words back as they were.
+        What stands in the conversation are the model's own arguments, in the message that has them: a provider wants
+        its words back as they were.
         """
         own = call.block
         asked, done = (own, block) if begun else (block, own)
@@ -177,10 +183,7 @@ class Thread:
         return name
 
     def amend(self, key: str | None, block: Block) -> bool:
-        """Let this be what is said of an open call, in its place; False if there is none.
-
-        What a model has said itself in a message stays as it was.
-        """
+        """Let this be said of an open call, unless a model said it in a message; False if there is no such call."""
         call = self._open_call(key)
         if call is None or call.announced or self._seqs[call.index] < self._user_seq:
             return False
@@ -436,8 +439,8 @@ class Thread:
         if self._soft:
             self._end()
         if self._serving:
-            # With calls the turn goes on: a server's tool runs when they are answered, or its code
-            # makes more of them.
+            # With calls the turn goes on: a server's tool runs when they are answered, or its code makes more of
+            # them.
             makers = {code_of(call.block) for call in group}
             self._lose(
                 key for key, waiting in self._serving.items() if not group or (waiting.carried and key not in makers)
@@ -464,8 +467,8 @@ class Thread:
     def _pause(self) -> None:
         """End the conversation where an assistant's message may go on.
 
-        Server's calls without a result can be last in a message that was recorded as a provider's;
-        so can they in front of calls whose results are the last.
+        Server's calls without a result can be last in a message that was recorded as a provider's; so can they in
+        front of calls whose results are the last.
         """
         natives, soft = self._drafts.told.natives, self._soft
         if soft:
@@ -490,10 +493,7 @@ class Thread:
             self._spoil(self._find(waiting.seq))
 
     def _show_soft(self, *, last: bool = False) -> None:
-        """Add the soft pieces that waited: a server's call and its result only as a pair.
-
-        Thinking is left out where it would be ``last``.
-        """
+        """Add the soft pieces that waited: a server's call and its result only as a pair, no thinking as ``last``."""
         shown: list[tuple[BlockPiece, int]] = []
         for piece, seq in self._soft:
             block = piece.block

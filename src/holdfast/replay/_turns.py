@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import takewhile
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +12,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.replay._calls import Calls, blocks_of, mark_of
-from holdfast.replay._state import Tokens, add_usage
+from holdfast.replay._state import Tokens, spend
 from holdfast.replay._text import call_key
 
 NOT_IN_TURNS = frozenset(
@@ -68,12 +66,10 @@ class TurnEvents:
 
     @property
     def first(self) -> int:
-        """The seq of its first event."""
         return self.events[0].seq
 
     @property
     def last(self) -> int:
-        """The seq of its last event."""
         return self.events[-1].seq
 
     def view(self) -> TurnView:
@@ -92,24 +88,24 @@ class TurnEvents:
     def texts(self, type: str) -> Iterator[str]:
         """What was said in the turn's own run by events of this type."""
         for event in self.events:
-            if event.type == type and event.run == self.run:
-                text = text_of(data_of(event).get("content"))
-                if text:
-                    yield text
+            if event.type == type and event.run == self.run and (text := text_of(data_of(event).get("content"))):
+                yield text
 
 
 def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
     """The turns of these events; every event that is not state is in exactly one of them.
 
-    A turn begins with ``turn_start``, or with a user's words outside of one. What comes before the
-    first such event goes on with a turn that began elsewhere, and is one by itself.
+    A turn begins with ``turn_start``, or with a user's words outside of one. What comes before the first such event
+    goes on with a turn that began elsewhere, and is one by itself.
     """
     turns: list[TurnEvents] = []
     is_open = False
     for event in events:
         if event.type in NOT_IN_TURNS:
             continue
-        starts = event.type == "turn_start" or (event.type == "user" and _is_own(turns, event))
+        # A user's words are for the top-level agent, as far as the run tells.
+        is_own = event.run is None or not turns or event.run == turns[-1].run
+        starts = event.type == "turn_start" or (event.type == "user" and is_own)
         # Words of a user inside of an open turn belong to it: someone steers the agent.
         if not turns or (starts and not is_open and turns[-1].has_words):
             turns.append(TurnEvents(len(turns) + 1, event))
@@ -119,11 +115,6 @@ def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
             # Only the turn's own run opens and closes it: its children have turns of their own.
             is_open = event.type == "turn_start"
     return turns
-
-
-def _is_own(turns: list[TurnEvents], event: Event) -> bool:
-    """Whether a user's words are for the top-level agent, as far as the run tells."""
-    return event.run is None or not turns or event.run == turns[-1].run
 
 
 def data_of(event: Event) -> dict[str, Any]:
@@ -178,8 +169,7 @@ def _called(
 
 def _answered(calls: Calls, run: str | None, id: Any, data: dict[str, Any]) -> ToolAct:
     call = calls.answer(run, call_key(id))
-    tool = "" if call is None else call.tool
-    return ToolAct("result", tool, failed=data.get("is_error") is True)
+    return ToolAct("result", call.tool if call else "", failed=data.get("is_error") is True)
 
 
 def text_of(content: Any) -> str:
@@ -210,21 +200,15 @@ def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
         if event.type not in ("assistant", "tool_call", "usage"):
             continue
         data = data_of(event)
-        metadata = data.get("metadata")
-        figures, model = data if event.type == "usage" else data.get("usage"), data.get("model")
-        if figures is None and isinstance(metadata, dict):
-            figures, model = metadata.get("usage"), model or metadata.get("model")
-        if isinstance(figures, dict):
-            add_usage(by_model, figures, model)
+        spend(by_model, data if event.type == "usage" else data.get("usage"), data.get("model"), data.get("metadata"))
     return by_model
 
 
 # Where a session's events came from: its line of descent and what was merged into it.
 #
-# A log tells this by itself, whatever became of its parents: ``session_start`` and each ``forked``
-# give the log a new name, so that every event has one origin, and ``merged`` tells which turns of
-# which log stand where. Nothing here follows a name to another log, so that no claim can lead round
-# in circles.
+# A log tells this by itself, whatever became of its parents: ``session_start`` and each ``forked`` give the log a new
+# name, so that every event has one origin, and ``merged`` tells which turns of which log stand where. Nothing here
+# follows a name to another log, so that no claim can lead round in circles.
 
 
 class Origin(NamedTuple):
@@ -263,10 +247,16 @@ class Merge(NamedTuple):
 class Descent:
     """What one log says of its origin."""
 
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.copies: list[Copy] = []
-        self.merges: list[Merge] = []
+    def __init__(self, segments: list[Segment], copies: list[Copy], merges: list[Merge]) -> None:
+        self.segments, self.copies, self.merges = segments, copies, merges
+        self._ends = {one.log: one.last for one in segments}
+        self._copies_from: dict[str, list[Copy]] = {}
+        for one in sorted(copies, key=attrgetter("first")):
+            self._copies_from.setdefault(one.log, []).append(one)
+        self._copies_to: dict[int, list[Copy]] = {}
+        for one in sorted(copies, key=attrgetter("to")):
+            self._copies_to.setdefault(one.to, []).append(one)
+        self._places = list(self._copies_to)
 
     def segment_of(self, seq: int) -> Segment | None:
         """The part of the line that an event stands in."""
@@ -276,8 +266,7 @@ class Descent:
     def places(self, origin: Copy) -> Iterator[tuple[int, int]]:
         """Where events of another log would be in this one: the first and the last of a part.
 
-        A log that was copied as a file goes on under the name of the first, so that something else
-        may stand there.
+        A log that was copied as a file goes on under the name of the first, so that something else may stand there.
         """
         log, first, last, *_ = origin
         end = self._ends.get(log, -1)
@@ -296,32 +285,12 @@ class Descent:
         copies = self._copies_to[self._places[at]] if at >= 0 else []
         return found + [one for one in copies if turn.first <= one.to_last]
 
-    @cached_property
-    def _ends(self) -> dict[str, int]:
-        return {one.log: one.last for one in self.segments}
-
-    @cached_property
-    def _copies_from(self) -> dict[str, list[Copy]]:
-        found: dict[str, list[Copy]] = {}
-        for one in sorted(self.copies, key=attrgetter("first")):
-            found.setdefault(one.log, []).append(one)
-        return found
-
-    @cached_property
-    def _copies_to(self) -> dict[int, list[Copy]]:
-        found: dict[int, list[Copy]] = {}
-        for one in sorted(self.copies, key=attrgetter("to")):
-            found.setdefault(one.to, []).append(one)
-        return found
-
-    @cached_property
-    def _places(self) -> list[int]:
-        return list(self._copies_to)
-
 
 def read_history(session_id: str, events: Iterable[Event]) -> Descent:
     """What the events of a session say of where they came from. Malformed claims are ignored."""
-    found = Descent()
+    segments: list[Segment] = []
+    copies: list[Copy] = []
+    merges: list[Merge] = []
     log: str | None = None
     last = -1
     for event in events:
@@ -331,25 +300,20 @@ def read_history(session_id: str, events: Iterable[Event]) -> Descent:
         elif event.type == "forked":
             data = data_of(event)
             parent = _text(data.get("session")) or ""
-            found.segments.append(Segment(parent, log or f"@{parent}", event.seq - 1))
+            segments.append(Segment(parent, log or f"@{parent}", event.seq - 1))
             log = _text(data.get("log"))
         elif event.type == "merged":
-            _read_merge(found, data_of(event), event.seq)
+            data = data_of(event)
+            merged, seq, copied = _text(data.get("log")), data.get("seq"), data.get("copies")
+            if merged is not None and isinstance(seq, int):
+                merges.append(Merge(_text(data.get("session")) or "", Origin(merged, seq), event.seq))
+            for one in copied if isinstance(copied, list) else ():
+                match one:
+                    case [str(), int(), int(), int(), int()]:
+                        copies.append(Copy(*one))
     # A log without a name of its own is known by its session.
-    found.segments.append(Segment(session_id, log or f"@{session_id}", last))
-    return found
-
-
-def _read_merge(found: Descent, data: dict[str, Any], at: int) -> None:
-    log, seq, copies = _text(data.get("log")), data.get("seq"), data.get("copies")
-    if log is not None and isinstance(seq, int):
-        found.merges.append(Merge(_text(data.get("session")) or "", Origin(log, seq), at))
-    for one in copies if isinstance(copies, list) else ():
-        match one:
-            case [str(name), int(first), int(last), int(to), int(to_last)]:
-                found.copies.append(Copy(name, first, last, to, to_last))
-            case _:
-                continue
+    segments.append(Segment(session_id, log or f"@{session_id}", last))
+    return Descent(segments, copies, merges)
 
 
 def _text(value: Any) -> str | None:
@@ -358,8 +322,9 @@ def _text(value: Any) -> str | None:
 
 def common_prefix(a: Sequence[Event], b: Sequence[Event]) -> int:
     """The seq of the last event that both logs begin with; -1 if their first ones differ."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
     last = -1
-    for event, _ in same:
+    for event, other in zip(a, b, strict=False):
+        if event != other:
+            break
         last = event.seq
     return last

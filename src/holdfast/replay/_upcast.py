@@ -1,8 +1,8 @@
 """Format versions: events of older logs are brought up to date one version at a time.
 
-A log says its version in ``session_start``; a plain log, without one, is version 0. A newer writer
-that goes on with an older log says its own version in ``opened``. A step changes what an event
-looks like, never which events there are, their order or the version they name.
+A log says its version in ``session_start``; a plain log, without one, is version 0. A newer writer that goes on with
+an older log says its own version in ``opened``. A step changes what an event looks like, never which events there
+are, their order or the version they name.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ def upcast_event(event: Event, version: int, steps: Steps = STEPS) -> Event:
 def upcast(events: Iterable[Event], version: int = 0, steps: Steps = STEPS) -> Iterable[Event]:
     """The events of a log as the current version would have recorded them.
 
-    ``version`` is that of the log where the events begin. If no step from there on changes
-    anything, the events come back as they are, at no cost. Raises TooNew, also later, while being
-    consumed.
+    ``version`` is that of the log where the events begin. If no step from there on changes anything, the events come
+    back as they are, at no cost. Raises TooNew, also later, while being consumed.
     """
     if version > len(steps):
         check_format(version, steps)

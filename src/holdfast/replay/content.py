@@ -9,30 +9,13 @@ import msgspec
 
 from holdfast.model import is_reference
 
-__all__ = [
-    "Media",
-    "Piece",
-    "as_json",
-    "as_pieces",
-    "as_text",
-    "joined",
-    "kinds_said",
-    "thoughts",
-    "without_references",
-    "words_said",
-]
-
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 _WORDS = _TEXTS | {"refusal"}
 _MEDIA = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("file", "input_file"), "file"),
+    **dict.fromkeys(("audio", "input_audio"), "audio"),
     "document": "document",
-    "input_file": "file",
-    "file": "file",
-    "audio": "audio",
-    "input_audio": "audio",
     "video": "video",
 }
 _NAMES = ("title", "name", "filename", "caption", "alt", "description", "context", "text")
@@ -107,8 +90,8 @@ def as_pieces(value: Any) -> tuple[Piece, ...]:
 def kinds_said(type: str, content: Any) -> frozenset[str]:
     """Return of which kinds a final message has words: "assistant", "thinking", both or neither.
 
-    It takes the place of streamed text of these kinds only. Blocks that are neither text nor
-    thoughts do not count: text is rather there twice than never.
+    It takes the place of streamed text of these kinds only. Blocks that are neither text nor thoughts do not count:
+    text is rather there twice than never.
     """
     blocks = content if isinstance(content, list) else [content]
     return frozenset(kind for block in blocks if (kind := _kind_said(type, block)))
@@ -185,7 +168,11 @@ def _block_pieces(block: Any) -> tuple[Piece, ...]:
 
 def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
     """A picture or a file by its name; what a document says is said."""
-    source = _source(block)
+    source: dict[str, Any] = block if isinstance(block.get("file_id"), str) else {}
+    for given in map(block.get, ("source", "image_url", "file", "input_audio")):
+        if isinstance(given, (str, dict)):
+            source = {"type": "url", "url": given} if isinstance(given, str) else given
+            break
     named = (one.get(name) for one in (block, source) for name in _NAMES)
     name = " ".join(dict.fromkeys(text for text in named if isinstance(text, str)))
     said = source.get("data") if source.get("type") == "text" else source.get("content")
@@ -197,18 +184,5 @@ def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
         head, _, data = where[5:].partition(",")
         source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}
         where = ""
-    media_type = source.get("media_type")
-    return (
-        Media(kind, media_type if isinstance(media_type, str) else "", " ".join(filter(None, (name, where))), source),
-    )
-
-
-def _source(block: dict[str, Any]) -> dict[str, Any]:
-    """Where the bytes are, in the shape of a neutral block."""
-    for name in ("source", "image_url", "file", "input_audio"):
-        given = block.get(name)
-        if isinstance(given, str):
-            return {"type": "url", "url": given}
-        if isinstance(given, dict):
-            return given
-    return block if isinstance(block.get("file_id"), str) else {}
+    given = source.get("media_type")
+    return (Media(kind, given if isinstance(given, str) else "", " ".join(filter(None, (name, where))), source),)

@@ -1,12 +1,11 @@
 """A session as people read it: one fold for every surface that shows or exports a conversation.
 
-Unlike a recovered conversation this holds everything that was recorded, of every run: what was said
-by whom and when, calls and results, and notes on what happened in between. Entries come in the
-order of the log, and each has an identity, ``(seq, part)``. Pure.
+Unlike a recovered conversation this holds everything that was recorded, of every run: what was said by whom and when,
+calls and results, and notes on what happened in between. Entries come in the order of the log, and each has an
+identity, ``(seq, part)``. Pure.
 
-Streamed text is shown once: as the final message has it, or, where no final message covers it, as
-it came (``Streams``). Until that is known later entries are held back, so that words stand where
-they were said.
+Streamed text is shown once: as the final message has it, or, where no final message covers it, as it came
+(``Streams``). Until that is known later entries are held back, so that words stand where they were said.
 """
 
 from __future__ import annotations
@@ -73,9 +72,9 @@ _ROLES = {"thinking": "assistant", "call": "assistant", "result": "tool", "failu
 def read_transcript(events: Iterable[Event], first: int = 0, lost_from: int | None = None) -> Iterator[Entry]:
     """Yield the entries of a log, in its order. Never raises about what the events hold.
 
-    ``first`` is the number of the first event that was asked for: those before are not missing.
-    ``lost_from`` is where a damaged end begins, which is told if the events reach it. Streamed text
-    that nothing has ended when the events end is ``open``.
+    ``first`` is the number of the first event that was asked for: those before are not missing. ``lost_from`` is
+    where a damaged end begins, which is told if the events reach it. Streamed text that nothing has ended when the
+    events end is ``open``.
     """
     reader = Transcript(first)
     for event in events:
@@ -97,15 +96,12 @@ def grouped(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 def _continues(group: list[Entry], entry: Entry) -> bool:
     last = group[-1]
-    if (entry.role, entry.run, entry.state) != (last.role, last.run, "whole"):
+    if (entry.role, entry.run) != (last.role, last.run) or entry.role == "note":
         return False
-    if last.state != "whole" or entry.role == "note":
+    if (entry.state, last.state) != ("whole", "whole"):
         return False
-    if entry.seq == last.seq:
-        return True
-    if entry.role != "assistant":
-        return False
-    return entry.kind == "call" or all(one.kind == "thinking" for one in group)
+    is_thought_out = entry.kind == "call" or all(one.kind == "thinking" for one in group)
+    return entry.seq == last.seq or (entry.role == "assistant" and is_thought_out)
 
 
 class _Stream(NamedTuple):
@@ -130,9 +126,8 @@ class _Key(NamedTuple):
 class Streams:
     """Streamed text that is open: which pieces a final message covers, and which were cut off.
 
-    A final message covers the pieces of its run, and of its agent if both are named, from
-    ``covers_from`` on, if they are of a kind that it has words of. Those of such a kind before were
-    cut off, as is everything when its run ends.
+    A final message covers the pieces of its run, and of its agent if both are named, from ``covers_from`` on, if they
+    are of a kind that it has words of. Those of such a kind before were cut off, as is everything when its run ends.
     """
 
     ENDS: ClassVar = ("turn_end", "agent_error", "agent_complete", "interrupted")
@@ -160,13 +155,10 @@ class Streams:
             streams.append(_Stream(timestamp, pieces))
             self._speaking[run] = key
 
-    def pause(self, run: str | None) -> None:
-        """Something else was said or done in a run: what follows stands apart."""
-        self._speaking.pop(run, None)
-
-    def pause_all(self) -> None:
-        """Whatever follows stands apart."""
-        self._speaking.clear()
+    def pause(self, *runs: str | None) -> None:
+        """Something else was said or done in these runs, or in any: what follows stands apart."""
+        for run in runs or [*self._speaking]:
+            self._speaking.pop(run, None)
 
     def cover(
         self, run: str | None, agent: Any, kinds: Collection[str], first: Any
@@ -214,8 +206,8 @@ class _Call(NamedTuple):
 class Transcript:
     """Takes in events one by one, and gives the entries that are complete.
 
-    ``rest`` gives what is open or held back now, without ending anything: a follower can ask for it
-    after each event. ``open_from`` is the first event whose entry may still change.
+    ``rest`` gives what is open or held back now, without ending anything: a follower can ask for it after each event.
+    ``open_from`` is the first event whose entry may still change.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -249,14 +241,16 @@ class Transcript:
         if event.seq > self._due:
             # Numbers follow one another: what is missing between two was not readable.
             made.append(_missing(event.timestamp, self._due, event.seq - 1))
-            self._streams.pause_all()
+            self._streams.pause()
         self._due, self._time = max(self._due, event.seq + 1), event.timestamp
         take = _TAKERS.get(event.type)
         if take is not None:
             try:
                 data = event.data
             except HoldfastError:
-                made.append(_unreadable(event))
+                text = bytes(event.raw).decode("utf-8", "replace")
+                head = f"the data of this {event.type} event is not valid"
+                made.append(Entry(event.seq, 0, event.timestamp, "note", (text,), head, run=event.run))
             else:
                 take(self, event, data)
         # A delta by itself ends nothing, and there are thousands: nothing is to be looked at.
@@ -305,8 +299,7 @@ class Transcript:
 
     def _on_delta(self, event: Event, data: Data) -> None:
         pieces = [(event.seq, joined(as_pieces(data.get("content"))))]
-        agent, kind = data.get("agent"), data.get("kind")
-        self._streams.add(event.run, agent, kind, pieces, event.timestamp)
+        self._streams.add(event.run, data.get("agent"), data.get("kind"), pieces, event.timestamp)
 
     def _cover(self, event: Event, data: Data) -> None:
         first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
@@ -317,21 +310,26 @@ class Transcript:
     # -- what is said and done
 
     def _on_said(self, event: Event, data: Data) -> None:
+        content = data.get("content")
         if self._streams:
             self._cover(event, data)
-        content = data.get("content")
-        blocks = content if isinstance(content, list) else [content]
+        blocks: list[Any] = content if isinstance(content, list) else [content]
         pieces: list[Piece] = []
         is_empty = True
         for block in blocks:
-            kind = _type(block)
-            take = _BLOCKS.get("tool_result" if kind.endswith("tool_result") else kind)
-            if take is None:
+            kind = str(block.get("type")) if isinstance(block, dict) else ""
+            is_result = kind.endswith("tool_result")
+            if not is_result and kind not in _CALLS and kind not in ("thinking", "reasoning"):
                 pieces += as_pieces(block)
                 continue
             is_empty = False
             self._say(event, data, pieces)
-            take(self, event, data, block)
+            if is_result:
+                self._result(event, data, block.get("tool_use_id"), block.get("content"), block)
+            elif kind in _CALLS:
+                self._call(event, data, block.get("id"), block.get("name"), block.get("input"))
+            else:
+                self._add(event, data, "thinking", pieces=thoughts(block))
         self._say(event, data, pieces)
         if is_empty and not self._part:
             self._add(event, data, event.type)
@@ -342,16 +340,9 @@ class Transcript:
             pieces.clear()
             self._add(event, data, event.type, pieces=said)
             if self._tasks and event.type == "assistant":
-                self._remember(event, data, said)
-
-    def _take_call(self, event: Event, data: Data, block: Data) -> None:
-        self._call(event, data, block.get("id"), block.get("name"), block.get("input"))
-
-    def _take_result(self, event: Event, data: Data, block: Data) -> None:
-        self._result(event, data, block.get("tool_use_id"), block.get("content"), block)
-
-    def _take_thoughts(self, event: Event, data: Data, block: Data) -> None:
-        self._add(event, data, "thinking", pieces=thoughts(block))
+                # The last words of a delegate are kept until it is done.
+                for key in [one for one in (event.run, _agent(data)) if one in self._tasks][:1]:
+                    self._tasks[key] = said
 
     def _on_call(self, event: Event, data: Data) -> None:
         self._call(event, data, data.get("id"), data.get("tool"), data.get("params"))
@@ -396,9 +387,9 @@ class Transcript:
             if stage in WHY_NOT_RUN:
                 self._not_run[key] = stage
 
-    def _undone(self, event: Event, keys: Iterable[tuple[str | None, str]]) -> None:
+    def _undone(self, event: Event, keys: list[tuple[str | None, str]]) -> None:
         """Calls got no result, and get none: those that were only asked for did not run."""
-        for key in list(keys):
+        for key in keys:
             place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
             if stage is not None:
                 head = f"{self._calls[key].tool} (event {place}) not run"
@@ -417,10 +408,13 @@ class Transcript:
     # -- what happens beside it
 
     def _on_end(self, event: Event, data: Data) -> None:
-        """A turn or an agent's work is over: what it was saying was cut off here."""
+        """A turn, an agent's work or everything is over: what was being said was cut off here."""
         self._made += self._streams.end(event, data)
-        self._undone(event, [key for key in self._waiting if key[0] == event.run])
-        if event.type == "agent_error":
+        is_all = event.type == "interrupted"
+        self._undone(event, [key for key in self._waiting if is_all or key[0] == event.run])
+        if is_all:
+            self._note(event, data, "interrupted", data.get("reason"))
+        elif event.type == "agent_error":
             self._failed.add(event.run)
             self._note(event, data, "error", data.get("error"))
         elif event.type == "turn_end":
@@ -430,11 +424,6 @@ class Transcript:
             self._failed.discard(event.run)
             if reason not in _QUIET_ENDS and not is_told:
                 self._note(event, data, f"the turn ended: {reason}")
-
-    def _on_interrupted(self, event: Event, data: Data) -> None:
-        self._made += self._streams.end(event, data)
-        self._undone(event, self._waiting)
-        self._note(event, data, "interrupted", data.get("reason"))
 
     def _on_delegation(self, event: Event, data: Data) -> None:
         self._tasks[_child(data)] = data.get("task")
@@ -447,12 +436,6 @@ class Transcript:
         known = (self._tasks.get(key) for key in (event.run, agent) if isinstance(key, str))
         if task and task not in known:
             self._note(event, {}, f"{as_text(agent)} begins", task)
-
-    def _remember(self, event: Event, data: Data, said: tuple[Piece, ...]) -> None:
-        """Keep the last words of a delegate until it is done."""
-        key = next((one for one in (event.run, _agent(data)) if one in self._tasks), None)
-        if key is not None:
-            self._tasks[key] = said
 
     def _on_delegation_complete(self, event: Event, data: Data) -> None:
         """A delegate is done; its result is told unless it was its last word."""
@@ -489,17 +472,6 @@ def unreadable(first: int, last: int | None = None) -> str:
     return f"{names} cannot be read"
 
 
-def _unreadable(event: Event) -> Entry:
-    text = bytes(event.raw).decode("utf-8", "replace")
-    head = f"the data of this {event.type} event is not valid"
-    return Entry(event.seq, 0, event.timestamp, "note", (text,), head, run=event.run)
-
-
-def _type(block: Any) -> str:
-    kind = block.get("type") if isinstance(block, dict) else None
-    return kind if isinstance(kind, str) else ""
-
-
 def _agent(data: Data) -> str | None:
     return _named(data.get("agent"))
 
@@ -516,11 +488,6 @@ def _child(data: Data) -> str:
 
 def _list(values: Any) -> str:
     return ", ".join(str(value) for value in values) if isinstance(values, list) else str(values)
-
-
-def _lost(data: Data) -> tuple[str, Any]:
-    lost = "lost" in data
-    return (f"event {data['lost']} was lost to damage" if lost else "the log was repaired"), None
 
 
 def _from(verb: str, data: Data) -> tuple[str, Any]:
@@ -540,13 +507,11 @@ _NOTES: dict[str, Callable[[Data], tuple[str, Any]]] = {
         f"imported from {as_text(data.get('tool') or data.get('format') or 'another program')}",
         data.get("problems"),
     ),
-    "repaired": _lost,
+    "repaired": lambda data: (
+        f"event {data['lost']} was lost to damage" if "lost" in data else "the log was repaired",
+        None,
+    ),
     "redacted": lambda _: ("parts were redacted", None),
-}
-_BLOCKS: dict[str, Callable[[Transcript, Event, Data, Any], None]] = {
-    **dict.fromkeys(_CALLS, Transcript._take_call),  # noqa: SLF001 - its own methods
-    **dict.fromkeys(("thinking", "reasoning"), Transcript._take_thoughts),  # noqa: SLF001 - as above
-    "tool_result": Transcript._take_result,  # noqa: SLF001 - as above
 }
 _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     **dict.fromkeys(_SAID, Transcript._on_said),  # noqa: SLF001 - as above
@@ -556,7 +521,6 @@ _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
     "delta": Transcript._on_delta,  # noqa: SLF001 - as above
     "permission": Transcript._on_permission,  # noqa: SLF001 - as above
-    "interrupted": Transcript._on_interrupted,  # noqa: SLF001 - as above
     "agent_start": Transcript._on_agent_start,  # noqa: SLF001 - as above
     "delegation": Transcript._on_delegation,  # noqa: SLF001 - as above
     "delegation_complete": Transcript._on_delegation_complete,  # noqa: SLF001 - as above

@@ -6,33 +6,10 @@ from collections.abc import Mapping
 from typing import get_args
 
 from holdfast.errors import UsageError
-from holdfast.replay._dialects._form import (
-    ANTHROPIC,
-    NEUTRAL,
-    Dialect,
-    Fragment,
-    Growth,
-    Message,
-    Pair,
-    Provider,
-    holds_media,
-)
+from holdfast.replay._dialects._form import ANTHROPIC, NEUTRAL, Dialect, Provider
 from holdfast.replay._dialects.gemini import GEMINI
 from holdfast.replay._dialects.openai import MISTRAL, OPENAI, RESPONSES
 from holdfast.replay._dialects.pydantic_ai import PYDANTIC_AI
-
-__all__ = [
-    "DIALECTS",
-    "PROVIDERS",
-    "Dialect",
-    "Fragment",
-    "Growth",
-    "Message",
-    "Pair",
-    "Provider",
-    "dialect_of",
-    "holds_media",
-]
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect for dialect in (NEUTRAL, ANTHROPIC, OPENAI, RESPONSES, GEMINI, MISTRAL, PYDANTIC_AI)

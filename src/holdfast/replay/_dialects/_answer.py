@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from holdfast.errors import InvalidData
 from holdfast.replay._dialects._form import Message
 
+_PIECES = ("content_block_", "message_start", "message_delta", "message_stop", "response.")
+
 
 class ProviderAnswer(NamedTuple):
     """Messages in a provider's form and, of an answer, members for the event that says it."""
@@ -19,10 +21,14 @@ class ProviderAnswer(NamedTuple):
 def open_answer(value: Message) -> ProviderAnswer:
     """What is in a whole answer; a message by itself as it is.
 
-    Raises InvalidData for an answer that has no message, or several to choose from, and for pieces
-    of a stream.
+    Raises InvalidData for an answer that has no message, or several to choose from, and for pieces of a stream.
     """
-    _refuse_pieces(value)
+    kind = str(value.get("object") or value.get("type") or "")
+    if kind.endswith((".chunk", ".delta", ".done", ".added")) or kind.startswith(_PIECES):
+        raise InvalidData(
+            f"a {kind:.60} is a piece of a stream, not a message",
+            remedy="Record pieces with s.delta(text), and the whole message when it has ended.",
+        )
     # Marks that only whole answers have come first: a message may bear any other member.
     for mark, opened in _ANSWERS.items():
         if mark in value:
@@ -38,27 +44,12 @@ def open_answer(value: Message) -> ProviderAnswer:
     return ProviderAnswer([value])
 
 
-def _refuse_pieces(value: Message) -> None:
-    kind = str(value.get("object") or value.get("type") or "")
-    if kind.endswith((".chunk", ".delta", ".done", ".added")) or kind.startswith(
-        ("content_block_", "message_start", "message_delta", "message_stop", "response.")
-    ):
-        raise InvalidData(
-            f"a {kind:.60} is a piece of a stream, not a message",
-            remedy="Record pieces with s.delta(text), and the whole message when it has ended.",
-        )
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 def _only(value: Message, name: str) -> Message:
     """The one item of a list. Raises InvalidData if there is none, or a choice."""
     # To take one of several would lose the others without a word: the caller has to choose.
     items = value[name]
-    if not _is_list(items) or len(items) != 1 or not isinstance(items[0], dict):
-        count = len(items) if _is_list(items) else "no"
+    if not isinstance(items, list) or len(items) != 1 or not isinstance(items[0], dict):
+        count = len(items) if isinstance(items, list) else "no"
         raise InvalidData(
             f"the answer has {count} {name} where one is expected",
             remedy=f"Record the one that you go on with: s.record(answer.{name}[0]).",
@@ -94,11 +85,9 @@ def _open_response(value: Message) -> ProviderAnswer:
     if not isinstance(items, list):
         raise InvalidData("the response has no list of output items")
     reason = value.get("incomplete_details")
-    stopped = reason.get("reason") if isinstance(reason, dict) else None
+    stopped = (reason.get("reason") if isinstance(reason, dict) else None) or value.get("status")
     usage = _usage(value.get("usage"), cache=("input_tokens_details", "cached_tokens"))
-    about = _about(
-        model=value.get("model"), usage=usage, stop_reason=stopped or value.get("status"), response_id=value.get("id")
-    )
+    about = _about(model=value.get("model"), usage=usage, stop_reason=stopped, response_id=value.get("id"))
     return ProviderAnswer(items, about)
 
 
@@ -158,11 +147,11 @@ _GEMINI_FIGURES = {
 
 def _gemini_usage(told: Message) -> dict[str, Any]:
     """Gemini's figures under our names: thoughts are output, what its tools read is input."""
-    figures: dict[str, Any] = {}
-    for name, names in _GEMINI_FIGURES.items():
-        found = next((told[one] for one in names if type(told.get(one)) is int), 0)
-        if found:
-            figures[name] = found
+    figures = {
+        name: found
+        for name, names in _GEMINI_FIGURES.items()
+        if (found := next((told[one] for one in names if type(told.get(one)) is int), 0))
+    }
     for part, whole in (("tool_tokens", "input_tokens"), ("thoughts_tokens", "output_tokens")):
         if part in figures:
             figures[whole] = figures.get(whole, 0) + figures[part]

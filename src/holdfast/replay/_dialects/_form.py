@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from holdfast.replay._blocks import OWNERS, Block, Note, describe, read_content, text_block
@@ -50,9 +51,9 @@ class Growth:
 class Dialect:
     """How one provider writes a conversation.
 
-    ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the
-    blocks of the one in front of it. The list of blocks may become the message's own.
-    ``read(message, note)`` gives what a message says.
+    ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the blocks of the one
+    in front of it. The list of blocks may become the message's own. ``read(message, note)`` gives what a message
+    says.
     """
 
     name: Provider
@@ -73,7 +74,7 @@ class Dialect:
 
     def __post_init__(self) -> None:
         if self.schemes is not None:
-            object.__setattr__(self, "write", _reachable(self.write, self.schemes))
+            object.__setattr__(self, "write", partial(_write_reachable, self.write, self.schemes))
 
     def unreached(self, block: Block) -> list[str]:
         """The addresses in a block at which the provider could not fetch anything."""
@@ -83,15 +84,13 @@ class Dialect:
         return [one["source"]["url"] for one in media if not _is_reached(one, self.schemes)]
 
 
-def _reachable(write: Write, schemes: frozenset[str]) -> Write:
-    """A ``write`` with words in the place of what the provider could not fetch."""
-
-    def written(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
-        if holds_media(blocks):
-            blocks = [named(one, schemes) for one in blocks]
-        return write(role, blocks, before)
-
-    return written
+def _write_reachable(
+    write: Write, schemes: frozenset[str], role: str, blocks: list[Block], before: list[Block]
+) -> list[Message]:
+    """Write with words in the place of what the provider could not fetch."""
+    if holds_media(blocks):
+        blocks = [named(one, schemes) for one in blocks]
+    return write(role, blocks, before)
 
 
 def holds_media(blocks: Iterable[Block]) -> bool:
@@ -128,6 +127,19 @@ def begin_message(role: str) -> tuple[Message, list[Any]]:
     return {"role": role, "content": content}, content
 
 
+def join_fragments(member: str, fragments: list[Fragment], *, in_order: bool = False) -> list[Message]:
+    """One message of all fragments: what their messages have as ``member``, one after the other.
+
+    What the last one says of itself is said of all. ``in_order``: as the events came.
+    """
+    given = [message for one in (sorted(fragments) if in_order else fragments) for message in one.messages]
+    parts: list[Any] = []
+    for message in given:
+        said = message[member]
+        parts += [text_block(said)] if isinstance(said, str) else said
+    return [{**given[-1], member: parts}]
+
+
 def call_names(before: Iterable[Block]) -> dict[str, str]:
     """The tool's name for each call in a message."""
     return {block["id"]: block["name"] for block in before if block["type"] == "tool_use"}
@@ -161,8 +173,6 @@ def text_or_parts(parts: list[Message], key: str = "text") -> str | list[Message
 
 
 # The neutral form and Anthropic's.
-
-
 _MESSAGES = {role: template(role=role, content=None) for role in ("user", "assistant", "system")}
 _COMMON = frozenset({"text", "tool_use", "tool_result"})  # everyone's, if nobody signed them
 _HTTPS = frozenset({"https"})  # the only addresses that Anthropic fetches
@@ -174,29 +184,18 @@ def bare_text(block: Block) -> bool:
     return block["type"] == "text" and len(block) == 2
 
 
-def _message(role: str, blocks: list[Block]) -> list[Message]:
+def _write_neutral(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
     message = _MESSAGES[role].copy()
-    if len(blocks) == 1 and bare_text(blocks[0]):
-        message["content"] = blocks[0]["text"]
-    else:
-        message["content"] = blocks
+    message["content"] = blocks[0]["text"] if len(blocks) == 1 and bare_text(blocks[0]) else blocks
     return [message]
 
 
-def _write_neutral(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
-    return _message(role, blocks)
-
-
-def _write_anthropic(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+def _write_anthropic(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
     for block in blocks:
         if block["type"] not in _COMMON or "thought_signature" in block:
-            kept = [own for each in blocks if (own := _keep_anthropic(each)) is not None]
-            return _message(role, kept)
-    return _message(role, blocks)
-
-
-def _keep_neutral(block: Block) -> Block:
-    return block
+            blocks = [own for each in blocks if (own := _keep_anthropic(each)) is not None]
+            break
+    return _write_neutral(role, blocks, before)
 
 
 def _keep_anthropic(block: Block) -> Block | None:
@@ -211,16 +210,6 @@ def _keep_anthropic(block: Block) -> Block | None:
     return block
 
 
-def _join(fragments: list[Fragment]) -> list[Message]:
-    """One message of all fragments: their blocks one after the other."""
-    given = [message for fragment in fragments for message in fragment.messages]
-    blocks: list[Block] = []
-    for message in given:
-        content = message["content"]
-        blocks += [text_block(content)] if isinstance(content, str) else content
-    return [{"role": given[0]["role"], "content": blocks}]
-
-
 def read_message(message: Message, note: Note) -> list[Pair]:
     """What a message with a role and a content says."""
     role = message.get("role")
@@ -232,14 +221,13 @@ def read_message(message: Message, note: Note) -> list[Pair]:
     return [(side, block) for block in read_content(message.get("content"), note)]
 
 
-NEUTRAL = Dialect(
-    "neutral", _write_neutral, read_message, growth=Growth(begin_message, _keep_neutral, texts_only=False)
-)
+_NEUTRAL_GROWTH = Growth(begin_message, lambda block: block, texts_only=False)
+NEUTRAL = Dialect("neutral", _write_neutral, read_message, growth=_NEUTRAL_GROWTH)
 ANTHROPIC = Dialect(
     "anthropic",
     _write_anthropic,
     read_message,
     growth=Growth(begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False),
     schemes=_HTTPS,
-    join=_join,
+    join=partial(join_fragments, "content"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from holdfast.replay._blocks import (
@@ -18,11 +19,11 @@ from holdfast.replay._blocks import (
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
-    Fragment,
     Growth,
     Message,
     Pair,
     call_names,
+    join_fragments,
     result_text,
     short_name,
 )
@@ -100,12 +101,8 @@ def read_gemini(content: Message, note: Note) -> list[Pair]:
     if side is None or not isinstance(parts, (list, tuple)):
         note("invalid_structure", "a content without a known role or parts was dropped", content)
         return []
-    pairs: list[Pair] = []
-    for part in parts:
-        block = _read_part(part, note)
-        if block is not None:
-            pairs.append((side, block))
-    return pairs
+    blocks = (_read_part(part, note) for part in parts)
+    return [(side, block) for block in blocks if block is not None]
 
 
 def _get(part: Message, camel: str, snake: str) -> Any:
@@ -118,13 +115,12 @@ def _read_part(part: Any, note: Note) -> Block | None:
         return None
     call = _get(part, "functionCall", "function_call")
     if isinstance(call, dict):
-        return _read_sign(_read_call(call, note), part)
+        key = call_key(call.get("id")) or name_key(call.get("name"))
+        return _read_sign(call_block(key, call.get("name"), call.get("args"), note), part)
     answer = _get(part, "functionResponse", "function_response")
     if isinstance(answer, dict):
         return _read_response(answer, note)
-    if isinstance(part.get("text"), str):
-        return _read_text(part, note)
-    return _read_media(part, note)
+    return _read_text(part, note) if isinstance(part.get("text"), str) else _read_media(part, note)
 
 
 def _read_text(part: Message, note: Note) -> Block | None:
@@ -132,42 +128,34 @@ def _read_text(part: Message, note: Note) -> Block | None:
     if is_blank(text):
         note("empty_block", "an empty part was dropped", None)
         return None
-    if part.get("thought") is True:
-        return _read_sign({"type": "thinking", "thinking": text}, part)
-    return _read_sign(text_block(text), part)
+    is_thought = part.get("thought") is True
+    return _read_sign({"type": "thinking", "thinking": text} if is_thought else text_block(text), part)
 
 
 def _read_sign(block: Block, part: Message) -> Block:
-    is_camel = "thoughtSignature" in part
-    return sign(block, part, "thoughtSignature" if is_camel else "thought_signature")
-
-
-def _read_call(call: Message, note: Note) -> Block:
-    key = call_key(call.get("id")) or name_key(call.get("name"))
-    return call_block(key, call.get("name"), call.get("args"), note)
+    return sign(block, part, "thoughtSignature" if "thoughtSignature" in part else "thought_signature")
 
 
 def _read_response(answer: Message, note: Note) -> Block:
     """A result. Without ids, the calls of one name are answered in their order."""
-    given = answer.get("response")
-    failed = isinstance(given, dict) and given.keys() == {"error"}
+    given, failed = answer.get("response"), False
     # These are the names under which results are wrapped; other members belong to the result.
     if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
-        (given,) = given.values()
+        ((name, given),) = given.items()
+        failed = name == "error"
     key = call_key(answer.get("id")) or name_key(answer.get("name"))
     return result_block(key, given, note, failed=failed)
 
 
 def _read_media(part: Message, note: Note) -> Block | None:
     inline, file = _get(part, "inlineData", "inline_data"), _get(part, "fileData", "file_data")
-    if isinstance(inline, dict):
-        media = plain_text(_get(inline, "mimeType", "mime_type")) or ""
-        source = {"type": "base64", "media_type": media, "data": inline.get("data")}
-    elif isinstance(file, dict):
-        media = plain_text(_get(file, "mimeType", "mime_type")) or ""
-        source = {"type": "url", "url": _get(file, "fileUri", "file_uri")}
-    else:
+    given = inline if isinstance(inline, dict) else file
+    if not isinstance(given, dict):
         return _read_served(part, note)
+    media = plain_text(_get(given, "mimeType", "mime_type")) or ""
+    source = {"type": "base64", "media_type": media, "data": given.get("data")}
+    if given is file:
+        source = {"type": "url", "url": _get(file, "fileUri", "file_uri")}
     kind = "document" if media == "application/pdf" else "image"
     return read_block({"type": kind, "source": source}, note)
 
@@ -201,11 +189,6 @@ def _grow(block: Block) -> Message:
     return _sign({"text": block["text"]}, block)
 
 
-def _join(fragments: list[Fragment]) -> list[Message]:
-    """One content of all fragments, whose parts may stand in the order in which they came."""
-    given = [message for one in sorted(fragments) for message in one.messages]
-    parts = [part for message in given for part in message["parts"]]
-    return [{"role": given[0]["role"], "parts": parts}]
-
-
-GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), join=_join, schemes=WEB | {"gs"})
+# The parts may stand in the order in which they came.
+_JOIN = partial(join_fragments, "parts", in_order=True)
+GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), join=_JOIN, schemes=WEB | {"gs"})

@@ -1,12 +1,13 @@
 """OpenAI's two forms, and Mistral's.
 
-Chat: calls beside the content, results as messages of their own. Mistral's is like it, with short
-ids and never words and calls in one message. Responses: a flat list of items.
+Chat: calls beside the content, results as messages of their own. Mistral's is like it, with short ids and never words
+and calls in one message. Responses: a flat list of items.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,7 +58,8 @@ def _write_chat(chat: _Chat, role: str, blocks: list[Block], _before: list[Block
         messages = _write_user(chat, blocks)
         return messages if chat.takes_both else _with_answer(messages)
     texts = [_text_part(block) for block in blocks if block["type"] == "text"]
-    calls = [_write_call(chat, block) for block in blocks if block["type"] == "tool_use"]
+    asked = [block for block in blocks if block["type"] == "tool_use"]
+    calls = [{"id": chat.fit_id(one["id"]), "type": "function", "function": _function(one)} for one in asked]
     said: list[Message] = []
     if texts:
         said.append({"role": "assistant", "content": text_or_parts(texts)})
@@ -68,9 +70,8 @@ def _write_chat(chat: _Chat, role: str, blocks: list[Block], _before: list[Block
     return said
 
 
-def _write_call(chat: _Chat, block: Block) -> Message:
-    function = {"name": short_name(block["name"]), "arguments": dump_json(block["input"])}
-    return {"id": chat.fit_id(block["id"]), "type": "function", "function": function}
+def _function(block: Block) -> Message:
+    return {"name": short_name(block["name"]), "arguments": dump_json(block["input"])}
 
 
 def _write_user(chat: _Chat, blocks: list[Block]) -> list[Message]:
@@ -84,27 +85,20 @@ def _write_user(chat: _Chat, blocks: list[Block]) -> list[Message]:
         if block["type"] != "tool_result":
             parts.append(_chat_part(chat, block))
             continue
-        content = block["content"]
-        shown, apart = (content, []) if isinstance(content, str) else _sort(chat, content)
-        identity = chat.fit_id(block["tool_use_id"])
-        messages.append({"role": "tool", "tool_call_id": identity, "content": shown})
-        parts.extend(apart)
+        shown = block["content"]
+        if not isinstance(shown, str):
+            told = [(one, _chat_part(chat, one)) for one in shown]
+            parts += [part for _, part in told if part["type"] != "text"]
+            shown = text_or_parts(
+                [
+                    part if part["type"] == "text" else {"type": "text", "text": f"(the {one['type']} that follows)"}
+                    for one, part in told
+                ]
+            )
+        messages.append({"role": "tool", "tool_call_id": chat.fit_id(block["tool_use_id"]), "content": shown})
     if parts:
         messages.append({"role": "user", "content": text_or_parts(parts)})
     return messages
-
-
-def _sort(chat: _Chat, content: list[Block]) -> tuple[str | list[Message], list[Message]]:
-    """A result's texts, and apart from them what a tool message cannot hold."""
-    texts, apart = [], []
-    for block in content:
-        part = _chat_part(chat, block)
-        if part["type"] == "text":
-            texts.append(part)
-        else:
-            texts.append({"type": "text", "text": f"(the {block['type']} that follows)"})
-            apart.append(part)
-    return text_or_parts(texts), apart
 
 
 def _text_part(block: Block) -> Message:
@@ -151,19 +145,19 @@ def read_chat(message: Message, note: Note) -> list[Pair]:
     """What a chat message says: words, calls, or a tool's result."""
     role = message.get("role")
     if role in {"tool", "function"}:
-        return [("user", _read_tool(message, note))]
+        key = call_key(message.get("tool_call_id"))
+        # The old form has no ids: a result answers the call of its name.
+        if key is None and role == "function":
+            key = name_key(message.get("name"))
+        return [("user", result_block(key, message.get("content"), note))]
     pairs = read_message(message, note)
     if role == "assistant":
-        pairs[:0] = [("assistant", block) for block in _read_thoughts(message)]
-        pairs += [("assistant", block) for block in _read_sounds(message)]
-        pairs += [("assistant", call) for call in _read_calls(message, note)]
+        # What other servers that speak this form tell of what the model thought.
+        given = plain_text(message.get("reasoning_content")) or plain_text(message.get("reasoning"))
+        if given and not is_blank(given):
+            pairs.insert(0, ("assistant", {"type": "thinking", "thinking": given}))
+        pairs += [("assistant", block) for block in (*_read_sounds(message), *_read_calls(message, note))]
     return pairs
-
-
-def _read_thoughts(message: Message) -> list[Block]:
-    """What other servers that speak this form tell of what the model thought."""
-    given = plain_text(message.get("reasoning_content")) or plain_text(message.get("reasoning"))
-    return [{"type": "thinking", "thinking": given}] if given and not is_blank(given) else []
 
 
 def _read_sounds(message: Message) -> list[Block]:
@@ -176,14 +170,6 @@ def _read_sounds(message: Message) -> list[Block]:
     return [text_block(text) for text in said if text and not is_blank(text)]
 
 
-def _read_tool(message: Message, note: Note) -> Block:
-    key = call_key(message.get("tool_call_id"))
-    # The old form has no ids: a result answers the call of its name.
-    if key is None and message["role"] == "function":
-        key = name_key(message.get("name"))
-    return result_block(key, message.get("content"), note)
-
-
 def _read_calls(message: Message, note: Note) -> list[Block]:
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, (list, tuple)):
@@ -191,25 +177,19 @@ def _read_calls(message: Message, note: Note) -> list[Block]:
     found = [_read_call(call, note) for call in calls] if isinstance(calls, (list, tuple)) else []
     old = message.get("function_call")
     if isinstance(old, dict):
-        key = name_key(old.get("name"))
-        found.append(call_block(key, old.get("name"), old.get("arguments"), note))
+        found.append(call_block(name_key(old.get("name")), old.get("name"), old.get("arguments"), note))
     return [block for block in found if block is not None]
 
 
 def _read_call(call: Any, note: Note) -> Block | None:
-    function = call.get("function") if isinstance(call, dict) else None
-    custom = call.get("custom") if isinstance(call, dict) else None
+    function, custom = (call.get("function"), call.get("custom")) if isinstance(call, dict) else (None, None)
     # Such a tool takes plain text: in an object, as the arguments of all others are.
     if isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
     if not isinstance(function, dict):
         note("invalid_structure", "a tool call without a function was dropped", call)
         return None
-    key = call_key(call.get("id"))
-    return call_block(key, function.get("name"), function.get("arguments"), note)
-
-
-# Responses: a flat list of items.
+    return call_block(call_key(call.get("id")), function.get("name"), function.get("arguments"), note)
 
 
 def _write_items(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
@@ -230,12 +210,7 @@ def _item(block: Block, role: str) -> Message | None:
     if kind == "text" and role == "assistant":
         return {"role": "assistant", "content": block["text"]}
     if kind == "tool_use":
-        return {
-            "type": "function_call",
-            "call_id": block["id"],
-            "name": short_name(block["name"]),
-            "arguments": dump_json(block["input"]),
-        }
+        return {"type": "function_call", "call_id": block["id"], **_function(block)}
     if kind == "tool_result":
         content = block["content"]
         if not isinstance(content, str):
@@ -296,23 +271,12 @@ _TOOLS = {
 }
 # What the provider did by itself, and on whose side it stands; what is for it alone is on no side.
 _SERVED = {
-    "code_interpreter_call": "assistant",
-    "compaction": "assistant",
-    "file_search_call": "assistant",
-    "image_generation_call": "assistant",
-    "item_reference": "assistant",
-    "mcp_approval_request": "assistant",
+    **dict.fromkeys(("code_interpreter_call", "file_search_call", "image_generation_call"), "assistant"),
+    **dict.fromkeys(("web_search_call", "tool_search_call", "tool_search_output"), "assistant"),
+    **dict.fromkeys(("mcp_approval_request", "mcp_call", "mcp_list_tools"), "assistant"),
+    **dict.fromkeys(("compaction", "item_reference", "program", "program_output"), "assistant"),
     "mcp_approval_response": "user",
-    "mcp_call": "assistant",
-    "mcp_list_tools": "assistant",
-    "program": "assistant",
-    "program_output": "assistant",
-    "tool_search_call": "assistant",
-    "tool_search_output": "assistant",
-    "web_search_call": "assistant",
-    "additional_tools": "",
-    "compaction_trigger": "",
-    "configuration_update": "",
+    **dict.fromkeys(("additional_tools", "compaction_trigger", "configuration_update"), ""),
 }
 ITEMS = frozenset(
     {"message", "function_call", "function_call_output", "reasoning", *_SERVED, *_TOOLS}
@@ -351,25 +315,22 @@ def _words(item: Message) -> str:
     return clean_text(f"({item['type']}: {said})" if said else f"({item['type']})")
 
 
-_GROWTH = Growth(begin_message, _text_part)
 OPENAI = Dialect(
     "openai",
     partial(_write_chat, _OPENAI),
     read_chat,
     has_system=True,
-    growth=_GROWTH,
+    growth=Growth(begin_message, _text_part),
     order=_results_first,
     systems="anywhere",
     schemes=WEB,
 )
-MISTRAL = Dialect(
-    "mistral",
-    partial(_write_chat, _MISTRAL),
-    _read_mistral,
-    has_system=True,
-    growth=_GROWTH,
+MISTRAL = replace(
+    OPENAI,
+    name="mistral",
+    write=partial(_write_chat, _MISTRAL),
+    read=_read_mistral,
     order=_with_answer,
     systems="first",
-    schemes=WEB,
 )
 RESPONSES = Dialect("openai-responses", _write_items, read_item, has_system=True, systems="anywhere", schemes=WEB)

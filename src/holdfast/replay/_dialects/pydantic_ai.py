@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note, call_block, describe, dump_json, read_content, result_block, text_block
-from holdfast.replay._dialects._form import WEB, Dialect, Fragment, Message, Pair, call_names, short_name
+from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, call_names, join_fragments, short_name
 from holdfast.replay._text import call_key, type_name
 
 
@@ -108,8 +109,8 @@ def _read_user_content(item: Any) -> Any:
     return item
 
 
-def _read_words(side: str) -> Callable[[Message, Note], list[Pair]]:
-    return lambda part, note: [(side, one) for one in read_content(part.get("content"), note)]
+def _read_words(side: str, part: Message, note: Note) -> list[Pair]:
+    return [(side, one) for one in read_content(part.get("content"), note)]
 
 
 def _read_thinking(part: Message, note: Note) -> list[Pair]:
@@ -140,10 +141,10 @@ def _read_retry(part: Message, note: Note) -> list[Pair]:
     return _read_return(part, note)
 
 
-_READERS = {
-    "system-prompt": _read_words("system"),
+_READERS: dict[str, Callable[[Message, Note], list[Pair]]] = {
+    "system-prompt": partial(_read_words, "system"),
     "user-prompt": _read_prompt,
-    "text": _read_words("assistant"),
+    "text": partial(_read_words, "assistant"),
     "thinking": _read_thinking,
     "tool-call": _read_call,
     "tool-return": _read_return,
@@ -151,11 +152,5 @@ _READERS = {
 }
 
 
-def _join(fragments: list[Fragment]) -> list[Message]:
-    """One message of all fragments; what the last says of itself is said of all."""
-    given = [message for fragment in fragments for message in fragment.messages]
-    parts = [part for message in given for part in message["parts"]]
-    return [{**given[-1], "parts": parts}]
-
-
-PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True, join=_join, schemes=WEB | {"gs", "s3"})
+_JOIN = partial(join_fragments, "parts")
+PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True, join=_JOIN, schemes=WEB | {"gs", "s3"})

@@ -14,7 +14,7 @@ from holdfast.replay._rules.openai import MistralRules, OpenAIRules, ResponsesRu
 from holdfast.replay._rules.pydantic_ai import PydanticAIRules
 
 if TYPE_CHECKING:
-    from holdfast.replay._dialects import Provider
+    from holdfast.replay._dialects._form import Provider
 
 __all__ = ["Validation", "check_alone", "goes_on", "validate"]
 
@@ -40,8 +40,8 @@ class Validation:
 def validate(messages: Any, provider: Provider = "anthropic", *, errors_max: int | None = None) -> Validation:
     """Check a list of messages against a provider's rules; stop after ``errors_max`` errors.
 
-    The empty list is valid: a fresh start. A list may end with either side, because the next turn
-    is still to come. Never raises for anything in ``messages``; UsageError for an unknown provider.
+    The empty list is valid: a fresh start. A list may end with either side, because the next turn is still to come.
+    Never raises for anything in ``messages``; UsageError for an unknown provider.
     """
     rules_type = _RULES.get(provider) if isinstance(provider, str) else None
     if rules_type is None:

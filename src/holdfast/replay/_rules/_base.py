@@ -1,7 +1,7 @@
 """What the rules of all providers share: the state of a check, pairing, and what a value may be.
 
-These modules are written from the providers' published rules (docs/reference/provider-rules.md) and
-share no code with the repair, so that each shows the other's mistakes.
+These modules are written from the providers' published rules (docs/reference/provider-rules.md) and share no code
+with the repair, so that each shows the other's mistakes.
 """
 
 from __future__ import annotations

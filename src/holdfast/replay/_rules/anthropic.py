@@ -52,11 +52,9 @@ class AnthropicRules(Rules):
             self._paused = False
         if role == "assistant" and self._open:
             self.expect_no_open("the assistant goes on")
-        if isinstance(content, list):
-            self.need(content, "the content is empty")
-        else:
-            self.need(is_text(content), "the content is an empty or broken text")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": "."}]
+        self.need(blocks, "the content is empty")
+        self.need(blocks is content or is_text(content), "the content is an empty or broken text")
         self._check_assistant(blocks) if role == "assistant" else self._check_user(blocks)
         if role == "user" and self._open:
             self.expect_no_open("the user goes on")
@@ -134,17 +132,14 @@ class AnthropicRules(Rules):
         if "cache_control" in block:
             self._cache_marks += 1
             mark = block["cache_control"]
-            self.need(
-                mark is None or (isinstance(mark, dict) and mark.get("type") == "ephemeral"),
-                "cache_control is malformed",
-            )
+            well = mark is None or (isinstance(mark, dict) and mark.get("type") == "ephemeral")
+            self.need(well, "cache_control is malformed")
             self.need(self._cache_marks <= _CACHE_MARKS_MAX, "more than 4 cache marks")
         for name in self.extra_members:
             if name in block:
                 self.need(is_encoded(block[name]), f"{name} is empty or broken")
 
     def check_text(self, block: dict[str, Any]) -> None:
-        """A text that says something."""
         self._block_members(block, "text", "citations")
         self.need(is_text(block.get("text")), "a text is empty or broken")
         if "citations" in block:
@@ -153,19 +148,12 @@ class AnthropicRules(Rules):
     def check_thinking(self, block: dict[str, Any]) -> None:
         """Thinking with the signature that proves its origin."""
         self._block_members(block, "thinking", "signature")
-        signature = block.get("signature")
         self.need(type(block.get("thinking")) is str, "a thinking block has no thinking")
         self.need(is_json(block.get("thinking")), "a thinking block is broken")
         missing_ok = not self.signed_thinking and "signature" not in block
-        self.need(missing_ok or is_text(signature), "a thinking block has no signature")
-
-    def check_redacted(self, block: dict[str, Any]) -> None:
-        """Thinking that only its provider can read."""
-        self._block_members(block, "data")
-        self.need(is_text(block.get("data")), "a redacted thinking block has no data")
+        self.need(missing_ok or is_text(block.get("signature")), "a thinking block has no signature")
 
     def check_reasoning(self, block: dict[str, Any]) -> None:
-        """Another provider's thinking."""
         self._block_members(block, "id", "summary", "content", "encrypted_content")
         self.need(is_json(block) and type(block.get("summary")) is list, "reasoning is malformed")
 
@@ -182,8 +170,6 @@ class AnthropicRules(Rules):
         value = block.get("input")
         self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
         caller = block.get("caller")
-        if caller is None:
-            return None
         self.need(is_json(caller), "the caller of a call is malformed")
         code = caller.get("tool_id") if isinstance(caller, dict) else None
         if code is None:
@@ -204,7 +190,6 @@ class AnthropicRules(Rules):
             self.need(is_text(content), "a result is empty or broken")
 
     def check_image(self, block: dict[str, Any]) -> None:
-        """An image with a source."""
         self._block_members(block, "source", "transformations")
         self.need(is_json(block.get("transformations")), "transformations are malformed")
         source = block.get("source")
@@ -212,7 +197,6 @@ class AnthropicRules(Rules):
         self.need(known, "the source of an image is malformed")
 
     def check_document(self, block: dict[str, Any]) -> None:
-        """A document with a source."""
         self._block_members(block, "source", "title", "context", "citations")
         source = block.get("source")
         known = isinstance(source, dict) and (
@@ -233,7 +217,6 @@ class AnthropicRules(Rules):
         return kind == "file" and source.keys() == {"type", "file_id"} and is_text(source["file_id"])
 
     def is_fetched(self, url: object) -> bool:
-        """Whether what is at an address can be had."""
         return is_address(url, "https")
 
     def _is_content(self, source: dict[str, Any]) -> bool:
@@ -255,21 +238,15 @@ class AnthropicRules(Rules):
         for part in content if isinstance(content, list) else ():
             self._content_block(part, _kind(part), _TEXTS)
 
-    def check_upload(self, block: dict[str, Any]) -> None:
-        """A file for the container in which code runs."""
-        self._block_members(block, "file_id")
-        self.need(is_text(block.get("file_id")), "an upload names no file")
-
-    def check_reference(self, block: dict[str, Any]) -> None:
-        """A tool that a search for tools found."""
-        self._block_members(block, "tool_name")
-        self.need(is_text(block.get("tool_name")), "a reference names no tool")
+    def check_lone(self, block: dict[str, Any]) -> None:
+        """A block that has one text: thinking that only its provider can read, a file, the name of a tool."""
+        member, fault = _LONE[block["type"]]
+        self._block_members(block, member)
+        self.need(is_text(block.get(member)), fault)
 
     def check_browser(self, block: dict[str, Any]) -> None:
-        """The tabs of a browser."""
         self._block_members(block, "tabs", "state_changes")
-        well = isinstance(block.get("tabs"), list) and is_json(block)
-        self.need(well, "the state of a browser is malformed")
+        self.need(isinstance(block.get("tabs"), list) and is_json(block), "the state of a browser is malformed")
 
 
 def _kind(block: Any) -> str | None:
@@ -298,6 +275,11 @@ class NeutralRules(AnthropicRules):
 
 _Checks = dict[str, Callable[[AnthropicRules, dict[str, Any]], None]]
 
+_LONE = {
+    "redacted_thinking": ("data", "a redacted thinking block has no data"),
+    "container_upload": ("file_id", "an upload names no file"),
+    "tool_reference": ("tool_name", "a reference names no tool"),
+}
 _THINKING = {"thinking", "redacted_thinking", "reasoning"}
 _TEXTS: _Checks = {"text": AnthropicRules.check_text}
 _DOCUMENT_BLOCKS: _Checks = _TEXTS | {"image": AnthropicRules.check_image}
@@ -305,15 +287,15 @@ _FOUND: _Checks = _DOCUMENT_BLOCKS | {
     "document": AnthropicRules.check_document,
     "search_result": AnthropicRules.check_search_result,
 }
-_USER_BLOCKS: _Checks = _FOUND | {"container_upload": AnthropicRules.check_upload}
+_USER_BLOCKS: _Checks = _FOUND | {"container_upload": AnthropicRules.check_lone}
 _RESULT_BLOCKS: _Checks = _FOUND | {
-    "tool_reference": AnthropicRules.check_reference,
+    "tool_reference": AnthropicRules.check_lone,
     "browser_state": AnthropicRules.check_browser,
 }
 _ASSISTANT_BLOCKS: _Checks = {
     "text": AnthropicRules.check_text,
     "thinking": AnthropicRules.check_thinking,
-    "redacted_thinking": AnthropicRules.check_redacted,
+    "redacted_thinking": AnthropicRules.check_lone,
     "reasoning": AnthropicRules.check_reasoning,
-    "container_upload": AnthropicRules.check_upload,
+    "container_upload": AnthropicRules.check_lone,
 }

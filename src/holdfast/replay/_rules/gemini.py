@@ -68,17 +68,13 @@ class GeminiRules(Rules):
         for part in parts:
             self._part(part)
         if role == "user":
-            self._match()
+            # The responses of a user's turn answer the calls of the model's turn before it.
+            match = self.alone or sorted(self._calls) == sorted(self._responses)
+            self._calls, self._responses = [], []
+            self.need(match, "responses do not match the calls before")
 
     def end(self) -> None:
         self.need(self.alone or not self._calls, "the list ends while calls have no response")
-
-    def _match(self) -> None:
-        """The responses of a user's turn answer the calls of the model's turn before it."""
-        calls, self._calls = self._calls, []
-        responses, self._responses = self._responses, []
-        match = self.alone or sorted(calls) == sorted(responses)
-        self.need(match, "responses do not match the calls before")
 
     def _part(self, part: Any) -> None:
         if not isinstance(part, dict):
@@ -111,11 +107,11 @@ class GeminiRules(Rules):
             self.need(value and is_json(value), f"{kind} is empty or broken")
         else:
             value = {_NAMES.get(name, name): item for name, item in value.items()}
-            place = "data" if kind == "inlineData" else "fileUri"
             self.need(is_text(value.get("mimeType")), "the media type is missing")
-            given = value.get(place)
-            well = is_encoded(given) if place == "data" else is_address(given, *_ADDRESSES)
-            self.need(well and is_json(value), f"{place} is missing")
+            if kind == "inlineData":
+                self.need(is_encoded(value.get("data")) and is_json(value), "data is missing")
+            else:
+                self.need(is_address(value.get("fileUri"), *_ADDRESSES) and is_json(value), "fileUri is missing")
 
     def _call(self, call: dict[str, Any]) -> None:
         self.members(call, frozenset({"id", "name", "args"}), "a call")
@@ -123,7 +119,7 @@ class GeminiRules(Rules):
         identity = call.get("id")
         if identity is not None:
             self.open_call(identity, call.get("name"))
-            # Here it only shows whether the id is new: ``_match`` pairs by id and name together.
+            # Here it only shows whether the id is new: the end of a turn pairs by id and name together.
             self._open.clear()
         args = call.get("args", {})
         self.need(type(args) is dict and is_json(args), "the arguments are no JSON object")

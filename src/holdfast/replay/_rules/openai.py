@@ -16,6 +16,10 @@ _CACHE = "prompt_cache_breakpoint"
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details"})
 
 
+def _is_image(address: object) -> bool:
+    return (type(address) is str and address.startswith("data:")) or is_address(address, "http", "https")
+
+
 class _PartRules(Rules):
     """What both of OpenAI's forms say of a content."""
 
@@ -64,8 +68,12 @@ class OpenAIRules(_PartRules):
             return
         self.members(message, self.allowed["system" if role in _SYSTEM else role], "a message")
         self.need("name" not in message or is_text(message["name"]), "the name is malformed")
-        if role in {"tool", "function"}:
-            self._check_tool(message) if role == "tool" else self._check_function(message)
+        if role == "tool":
+            self._check_tool(message)
+            return
+        if role == "function":
+            self.close_call(f"function {message.get('name')}")
+            self.need(is_text(message.get("content")), "the content is an empty or broken text")
             return
         self.expect_no_open(f"the {role} goes on")
         if role in _SYSTEM:
@@ -96,8 +104,7 @@ class OpenAIRules(_PartRules):
         else:
             self._content(content, frozenset({"text", "refusal"}))
         self.need(is_json(message.get("annotations")), "annotations are malformed")
-        others = [message.get(name) for name in ("refusal", "audio", *_REASONING)]
-        self.need(is_json(others), "malformed members")
+        self.need(is_json([message.get(name) for name in ("refusal", "audio", *_REASONING)]), "malformed members")
 
     def _calls(self, calls: Any) -> None:
         if not self.need(isinstance(calls, list) and calls, "tool_calls is no list of calls"):
@@ -129,10 +136,6 @@ class OpenAIRules(_PartRules):
         # No id can be equal to it: ids have no spaces.
         self._open[f"function {name}"] = str(name)
 
-    def _check_function(self, message: dict[str, Any]) -> None:
-        self.close_call(f"function {message.get('name')}")
-        self.need(is_text(message.get("content")), "the content is an empty or broken text")
-
     def _check_tool(self, message: dict[str, Any]) -> None:
         self.close_call(message.get("tool_call_id"))
         self._content(message.get("content"), _TEXT_ONLY)
@@ -148,8 +151,7 @@ class OpenAIRules(_PartRules):
             self.members(inner, frozenset({"url", "detail"}), "an image")
             inner = inner.get("url")
         if kind == "image_url":
-            is_data = type(inner) is str and inner.startswith("data:")
-            self.need(is_data or is_address(inner, "http", "https"), "no image can be had there")
+            self.need(_is_image(inner), "no image can be had there")
         self.need(inner and is_json(inner), f"a {kind} part is malformed")
 
 
@@ -208,13 +210,15 @@ class MistralRules(OpenAIRules):
 
 
 # OpenAI's Responses API: items, of which calls and their outputs stand together.
-
-
 _ROLES = {"user", "assistant", "system", "developer"}
 _INPUT = frozenset({"input_text", "input_image", "input_file"})
 _OUTPUT = frozenset({"output_text", "refusal"})
 _PREFIXES = {"function_call": "fc", "message": "msg", "reasoning": "rs"}
-_CALLER = {"caller", "namespace", "created_by", "async"}
+_CALLER = {"type", "id", "status", "call_id", "name", "caller", "namespace", "created_by", "async"}
+_CALL, _CALL_OUTPUT = frozenset(_CALLER | {"arguments"}), frozenset(_CALLER | {"output"})
+_MESSAGE = frozenset({"type", "role", "content", "id", "status", "phase"})
+_THOUGHTS = frozenset({"type", "id", "status", "summary", "content", "encrypted_content"})
+_MEDIA = frozenset({"type", "detail", "image_url", "file_id", "file_data", "file_url", "filename", _CACHE})
 # Calls that the program answers: the member that tells what to do, and the tool's name.
 _TOOLS = {
     "custom_tool_call": "input",
@@ -223,27 +227,16 @@ _TOOLS = {
     "shell_call": "action",
     "apply_patch_call": "operation",
 }
-# Of that one tool the output names the call by another member.
-_OUTPUTS = {f"{kind}_output": "call_id" for kind in _TOOLS} | {"local_shell_call_output": "id"}
+
 # What the provider did by itself, by the member without which it would be none.
 _SERVED = {
-    "code_interpreter_call": "id",
-    "compaction": "encrypted_content",
-    "file_search_call": "id",
-    "image_generation_call": "id",
-    "item_reference": "id",
-    "mcp_approval_request": "id",
-    "mcp_approval_response": "approval_request_id",
-    "mcp_call": "id",
-    "mcp_list_tools": "id",
-    "program": "id",
-    "program_output": "id",
-    "tool_search_call": "type",
-    "tool_search_output": "type",
-    "web_search_call": "id",
+    **dict.fromkeys(("code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"), "id"),
+    **dict.fromkeys(("item_reference", "mcp_approval_request", "mcp_call", "mcp_list_tools"), "id"),
+    **dict.fromkeys(("program", "program_output"), "id"),
+    **dict.fromkeys(("tool_search_call", "tool_search_output", "compaction_trigger", "configuration_update"), "type"),
     "additional_tools": "tools",
-    "compaction_trigger": "type",
-    "configuration_update": "type",
+    "compaction": "encrypted_content",
+    "mcp_approval_response": "approval_request_id",
 }
 
 
@@ -263,9 +256,9 @@ class ResponsesRules(_PartRules):
         if check is None:
             self.fail_unknown(f"not an item of a known type: {kind!r:.60}")
             return
-        identity = message.get("id")
-        prefix = _PREFIXES.get(kind, "")
-        self.need(identity is None or _starts(identity, prefix), f"the id begins with {prefix!r}")
+        identity, prefix = message.get("id"), _PREFIXES.get(kind, "")
+        named = isinstance(identity, str) and is_text(identity) and identity.startswith(prefix)
+        self.need(identity is None or named, f"the id begins with {prefix!r}")
         done = message.get("status", "completed") == "completed"
         self.need(done or kind not in _PREFIXES, "the item is not completed")
         check(self, message)
@@ -275,9 +268,7 @@ class ResponsesRules(_PartRules):
         self.need(self.alone or not self._reasoned, "reasoning is followed by what it led to")
 
     def check_message(self, item: dict[str, Any]) -> None:
-        """Words of one side."""
-        names = {"type", "role", "content", "id", "status", "phase"}
-        self.members(item, frozenset(names), "a message")
+        self.members(item, _MESSAGE, "a message")
         role = item.get("role")
         if type(role) is not str or role not in _ROLES:
             self.fail_unknown(f"a message has no role {role!r:.60}")
@@ -295,9 +286,7 @@ class ResponsesRules(_PartRules):
         self._answering = False
 
     def check_call(self, item: dict[str, Any]) -> None:
-        """A call."""
-        names = {"type", "id", "status", "call_id", "name", "arguments", *_CALLER}
-        self.members(item, frozenset(names), "a call")
+        self.members(item, _CALL, "a call")
         self._begin_call()
         self.open_call(item.get("call_id"), item.get("name"))
         self.need(is_json_object(item.get("arguments")), "arguments are no JSON object")
@@ -317,10 +306,11 @@ class ResponsesRules(_PartRules):
         self.need(item.get(_TOOLS[item["type"]]) is not None and is_json(item), "no such call")
 
     def check_tool_output(self, item: dict[str, Any]) -> None:
-        """The output of such a call; what it is depends on the tool."""
+        """The output of a call; what it is depends on the tool."""
         self._led_to(output=False)
         self._answering = True
-        self.close_call(item.get(_OUTPUTS[item["type"]]))
+        # Of that one tool the output names the call by another member.
+        self.close_call(item.get("id" if item["type"] == "local_shell_call_output" else "call_id"))
         self.need(is_json(item), "an output is malformed")
 
     def check_served(self, item: dict[str, Any]) -> None:
@@ -330,21 +320,14 @@ class ResponsesRules(_PartRules):
         self.need(item.get(_SERVED[item["type"]]) and is_json(item), "no such item")
 
     def check_output(self, item: dict[str, Any]) -> None:
-        """The output of a call."""
-        names = {"type", "id", "status", "call_id", "output", "name", *_CALLER}
-        self.members(item, frozenset(names), "an output")
-        self.need(is_json(item), "an output is malformed")
-        self._led_to(output=False)
-        self._answering = True
-        self.close_call(item.get("call_id"))
+        self.members(item, _CALL_OUTPUT, "an output")
+        self.check_tool_output(item)
         self._content(item.get("output"), _INPUT)
 
     def check_reasoning(self, item: dict[str, Any]) -> None:
         """Thinking that precedes what it led to."""
-        names = {"type", "id", "status", "summary", "content", "encrypted_content"}
-        self.members(item, frozenset(names), "reasoning")
-        if self._open:
-            self.expect_no_open("the assistant goes on")
+        self.members(item, _THOUGHTS, "reasoning")
+        self.expect_no_open("the assistant goes on")
         self.begin("assistant", "user")
         self._reasoned = True
         whole = "id" in item and isinstance(item.get("summary"), list)
@@ -355,30 +338,22 @@ class ResponsesRules(_PartRules):
             self._media(part)
             return
         member = "text" if kind.endswith("_text") else "refusal"
-        names = {"type", member, "annotations", "logprobs", _CACHE}
-        self.members(part, frozenset(names), "a part")
+        self.members(part, frozenset({"type", member, "annotations", "logprobs", _CACHE}), "a part")
         self.need(is_text(part.get(member)), "a text is empty or broken")
         self.need(is_json(part), "a part is malformed")
 
     def _media(self, part: dict[str, Any]) -> None:
-        names = {"type", "detail", "image_url", "file_id", "file_data", "file_url", "filename"}
-        self.members(part, frozenset(names | {_CACHE}), "a part")
+        self.members(part, _MEDIA, "a part")
         given = [part.get(n) for n in ("image_url", "file_id", "file_data", "file_url")]
         self.need(any(is_text(value) for value in given) and is_json(part), "nothing in a part")
         image, file = part.get("image_url"), part.get("file_url")
-        is_data = type(image) is str and image.startswith("data:")
-        had = image is None or is_data or is_address(image, "http", "https")
-        self.need(had, "no image can be had there")
+        self.need(image is None or _is_image(image), "no image can be had there")
         self.need(file is None or is_address(file, "http", "https"), "no file can be had there")
-
-
-def _starts(identity: object, prefix: str) -> bool:
-    return isinstance(identity, str) and is_text(identity) and identity.startswith(prefix)
 
 
 _ITEMS = {
     **dict.fromkeys(_TOOLS, ResponsesRules.check_tool),
-    **dict.fromkeys(_OUTPUTS, ResponsesRules.check_tool_output),
+    **dict.fromkeys([f"{kind}_output" for kind in _TOOLS], ResponsesRules.check_tool_output),
     **dict.fromkeys(_SERVED, ResponsesRules.check_served),
     "message": ResponsesRules.check_message,
     "function_call": ResponsesRules.check_call,

@@ -52,12 +52,9 @@ class PydanticAIRules(Rules):
 
     # Whatever a tool returned: the framework makes text of it for the model.
     def _answer(self, content: Any) -> None:
-        if isinstance(content, list):
-            self.need(content and is_json(content), "an answer is empty or broken")
-        elif isinstance(content, str):
-            self.need(is_text(content), "an answer is empty or broken")
-        else:
-            self.need(content is not None and is_json(content), "an answer is empty or broken")
+        empty = content is None or content == []
+        well = is_text(content) if isinstance(content, str) else not empty and is_json(content)
+        self.need(well, "an answer is empty or broken")
 
     def _prompt(self, content: Any) -> None:
         if not isinstance(content, list):
