@@ -92,10 +92,7 @@ def escape_keys(value: Any) -> Any:
 
 
 def restore_keys(value: Any, depth: int = 0) -> Any:
-    """The reverse of :func:`escape_keys`; references stay as they are and are still told apart.
-
-    What is nested deeper than any event of ours stays as it is.
-    """
+    """The reverse of :func:`escape_keys`, as deep as events go; references stay and are still told apart."""
     if depth == _DEPTH_MAX:
         return value
     if isinstance(value, dict):
@@ -258,10 +255,7 @@ def _too_deep(where: str, limits: Limits) -> InvalidData:
 
 
 def is_plain(data: Any, depth: int) -> bool:
-    """Whether a map is at most so deep and every value in it of an exact, harmless kind.
-
-    The quick check for nearly all data: what is not plain may still be recorded.
-    """
+    """Whether a map is at most so deep and all in it harmless; what is not plain may still be recorded."""
     if type(data) is not dict or depth <= 0:
         return False
     for key, value in data.items():

@@ -171,10 +171,7 @@ def is_as_written(line: bytes, crc: int = 0) -> bool:
 
 
 def verified_blocks(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """The lines of a log, many at a time, for as long as they are as they were written.
-
-    A block has at least so many bytes, and is verified by one comparison.
-    """
+    """The lines of a log in blocks of at least so many bytes, each verified at once, while they are as written."""
     crc = 0
     for block in _whole_lines(chunks, block_bytes):
         crc = crc32(memoryview(block)[:-TRAILER], crc)
@@ -204,10 +201,7 @@ def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
 
 
 def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
-    """A line behind other lines than before, the checksum after it, and whether it has one.
-
-    Everything but its own checksum stays as it is; a plain line has none.
-    """
+    """A line behind other lines, the checksum after it, and whether it has one of its own, which then is new."""
     line = text.rstrip(b"\n")
     # Without its newline the end of a line is one byte shorter.
     if line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] != CRC_KEY:
@@ -226,10 +220,7 @@ def encode_plain_line(body: bytes, crc: int) -> tuple[bytes, int]:
 
 
 def cut_body(line: bytes) -> bytes | None:
-    """The members of a line without its seq and crc, byte for byte; None if seq is not the first.
-
-    For moving an event into another log: unknown members move too.
-    """
+    """The members of a line, also unknown ones, without seq and crc, byte for byte; None if seq is not the first."""
     if not line.endswith(CRC_END[:2]) or line[-TRAILER - len(CRC_KEY) + 1 : 1 - TRAILER] != CRC_KEY:
         return line.strip()[1:-1]
     head = _HEAD.match(line)

@@ -31,10 +31,7 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class Record:
-    """An instance of a class that was not named when decoding: its fields, as attributes.
-
-    The name of its class is kept, so that storing the record again changes nothing.
-    """
+    """An instance of a class that was not named when decoding: its fields as attributes, its name for storing it."""
 
     __slots__ = ("__dict__", "_class_name")
     _class_name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from sys import getrefcount
 from typing import Any
@@ -32,17 +32,15 @@ from holdfast.replay.content import kinds_said
 _LONG = 16  # blocks; shorter messages are simply written anew
 
 
+@dataclass(eq=False, slots=True)
 class _Buffer:
     """A list that may be handed out, and how much of it is known to be right."""
 
-    __slots__ = ("items", "last", "length", "right", "tail")
-
-    def __init__(self) -> None:
-        self.items: list[Message] = []
-        self.right = 0
-        self.length = 0
-        self.last: Message | None = None
-        self.tail: _Tail | None = None
+    items: list[Message] = field(default_factory=list)
+    right: int = 0
+    length: int = 0
+    last: Message | None = None
+    tail: _Tail | None = None
 
     def references(self) -> int:
         """How many hold the list, this call among them."""
@@ -393,10 +391,7 @@ class Conversation:
 
     @property
     def sources(self) -> list[list[int]]:
-        """For each message in neutral form, the events that its blocks come from.
-
-        They are counted as they were fed, from 0; -1 is for what was put in to make it valid.
-        """
+        """For each neutral message the events of its blocks, counted as fed, from 0; -1 for what was put in."""
         drafts = self._scribe.thread.drafts()
         return [list(drafts.seqs(index)) for index in range(len(drafts))]
 

@@ -50,10 +50,7 @@ class Fold:
 
     @property
     def state(self) -> State:
-        """The live state: changed by each event. Hand out ``state.copy()``.
-
-        To be asked for by one thread at a time, and not while another applies an event.
-        """
+        """The live state; hand out ``state.copy()``. Only one thread at a time may ask for it or apply events."""
         last = self._last
         if last is not None:
             state = self._state

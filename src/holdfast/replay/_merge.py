@@ -150,9 +150,10 @@ def plan_merge(
     found = list(differences(base, state_a, fold(b.events)))
     clashes = _decide([_clash(one, blobs) for one in found if one.conflict], wishes)
     if wishes.turns == "summary":
-        copied = _summary(chosen, b, wishes, run)
+        copied, places = _summary(chosen, b, wishes, run), []
     else:
-        copied = copy_turns(chosen, a, b, first_seq=first_seq, run=run, load=blobs.theirs)
+        copier = _Copier(a, b, first_seq, run, blobs.theirs)
+        places, copied = [copier.copy(turn) for turn in chosen], copier.events
     settled = _settle(found, clashes, b.session_id, state_a, blobs)
     report = MergeReport(
         session=b.session_id,
@@ -166,11 +167,11 @@ def plan_merge(
         taken=[f"{one.kind} {one.name}" for one in found if _is_taken(one)],
         copies=[
             Copy(one.log, one.first, one.last, *place)
-            for turn, place in zip(chosen, copied.places, strict=False)
+            for turn, place in zip(chosen, places, strict=False)
             for one in theirs.origins(turn)
         ],
     )
-    return MergePlan([*copied.events, *settled], report)
+    return MergePlan([*copied, *settled], report)
 
 
 def _check(wishes: MergeWishes) -> None:
@@ -197,13 +198,9 @@ def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEv
 
 def _merged_up_to(into: Descent, other: Descent, shared: int) -> int:
     """How much of the other log had been merged into one, by the other's own numbers."""
-    ends = [
-        min(merge.origin.seq, segment.last)
-        for merge in into.merges
-        for segment in other.segments
-        if (segment.log, segment.session) == (merge.origin.log, merge.session)
-    ]
-    return max(shared, *ends) if ends else shared
+    ends = {(segment.log, segment.session): segment.last for segment in other.segments}
+    merged = [min(merge.seq, ends.get((merge.log, merge.session), shared)) for merge in into.merges]
+    return max([shared, *merged])
 
 
 def _clash(found: Difference, blobs: MergeBlobs) -> Clash:
@@ -277,17 +274,17 @@ def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event
     return Event.make(f"{kind}_set", data)
 
 
-def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str) -> CopiedTurns:
+def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str) -> list[Event]:
     """One message in the place of the turns, as words of the user."""
     if not turns:
-        return CopiedTurns([], [])
+        return []
     views = [turn.view() for turn in turns]
     text = (wishes.summary or summary_text)(views)
     if not isinstance(text, str) or not text.strip():
         raise UsageError("a summary is a text that is not empty")
     head = f"[Merged from session {b.session_id}: a summary of {len(turns)} turns]"
     data = {"content": f"{head}\n{text}", "metadata": {"merged_from": b.session_id}}
-    return CopiedTurns([Event.make("user", data, run=run)], [])
+    return [Event.make("user", data, run=run)]
 
 
 def summary_text(turns: list[TurnView]) -> str:
@@ -311,39 +308,13 @@ _LIFE = frozenset({"agent_start", "agent_iteration", "agent_complete", "agent_er
 _PLAIN_LIFE = _LIFE | {"delegation", "delegation_complete"}
 
 
-class CopiedTurns(NamedTuple):
-    """The events, and where the first and the last of each turn stand."""
-
-    events: list[Event]
-    places: list[tuple[int, int]]
-
-
-def copy_turns(
-    turns: list[TurnEvents],
-    a: SessionEvents,
-    b: SessionEvents,
-    *,
-    first_seq: int,
-    run: str,
-    load: LoadBlob | None = None,
-) -> CopiedTurns:
-    """Turns of ``b`` as events that go into a fork of ``a`` from ``first_seq`` on.
+class _Copier:
+    """Makes turns of ``b`` events that go into a fork of ``a`` from ``first_seq`` on.
 
     What the top-level agent of ``b`` said stands under ``run``, what others said under names below it; ids of calls
     that ``a`` has used get new names; numbers of events that an event refers to are those of the copies.
     """
-    copier = _Copier(a, b, first_seq, run, load)
-    places = []
-    for turn in turns:
-        first = copier.next_seq
-        for event in turn.events:
-            copier.take(event)
-        copier.end_turn(turn)
-        places.append((first, max(first, copier.next_seq - 1)))
-    return CopiedTurns(copier.events, places)
 
-
-class _Copier:
     def __init__(self, a: SessionEvents, b: SessionEvents, first_seq: int, run: str, load: LoadBlob | None) -> None:
         self.events: list[Event] = []
         self._first_seq = first_seq
@@ -357,32 +328,33 @@ class _Copier:
         self._calls: dict[str, str] = {}
         self._open: set[str] = set()
 
-    @property
-    def next_seq(self) -> int:
-        return self._first_seq + len(self.events)
+    def copy(self, turn: TurnEvents) -> tuple[int, int]:
+        """Copy a turn; return where its first and its last event stand."""
+        first = self._first_seq + len(self.events)
+        for event in turn.events:
+            self._take(event)
+        # A turn that was still going on there has ended here: else the fork would begin in mid-turn, and its next open
+        # would call it interrupted.
+        for run in sorted(self._open):
+            ended = {"reason": "merged"}
+            self.events.append(Event.make("turn_end", ended, timestamp=turn.events[-1].timestamp, run=run))
+        self._open.clear()
+        return first, max(first, self._first_seq + len(self.events) - 1)
 
-    def take(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         if event.run is None and event.type in _PLAIN_LIFE:
             return  # without a run it would speak of the agents of the other log
         data = self._data(event)
         copy = None if data is None else self._make(event, data)
         if copy is None:
             return
-        self._seqs[event.seq] = self.next_seq
+        self._seqs[event.seq] = self._first_seq + len(self.events)
         self._keys.add(copy.key)
         self.events.append(copy)
         if event.type == "turn_start":
             self._open.add(copy.run or "")
         elif event.type == "turn_end":
             self._open.discard(copy.run or "")
-
-    def end_turn(self, turn: TurnEvents) -> None:
-        """A turn that was still going on there has ended here."""
-        timestamp = turn.events[-1].timestamp
-        # Else the fork would begin in mid-turn, and its next open would call it interrupted.
-        for run in sorted(self._open):
-            self.events.append(Event.make("turn_end", {"reason": "merged"}, timestamp=timestamp, run=run))
-        self._open.clear()
 
     def _make(self, event: Event, data: dict[str, Any]) -> Event | None:
         """The copy; None for an event of a foreign log that has not even a proper type."""

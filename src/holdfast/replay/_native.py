@@ -8,6 +8,7 @@ results still find each other; else the event's words are written in the provide
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import BLOB_KEY
@@ -24,19 +25,17 @@ _SAME = ""
 """The one member of an object that stands for a text of the event, by its number."""
 
 
+@dataclass(eq=False, slots=True)
 class Native:
     """The messages of one event, and the blocks it said; ``reused`` are ids of its calls that other calls had before.
 
     What is asked of it is answered once for each provider.
     """
 
-    __slots__ = ("_known", "blocks", "messages", "reused")
-
-    def __init__(self, messages: list[Message], blocks: list[Block], reused: set[str]) -> None:
-        self.messages = messages
-        self.blocks = blocks
-        self.reused = reused
-        self._known: dict[tuple[str, str], bool] = {}
+    messages: list[Message] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    reused: set[str] = field(default_factory=set)
+    _known: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def fits(self, provider: str) -> bool:
         """Whether the provider takes each of the messages, wherever it may stand."""
@@ -66,14 +65,12 @@ class Native:
         return found
 
 
+@dataclass(eq=False, slots=True)
 class NativeMessages:
     """What of a conversation came as a provider's messages, by event; ``systems`` in order."""
 
-    __slots__ = ("natives", "systems")
-
-    def __init__(self) -> None:
-        self.natives: dict[int, Native] = {}
-        self.systems: list[tuple[int, Native]] = []
+    natives: dict[int, Native] = field(default_factory=dict)
+    systems: list[tuple[int, Native]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.natives or self.systems)
@@ -84,7 +81,7 @@ class NativeMessages:
             del self.natives[seq]
         gone = [at for at, (seq, _) in enumerate(self.systems) if first <= seq <= last]
         for at in gone:
-            self.systems[at] = (self.systems[at][0], Native([], [], set()))
+            self.systems[at] = (self.systems[at][0], Native())
         return bool(gone)
 
     def system_messages(self, dialect: Dialect, at: int, before: int | None = None) -> tuple[list[Message], int]:

@@ -64,9 +64,7 @@ def format_issues(issues: Iterable[Issue]) -> str:
             f"issues are a list of Issue, not {issues!r:.40}",
             remedy="Give those of a result: holdfast.sanitize(…).issues.",
         ) from None
-    if not found:
-        return "No issues found"
-    return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
+    return f"Sanitized {len(found)} issue(s): {'; '.join(found)}" if found else "No issues found"
 
 
 def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "event") -> list[Issue]:
@@ -147,15 +145,13 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
             issues.note("incomplete_tool_call", seq, detail, content)
 
 
+@dataclass(eq=False, slots=True)
 class ServedCall:
     """A server's call that is shown without a result; ``carried`` once other calls' results stand behind it."""
 
-    __slots__ = ("carried", "piece", "seq")
-
-    def __init__(self, piece: BlockPiece, seq: int) -> None:
-        self.piece = piece
-        self.seq = seq
-        self.carried = False
+    piece: BlockPiece
+    seq: int
+    carried: bool = False
 
 
 class Mark(BlockPiece, gc=False, eq=False, kw_only=True):
@@ -194,10 +190,7 @@ class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
     def settle(self) -> None:
         """Make one block of the deltas; only when it is needed, for there may be thousands."""
         text = "".join(part for _, part in self.parts)
-        if self.kind == "thinking":
-            self.block = {"type": "thinking", "thinking": text}
-        else:
-            self.block = text_block(text)
+        self.block = {"type": "thinking", "thinking": text} if self.kind == "thinking" else text_block(text)
 
 
 # Drafts of messages: which blocks are one, and which events said them.

@@ -328,10 +328,7 @@ def _closed(state: State, event: Event, _data: Data) -> None:
 
 
 def _defer(state: State, *, asked: bool) -> None:
-    """Leave the open calls to someone else: not the refused ones, for which nobody waits.
-
-    ``asked``: nor those, unless it is so, of which nobody has said whether they may run.
-    """
+    """Leave the open calls to someone else: not the refused ones, and those asked about only if ``asked``."""
     for name, call in state.pending_calls.items():
         if call.stage not in WHY_NOT_RUN or (asked and call.stage == "asked"):
             state.deferred_calls[name] = call

@@ -208,7 +208,13 @@ def recover(
     """
     dialect = dialect_of(provider)
     with collector_paused(length_hint(events, MANY)):
-        conversation = _read(events, incomplete, at)
+        conversation = Conversation(incomplete=incomplete)
+        for number, event in enumerate(events):
+            if at is not None:
+                seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
+                if (number if seq == NOWHERE else seq) > at:
+                    break
+            conversation.feed(event)
         issues = conversation.issues
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
@@ -230,18 +236,6 @@ def recover(
             issues += checked.issues
     left_out, count = (window.left_out, window.count) if window else (None, None)
     return Recovery(messages, conversation.system, issues, left_out=left_out, count=count, session_id=session_id)
-
-
-def _read(events: Iterable[Event], incomplete: Incomplete, at: int | None) -> Conversation:
-    conversation = Conversation(incomplete=incomplete)
-    feed = conversation.feed
-    for number, event in enumerate(events):
-        if at is not None:
-            seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
-            if (number if seq == NOWHERE else seq) > at:
-                break
-        feed(event)
-    return conversation
 
 
 def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:

@@ -97,9 +97,8 @@ class Runs:
         run = Run(f"{label}#{number}", name, parent)
         self.all.append(run)
         # Those from which words may still come.
-        live = [
-            old for old in self._named.get(label, ()) if old.open or old.owes or not old.prompted or old is self.top
-        ]
+        known = self._named.get(label, ())
+        live = [old for old in known if old.open or old.owes or not old.prompted or old is self.top]
         self._named[label] = [*live[-_CANDIDATES_MAX:], run]
         return run
 

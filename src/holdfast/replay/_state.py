@@ -30,10 +30,7 @@ WHY_NOT_RUN: dict[Stage, str] = {"asked": "nobody answered whether it may run", 
 
 
 def stage_after(decision: Any) -> Stage | None:
-    """How far a call is after a ``permission`` about it, given the decision in that; None for none.
-
-    Whatever is neither a question nor a refusal may have let it run.
-    """
+    """How far a call is after a decision about it, None for none: what neither asks nor refuses lets it run."""
     if not isinstance(decision, str):
         return None
     if decision == "ask":
@@ -513,10 +510,7 @@ TODO_TOOLS = frozenset({"todowrite", "todo_write"})
 
 
 def read_todos(params: Any) -> list[dict[str, Any]]:
-    """The list in the parameters of a call or the data of an event; empty if there is none.
-
-    Nothing is judged here: what was recorded is what the agent saw.
-    """
+    """The list in a call's parameters or an event's data, as recorded and not judged; empty if there is none."""
     if isinstance(params, str):
         try:
             params = decode_json(params.encode("utf-8", "replace"))

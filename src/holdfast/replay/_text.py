@@ -257,10 +257,7 @@ def _shorten(text: str, chars_max: int) -> str:
 
 
 class CallNames:
-    """Gives each call of one conversation its own id: the recorded one, or ``…-2``, ``…-3``.
-
-    An id is its own in every dialect: also its short forms belong to no other call.
-    """
+    """Gives each call of a conversation an id, the recorded one or ``…-2``, that is its own in every dialect."""
 
     __slots__ = ("_counts", "_taken")
 

@@ -247,7 +247,7 @@ class Thread:
 
     def keep_system(self, seq: int, messages: list[dict[str, Any]]) -> None:
         """A system message that was recorded as a message of the list."""
-        self._drafts.told.systems.append((seq, Native(messages, [], set())))
+        self._drafts.told.systems.append((seq, Native(messages)))
 
     def _forget_native(self, first: int, last: int) -> None:
         if self._drafts.told.forget(first, last):

@@ -140,8 +140,7 @@ def tool_acts(events: Iterable[Event]) -> Iterator[ToolAct]:
     for event in events:
         data = data_of(event)
         if event.type == "tool_call":
-            given = (data.get("id"), data.get("tool"), data.get("params"))
-            amends = data.get("amends") is True
+            given, amends = (data.get("id"), data.get("tool"), data.get("params")), data.get("amends") is True
             yield from _called(calls, event.run, *given, begun=True, amends=amends)
         elif event.type == "tool_result":
             yield _answered(calls, event.run, data.get("toolCallId"), data)
@@ -186,11 +185,10 @@ def files_in(params: Any) -> list[str]:
     """The files that a tool call names in its parameters."""
     if not isinstance(params, dict):
         return []
-    found = [params[name] for name in params if name.lower() in _FILES]
-    for name in params:
-        if name.lower() in _FILE_LISTS and isinstance(params[name], list):
-            found += params[name]
-    return [path for path in dict.fromkeys(p for p in found if isinstance(p, str)) if path]
+    found = [value for name, value in params.items() if name.lower() in _FILES]
+    for name, value in params.items():
+        found += value if name.lower() in _FILE_LISTS and isinstance(value, list) else []
+    return list(dict.fromkeys(path for path in found if isinstance(path, str) and path))
 
 
 def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
@@ -209,13 +207,6 @@ def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
 # A log tells this by itself, whatever became of its parents: ``session_start`` and each ``forked`` give the log a new
 # name, so that every event has one origin, and ``merged`` tells which turns of which log stand where. Nothing here
 # follows a name to another log, so that no claim can lead round in circles.
-
-
-class Origin(NamedTuple):
-    """An event by the log in which it was first recorded, and its number there."""
-
-    log: str
-    seq: int
 
 
 class Segment(NamedTuple):
@@ -237,11 +228,11 @@ class Copy(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """The end of the other log when its state was merged into this one."""
+    """The end of the other session's log when its state was merged into this one."""
 
     session: str
-    origin: Origin
-    at: int
+    log: str
+    seq: int
 
 
 class Descent:
@@ -306,7 +297,7 @@ def read_history(session_id: str, events: Iterable[Event]) -> Descent:
             data = data_of(event)
             merged, seq, copied = _text(data.get("log")), data.get("seq"), data.get("copies")
             if merged is not None and isinstance(seq, int):
-                merges.append(Merge(_text(data.get("session")) or "", Origin(merged, seq), event.seq))
+                merges.append(Merge(_text(data.get("session")) or "", merged, seq))
             for one in copied if isinstance(copied, list) else ():
                 match one:
                     case [str(), int(), int(), int(), int()]:

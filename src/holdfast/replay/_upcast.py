@@ -44,10 +44,7 @@ def format_of(event: Event) -> int | None:
 
 
 def check_format(found: Event | int, steps: Steps = STEPS) -> int:
-    """The version that an event names (0 if none), or that is given.
-
-    Raises TooNew if it is newer than this code knows; nothing may be written to such a log.
-    """
+    """The version given, or named by an event (0 if none). Raises TooNew if it is newer than this code knows."""
     if isinstance(found, int):
         version = found
     elif found.type not in _NAMES_FORMAT:

@@ -36,10 +36,7 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """How a message that gets one block after the other can grow in place.
-
-    ``begin(role)`` gives an empty message and the list in it that takes what ``part(block)`` gives.
-    """
+    """How a message grows in place: ``begin(role)`` gives it and its list, which takes what ``part(block)`` gives."""
 
     begin: Callable[[str], tuple[Message, list[Any]]]
     part: Callable[[Block], Any]
@@ -128,10 +125,7 @@ def begin_message(role: str) -> tuple[Message, list[Any]]:
 
 
 def join_fragments(member: str, fragments: list[Fragment], *, in_order: bool = False) -> list[Message]:
-    """One message of all fragments: what their messages have as ``member``, one after the other.
-
-    What the last one says of itself is said of all. ``in_order``: as the events came.
-    """
+    """The last message with every ``member`` of all fragments, one after the other; ``in_order``: as events came."""
     given = [message for one in (sorted(fragments) if in_order else fragments) for message in one.messages]
     parts: list[Any] = []
     for message in given:

@@ -156,10 +156,7 @@ class OpenAIRules(_PartRules):
 
 
 class MistralRules(OpenAIRules):
-    """What mistral-common demands for serving, versions 3 and 13 together.
-
-    Older ones also refuse what a user says directly after a result.
-    """
+    """What mistral-common demands for serving, versions 3 and 13 together, and what older servers refuse."""
 
     id_pattern = re.compile(r"[A-Za-z0-9]{9}\Z")
     roles = frozenset({"system", "user", "assistant", "tool"})
