@@ -236,7 +236,6 @@ class LineReader:
 
 
 def _is_summed(block: bytes) -> bool:
-    """Whether the last line of a block has a checksum."""
     return block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
 
 

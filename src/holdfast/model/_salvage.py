@@ -96,21 +96,17 @@ class Salvage:
 
     @property
     def position(self) -> Position:
-        """The place after the last believed event."""
         return self._marks[-1].position
 
     @property
     def chained(self) -> bool:
-        """Whether a line with a checksum has been believed, here or before."""
         return self._marks[-1].chained
 
     @property
     def open_line(self) -> bool:
-        """Whether the last believed event is a plain line that lacks its newline."""
         return self._marks[-1].open_line
 
     def run(self) -> Salvage:
-        """Go through all the bytes once."""
         start = 0
         while start < len(self._rest) and not self.chained:
             newline = self._rest.find(b"\n", start)

@@ -179,7 +179,8 @@ def _set(encoder: _Encoder, value: set[Any] | frozenset[Any], levels: int) -> An
 
 def _dict(encoder: _Encoder, value: dict[Any, Any], levels: int) -> Any:
     items = list(dict.items(value))
-    if not all(_is_plain_key(key) for key, _ in items):
+    # A key that begins with ``$`` could be taken for a tag or for a reference to a blob.
+    if not all(type(key) is str and not key.startswith("$") and _is_clean(key) for key, _ in items):
         return _pairs(encoder, items, levels)
     if levels < 1:
         return _LOST
@@ -187,17 +188,14 @@ def _dict(encoder: _Encoder, value: dict[Any, Any], levels: int) -> Any:
     return {key: item for key, item in found.items() if item is not _LOST}
 
 
-def _is_plain_key(key: Any) -> bool:
-    """A key that begins with ``$`` could be taken for a tag or for a reference to a blob."""
-    return type(key) is str and not key.startswith("$") and _is_clean(key)
-
-
 def _pairs(encoder: _Encoder, items: list[tuple[Any, Any]], levels: int) -> Any:
     if levels < 3:
         return _LOST
     pairs = []
     for key, item in items:
-        step = f"[{_shown(key)}]"
+        # Others than text and numbers may have no short form, or none at all.
+        is_short = type(key) is str or (type(key) is int and -_INT64 <= key < _INT64)
+        step = f"[{ascii(key)[:40] if is_short else type(key).__name__}]"
         name = encoder.inside(step, key, levels - 3)
         found = _LOST if name is _LOST else encoder.inside(step, item, levels - 3)
         if found is not _LOST:
@@ -205,18 +203,11 @@ def _pairs(encoder: _Encoder, items: list[tuple[Any, Any]], levels: int) -> Any:
     return {TAG: "dict", "items": pairs}
 
 
-def _shown(key: Any) -> str:
-    """A key in a path; others than text and numbers may have no short form, or none at all."""
-    short = type(key) is str or (type(key) is int and -_INT64 <= key < _INT64)
-    return ascii(key)[:40] if short else type(key).__name__
-
-
 def _enum(encoder: _Encoder, value: Enum, levels: int) -> Any:
     found = _LOST if levels < 1 else encoder.encode(value.value, levels - 1)
     if found is _LOST:
         return _LOST
-    name = class_name(type(value))
-    return {TAG: "enum", "class": name, "name": value.name, "value": found}
+    return {TAG: "enum", "class": class_name(type(value)), "name": value.name, "value": found}
 
 
 def _object(encoder: _Encoder, value: Any, levels: int) -> Any:

@@ -24,14 +24,13 @@ _CHAT_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ITEM_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
 
-def read_message(message: Any, note: Note) -> tuple[Dialect, list[Pair]]:
-    """What a message says, and the dialect it is in. Anything that is no message says nothing."""
+def read_message(message: Any, note: Note) -> list[Pair]:
+    """What a message says in whatever dialect. Anything that is no message says nothing."""
     if not isinstance(message, dict):
         note("invalid_structure", f"a {type_name(message)} is not a message: dropped", None)
-        return DIALECTS["neutral"], []
-    dialect = recognise(message)
-    pairs = (admit(side, block, note) for side, block in dialect.read(message, note))
-    return dialect, [pair for pair in pairs if pair is not None]
+        return []
+    pairs = (admit(side, block, note) for side, block in recognise(message).read(message, note))
+    return [pair for pair in pairs if pair is not None]
 
 
 def recognise(message: Message) -> Dialect:
@@ -143,9 +142,7 @@ def last_tool_call(messages: list[Message]) -> dict[str, Any] | None:
 
 def is_complete(messages: list[Message]) -> bool:
     """Whether the assistant had the last word: it spoke last and waits for no result."""
-    if not messages:
-        return False
-    pairs = _read(messages[-1])
+    pairs = _read(messages[-1]) if messages else []
     return bool(pairs) and all(side == "assistant" and block["type"] != "tool_use" for side, block in pairs)
 
 
@@ -177,7 +174,7 @@ def recover_todos(events: Iterable[Event], names: Collection[str] = TODO_TOOLS) 
 
 def _read(message: Any) -> list[Pair]:
     try:
-        return read_message(message, ignore)[1]
+        return read_message(message, ignore)
     except Exception:  # noqa: BLE001 - what cannot be read says nothing
         return []
 
@@ -245,8 +242,7 @@ class _Repair:
 
     def run(self) -> Sanitized:
         for index, message in enumerate(self._items):
-            self._index = index
-            self._noted = False
+            self._index, self._noted = index, False
             self._read(message)
         rendered = self._finish()
         issues = self._thread.report()
@@ -262,7 +258,7 @@ class _Repair:
 
     def _read(self, message: Any) -> None:
         try:
-            _, pairs = read_message(message, self._note)
+            pairs = read_message(message, self._note)
         except Exception as error:  # noqa: BLE001 - an object that fights back is no message
             self._note("invalid_structure", f"unreadable message ({type_name(error)}): dropped", None)
             return

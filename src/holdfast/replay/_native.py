@@ -119,7 +119,6 @@ def write_draft(dialect: Dialect, page: Drafts, index: int, at: int) -> tuple[li
 
 
 def last_systems(dialect: Dialect, page: Drafts, at: int) -> list[Message]:
-    """The system messages that nothing follows yet."""
     if dialect.systems == "anywhere" or (dialect.systems == "first" and not len(page)):
         return page.told.system_messages(dialect, at)[0]
     return []

@@ -263,7 +263,6 @@ class Drafts:
         return self._texts_from <= self._starts[-1]
 
     def seqs(self, index: int) -> Sequence[int]:
-        """The events of one message's blocks."""
         return self._seqs[self._part(index)]
 
     def add(self, role: str, block: Block, seq: int) -> int:

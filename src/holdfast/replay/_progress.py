@@ -31,7 +31,6 @@ from holdfast.replay._upcast import Steps, check_format
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]
 
-_FAILED = ("failed", "error")
 _TITLE_CHARS_MAX = 50
 _TITLE_CHARS_READ = 1000
 # Longer results of steps are read from the log when they are asked for.
@@ -167,7 +166,6 @@ def _assistant(state: State, event: Event, data: Data) -> None:
 
 
 def _settle(state: State, call: Any) -> None:
-    """A call has its result."""
     if isinstance(call, str) and state.pending_calls.pop(call, None) is None:
         state.deferred_calls.pop(call, None)
 
@@ -241,8 +239,7 @@ def _retracted(state: State, event: Event, _data: Data) -> None:
 
 def _turn_start(state: State, event: Event, _data: Data) -> None:
     turn = _decode_turn(event.raw).turn
-    number = event.seq if turn is None else turn
-    state.open_turns[event.run or ""] = Turning(number, event.seq, event.timestamp)
+    state.open_turns[event.run or ""] = Turning(event.seq if turn is None else turn, event.seq, event.timestamp)
     state.turns += 1
     state.suspended = False
     state.interrupted_at = state.failed_at = -1
@@ -261,7 +258,7 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
     state.pending_calls.clear()
     state.streaming.clear()
     state.suspended = reason == "suspended"
-    if reason in _FAILED:
+    if reason in ("failed", "error"):
         state.failed_at = state.message_count
 
 

@@ -192,7 +192,6 @@ def files_in(params: Any) -> list[str]:
 
 
 def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
-    """What these events used, by model."""
     by_model: dict[str, Tokens] = {}
     for event in events:
         if event.type not in ("assistant", "tool_call", "usage"):

@@ -135,7 +135,6 @@ def join_fragments(member: str, fragments: list[Fragment], *, in_order: bool = F
 
 
 def call_names(before: Iterable[Block]) -> dict[str, str]:
-    """The tool's name for each call in a message."""
     return {block["id"]: block["name"] for block in before if block["type"] == "tool_use"}
 
 
@@ -205,7 +204,6 @@ def _keep_anthropic(block: Block) -> Block | None:
 
 
 def read_message(message: Message, note: Note) -> list[Pair]:
-    """What a message with a role and a content says."""
     role = message.get("role")
     side = _ROLES.get(role) if isinstance(role, str) else None
     if side is None:

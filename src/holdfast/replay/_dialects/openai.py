@@ -238,7 +238,6 @@ def _item_part(block: Block) -> Message:
 
 
 def read_item(item: Message, note: Note) -> list[Pair]:
-    """What one item says."""
     kind = item.get("type")
     if kind == "function_call":
         key = call_key(item.get("call_id"))

@@ -73,7 +73,6 @@ def _user_content(block: Block) -> str | Message:
 
 
 def read_pydantic_ai(message: Message, note: Note) -> list[Pair]:
-    """What a request or a response says."""
     parts = message.get("parts")
     if not isinstance(parts, (list, tuple)):
         note("invalid_structure", "a message without parts was dropped", message)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
@@ -14,6 +13,7 @@ _TEXT_ONLY = frozenset({"text"})
 _CACHE = "prompt_cache_breakpoint"
 # What other servers that speak this form add to an answer, and take back.
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details"})
+_SAID = _REASONING | {"refusal", "audio", "annotations"}
 
 
 def _is_image(address: object) -> bool:
@@ -48,18 +48,13 @@ class OpenAIRules(_PartRules):
     user_parts = frozenset({"text", "image_url", "input_audio", "file"})
     call_kinds = frozenset({"function", "custom"})
     part_members = frozenset({_CACHE})
-    allowed = MappingProxyType(
-        {
-            "system": frozenset({"role", "content", "name"}),
-            "user": frozenset({"role", "content", "name"}),
-            "tool": frozenset({"role", "content", "tool_call_id", "name"}),
-            "function": frozenset({"role", "content", "name"}),
-            "assistant": frozenset(
-                {"role", "content", "tool_calls", "name", "refusal", "audio", "annotations"}
-                | {"function_call", *_REASONING}
-            ),
-        }
-    )
+    allowed: ClassVar[dict[str, frozenset[str]]] = {
+        "system": frozenset({"role", "content", "name"}),
+        "user": frozenset({"role", "content", "name"}),
+        "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+        "function": frozenset({"role", "content", "name"}),
+        "assistant": frozenset({"role", "content", "name", "tool_calls", "function_call"} | _SAID),
+    }
 
     def check(self, message: Any) -> None:
         role = message.get("role") if isinstance(message, dict) else None
@@ -104,7 +99,7 @@ class OpenAIRules(_PartRules):
         else:
             self._content(content, frozenset({"text", "refusal"}))
         self.need(is_json(message.get("annotations")), "annotations are malformed")
-        self.need(is_json([message.get(name) for name in ("refusal", "audio", *_REASONING)]), "malformed members")
+        self.need(is_json([message.get(name) for name in _SAID - {"annotations"}]), "malformed members")
 
     def _calls(self, calls: Any) -> None:
         if not self.need(isinstance(calls, list) and calls, "tool_calls is no list of calls"):
@@ -163,14 +158,12 @@ class MistralRules(OpenAIRules):
     user_parts = frozenset({"text", "image_url"})
     call_kinds = frozenset({"function"})
     part_members: frozenset[str] = frozenset()
-    allowed = MappingProxyType(
-        {
-            "system": frozenset({"role", "content"}),
-            "user": frozenset({"role", "content"}),
-            "tool": frozenset({"role", "content", "tool_call_id", "name"}),
-            "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
-        }
-    )
+    allowed: ClassVar[dict[str, frozenset[str]]] = {
+        "system": frozenset({"role", "content"}),
+        "user": frozenset({"role", "content"}),
+        "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+        "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
+    }
 
     def __init__(self) -> None:
         super().__init__()
