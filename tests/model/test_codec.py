@@ -232,10 +232,16 @@ def test_a_value_that_cannot_be_stored_at_all_is_null():
     """The path of the value itself is `$`, and it is named once."""
     assert encode_value(threading.Lock()) == (None, ["$"])
     assert encode_value(NoValue.LOCK) == (None, ["$"])
+    assert encode_value(NoPath()) == (None, ["$"])
 
 
 class NoValue(enum.Enum):
     LOCK = threading.Lock()
+
+
+class NoPath:
+    def __fspath__(self):
+        return "a"
 
 
 def test_the_same_object_twice_is_no_cycle():

@@ -301,6 +301,20 @@ def test_a_follower_sees_what_is_being_said():
     assert (reader.rest(), reader.open_from) == ([], 5)
 
 
+@pytest.mark.parametrize(
+    ("decision", "note"),
+    [
+        ("ask", ("Run (event 0) not run so far", "nobody answered whether it may run")),
+        ("deny", ("Run (event 0) not run", "it was refused")),
+    ],
+)
+def test_what_did_not_run_is_told_before_its_turn_ends(decision, note):
+    """Also while the answer may still come, behind the last event."""
+    call = ("tool_call", {"id": "1", "tool": "Run", "params": {}})
+    asked = ("permission", {"call": "1", "tool": "Run", "decision": decision})
+    assert told(call, asked)[1:] == [("note", *note)]
+
+
 def test_a_call_is_open_until_its_result_or_the_end_of_its_turn():
     """What may still change begins with the first call that has no result."""
     for end in (("tool_result", {"toolCallId": "c"}), ("turn_end", {}), ("interrupted", {})):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -220,7 +219,7 @@ class LineReader:
             self._held += events
             self._held_bytes.append(block)
             return []
-        if whole < len(events) != block.count(b"\n"):
+        if whole < len(events) and len(events) != block.count(b"\n"):
             return None
         end = len(block) - 1
         for _ in events[whole:]:
@@ -241,9 +240,13 @@ def _is_summed(block: bytes) -> bool:
 
 def read_events(chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None) -> Iterator[Event]:
     """Every valid event of a log, in order, also of a damaged one."""
-    reader = LineReader(position, unseal)
-    batches = (reader.finish() if chunk is None else reader.feed(chunk) for chunk in chain(chunks, (None,)))
-    return one_by_one(batches)
+    return one_by_one(_batches(LineReader(position, unseal), chunks))
+
+
+def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
+    for chunk in chunks:
+        yield reader.feed(chunk)
+    yield reader.finish()
 
 
 def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:

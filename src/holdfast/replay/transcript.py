@@ -341,7 +341,8 @@ class Transcript:
             self._add(event, data, event.type, pieces=said)
             if self._tasks and event.type == "assistant":
                 # The last words of a delegate are kept until it is done.
-                for key in [one for one in (event.run, _agent(data)) if one in self._tasks][:1]:
+                key = event.run if event.run in self._tasks else _agent(data)
+                if key in self._tasks:
                     self._tasks[key] = said
 
     def _on_call(self, event: Event, data: Data) -> None:
