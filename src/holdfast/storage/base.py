@@ -486,8 +486,9 @@ def check_prefix(prefix: str) -> tuple[str, ...]:
 def is_document_name(name: str) -> bool:
     """Whether ``name`` is a safe relative name that no other file of a key has."""
     parts = name.split("/")
-    if not all(_DOCUMENT.match(part) and ".." not in part for part in parts):
-        return False
+    for part in parts:
+        if not _DOCUMENT.match(part) or ".." in part:
+            return False
     return len(parts) <= _DOCUMENT_DEPTH_MAX and not _NOT_DOCUMENTS.match(parts[0].lower())
 
 

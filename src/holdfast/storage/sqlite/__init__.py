@@ -23,14 +23,5 @@ __getattr__ = lazy(
     {"connection": ("Connection connect discard failures file_mark is_busy sqlite_errors sqlite_version transaction")},
 )
 
-__all__ = [
-    "Connection",
-    "connect",
-    "discard",
-    "failures",
-    "file_mark",
-    "is_busy",
-    "sqlite_errors",
-    "sqlite_version",
-    "transaction",
-]
+__all__ = ["Connection", "connect", "discard", "failures", "file_mark", "transaction"]
+__all__ += ["is_busy", "sqlite_errors", "sqlite_version"]
