@@ -231,7 +231,13 @@ def write_bundle(
 def read_bundle(data: bytes, bounds: Bounds | None = None) -> Bundle:
     """What a bundle holds. Raises InvalidData, Damaged, TooLarge or TooNew; expands nothing yet."""
     bounds = bounds or Bounds()
-    _check_count(data, bounds)
+    if not is_bundle(data[:4]):
+        raise _refused("this is not a bundle: it does not begin like one")
+    # The table of contents is bounded before the library reads all of it into memory: each entry of it begins so. A
+    # payload may too, which only makes the count larger.
+    entries = data.count(b"PK\x01\x02")
+    if entries > bounds.files_max + 1:
+        raise _too_large("files_max", bounds.files_max, entries)
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
@@ -309,16 +315,6 @@ class _Adding(AbstractContextManager["_Adding"]):
     @property
     def member(self) -> _ManifestMember:
         return _ManifestMember(self._name, self._bytes, self._hash.hexdigest())
-
-
-def _check_count(data: bytes, bounds: Bounds) -> None:
-    """Bound the table of contents before the library reads all of it into memory."""
-    if not is_bundle(data[:4]):
-        raise _refused("this is not a bundle: it does not begin like one")
-    # Each entry of the table begins so. A payload may too, which only makes the count larger.
-    entries = data.count(b"PK\x01\x02")
-    if entries > bounds.files_max + 1:
-        raise _too_large("files_max", bounds.files_max, entries)
 
 
 def _check_members(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:

@@ -86,11 +86,9 @@ class OwnDocument:
     def __init__(self, source: Source) -> None:
         value = source.json(source.name)
         check_version(source.name, "Holdfast", value.get("version"), DOCUMENT_VERSION)
-        match value.get("metadata"):
-            case {"session_id": str() as named}:
-                self.id = _id_for(named)
-            case _:
-                self.id = _id_for(source.name)
+        about = value.get("metadata")
+        named = about.get("session_id") if isinstance(about, dict) else None
+        self.id = _id_for(named if isinstance(named, str) else source.name)
         self._payloads: dict[str, bytes] = {}
         try:
             written = msgspec.convert(value.get("events"), list[_WrittenEvent])

@@ -225,7 +225,11 @@ class _Spans:
             if event.type in _ASKS:
                 self._asked[session_id, event.run or ""] = event.timestamp
             if event.type in _ENDS:
-                self._end_all(session_id, event)
+                for key in [key for key in self._open if key[0] == session_id]:
+                    self._finish(key, event, event.type)
+                for asked in [key for key in self._asked if key[0] == session_id]:
+                    del self._asked[asked]
+                self._models.pop(session_id, None)
 
     def end(self) -> None:
         with self._lock:
@@ -247,7 +251,8 @@ class _Spans:
             self._open[key].update_name(f"invoke_agent {agent}")
             self._open[key].set_attribute(_AGENT, agent)
             return
-        self._begin_agent(session_id, event, self._of_session(session_id))
+        newest = next((span for other, span in reversed(self._open.items()) if other[0] == session_id), None)
+        self._begin_agent(session_id, event, newest)
         self._called.add(key)
 
     def _begin_agent(self, session_id: str, event: Event, parent: Span | None) -> None:
@@ -372,17 +377,6 @@ class _Spans:
             if error is not None:
                 _fail(span, error)
             span.end(event.timestamp * _NS_PER_MS)
-
-    def _of_session(self, session_id: str) -> Span | None:
-        """The newest span that is open in a session."""
-        return next((s for key, s in reversed(self._open.items()) if key[0] == session_id), None)
-
-    def _end_all(self, session_id: str, event: Event) -> None:
-        for key in [key for key in self._open if key[0] == session_id]:
-            self._finish(key, event, event.type)
-        for asked in [key for key in self._asked if key[0] == session_id]:
-            del self._asked[asked]
-        self._models.pop(session_id, None)
 
 
 def _provider(model: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, product
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 ROOT = 1
 _SUBSET_BITS_MAX = 6
 _UNSAFE_FILES_MAX = 4
+_WHOLE_PART = 0.3
+_ZEROS_PART = 0.15
 
 Paths = dict[str, tuple[int, bytes | None]]
 Entries = dict[int, dict[str, int]]
@@ -330,6 +333,38 @@ def _names(paths: Paths) -> Names:
 def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
     """The paths with other bytes in one file, under each of its names."""
     return paths | dict.fromkeys(names.get(inode, ()), (inode, content))
+
+
+def sampled_power_loss(image: Image, effects: list[Effect], chance: Random) -> CrashState:
+    """What is left when the power goes after all these effects.
+
+    The names that were not synced are there up to any one of them; of each file some of the writes
+    that were not synced, the last of them cut at any byte, or zeros up to the new size.
+    """
+    medium = _Medium(image)
+    for effect in effects:
+        medium.take(effect)
+    choices = list(medium.entry_choices(subsets=False))
+    paths = _tree(chance.choice(choices), medium.contents)
+    names = _names(paths)
+    for inode in sorted(medium.unsafe):
+        paths = _replaced(paths, names, inode, _sampled_content(medium, inode, chance))
+    return CrashState(paths, (), len(effects))
+
+
+def _sampled_content(medium: _Medium, inode: int, chance: Random) -> bytes:
+    whole = medium.volatile(inode)
+    content = medium.contents.get(inode, b"")
+    luck = chance.random()
+    if luck < _WHOLE_PART:
+        return whole
+    changes = medium.unsafe[inode]
+    last = chance.randrange(len(changes))
+    content = _after(content, changes[:last])
+    cut = changes[last]
+    if isinstance(cut, Write):
+        content = cut.on(content, chance.randint(0, len(cut.data)))
+    return content.ljust(len(whole), b"\0") if luck > 1 - _ZEROS_PART else content
 
 
 # What a call did to a disk, as far as a crash may undo it.

@@ -339,7 +339,14 @@ class _OpenAIChat(_Wire):
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
         message: Body = {"role": "assistant", "content": text or None}
         if calls:
-            message["tool_calls"] = [_function(call) for call in calls]
+            message["tool_calls"] = [
+                {
+                    "id": call.id or _new_id("call_"),
+                    "type": "function",
+                    "function": {"name": call.tool, "arguments": msgspec.json.encode(call.input).decode()},
+                }
+                for call in calls
+            ]
         used = {"prompt_tokens": _tokens(body), "completion_tokens": _tokens(message)}
         return {
             "id": _new_id("chatcmpl-"),
@@ -364,11 +371,6 @@ class _OpenAIChat(_Wire):
         yield b"data: [DONE]\n\n"
 
 
-def _function(call: AskForTool) -> Body:
-    function = {"name": call.tool, "arguments": msgspec.json.encode(call.input).decode()}
-    return {"id": call.id or _new_id("call_"), "type": "function", "function": function}
-
-
 class _OpenAIResponses(_Wire):
     """``POST /v1/responses``."""
 
@@ -380,8 +382,22 @@ class _OpenAIResponses(_Wire):
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        output = [_output_message(text)] if text else []
-        output += [_output_call(call) for call in calls]
+        output: list[Body] = []
+        if text:
+            part = {"type": "output_text", "text": text, "annotations": []}
+            message = {"type": "message", "id": _new_id("msg_"), "role": "assistant", "status": "completed"}
+            output.append(message | {"content": [part]})
+        output += [
+            {
+                "type": "function_call",
+                "id": _new_id("fc_"),
+                "call_id": call.id or _new_id("call_"),
+                "name": call.tool,
+                "arguments": msgspec.json.encode(call.input).decode(),
+                "status": "completed",
+            }
+            for call in calls
+        ]
         used = {"input_tokens": _tokens(body), "output_tokens": _tokens(output)}
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         return {
@@ -424,22 +440,6 @@ class _OpenAIResponses(_Wire):
                 yield event("response.function_call_arguments.done", arguments=arguments, **at)
             yield event("response.output_item.done", item=item, **place)
         yield event("response.completed", response=answer)
-
-
-def _output_message(text: str) -> Body:
-    part = {"type": "output_text", "text": text, "annotations": []}
-    return {"type": "message", "id": _new_id("msg_"), "role": "assistant", "status": "completed", "content": [part]}
-
-
-def _output_call(call: AskForTool) -> Body:
-    return {
-        "type": "function_call",
-        "id": _new_id("fc_"),
-        "call_id": call.id or _new_id("call_"),
-        "name": call.tool,
-        "arguments": msgspec.json.encode(call.input).decode(),
-        "status": "completed",
-    }
 
 
 class _Gemini(_Wire):

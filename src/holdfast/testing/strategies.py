@@ -171,11 +171,8 @@ def _turns(turn: int) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
         for step in range(draw(st.integers(0, 2))):
             found += draw(_tool_steps(f"call-{turn}-{step}"))
         state = st.sampled_from(["variable_set", "memory_set", "todo_update", "usage", "title"])
-        for type in draw(st.lists(state, max_size=2)):
-            found.append((type, draw(event_data(type))))
-        found.append(("assistant", draw(event_data("assistant"))))
-        found.append(("turn_end", {"turn": turn, "reason": "completed"}))
-        return found
+        found += [(type, draw(event_data(type))) for type in [*draw(st.lists(state, max_size=2)), "assistant"]]
+        return [*found, ("turn_end", {"turn": turn, "reason": "completed"})]
 
     return build()
 
@@ -208,15 +205,10 @@ def _keys() -> SearchStrategy[str]:
 
 def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
     """Values for one member of an event's data, by the type that its body gives it."""
-    if any(get_origin(part) is list for part in get_args(field.type)):
-        return _contents()  # the only union with a list is a message's content
-    return _of_type(field.type)
-
-
-@cache
-def _contents() -> SearchStrategy[Any]:
-    block = st.fixed_dictionaries({"type": st.just("text"), "text": _texts()})
-    return _texts() | st.lists(block, max_size=3)
+    if not any(get_origin(part) is list for part in get_args(field.type)):
+        return _of_type(field.type)
+    # The only union with a list is a message's content.
+    return _texts() | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": _texts()}), max_size=3)
 
 
 @cache

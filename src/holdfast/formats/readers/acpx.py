@@ -195,7 +195,12 @@ class _Frames:
         with self._book.entry(line, stamp) as entry:
             entry.kind = kind or text(inner.get("method")) or None
             if inner.get("method") == "session/prompt":
-                entry.user(_blocks(params.get("prompt")))
+                said: list[Record] = []
+                for block in map(mapping, items(params.get("prompt"))):
+                    # A file that was given along counts by its text.
+                    is_file = block.get("type") == "resource"
+                    said += [text_block(member(block, "resource", "text"))] if is_file else said_blocks([block])
+                entry.user(said)
             elif kind in _CHUNKS:
                 self._kind = _CHUNKS[kind]
                 self._words += text(member(update, "content", "text"))
@@ -210,14 +215,6 @@ class _Frames:
             with self._book.entry({"streamed": words}) as entry:
                 tell = entry.assistant if kind == "assistant" else entry.thinking
                 tell(words)
-
-
-def _blocks(prompt: Any) -> list[Record]:
-    """What a person said; a file that was given along counts by its text."""
-    given = [mapping(block) for block in items(prompt)]
-    return said_blocks(
-        [text_block(member(one, "resource", "text")) if one.get("type") == "resource" else one for one in given]
-    )
 
 
 def _tell_tool(update: Record, entry: SourceEntry) -> None:

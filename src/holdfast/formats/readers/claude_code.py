@@ -178,7 +178,8 @@ class _Transcript(SessionLog):
             entry.kind = "noise"
             entry.user("" if _NOISE.match(content) else content)
         else:
-            entry.user([block for block in items(content) if _is_said(mapping(block))])
+            given = [mapping(block) for block in items(content) if not _NOISE.match(text(member(block, "text")))]
+            entry.user([block for block in given if block.get("type") in ("text", "image", "document")])
 
     def _is_answered(self) -> bool:
         """Whether the model answered: a command that only concerns the tool is no turn."""
@@ -286,13 +287,6 @@ def _node(record: Record) -> TreeNode:
     group = first_text(member(record, "message", "id")) if record.get("type") == "assistant" else None
     is_talk = text(record.get("type")) in _TALK or member(record, "attachment", "type") == "queued_command"
     return TreeNode(record["uuid"], parent, group, texts(calls), texts(answers), is_talk)
-
-
-def _is_said(block: Record) -> bool:
-    kind = text(block.get("type"))
-    if kind == "text":
-        return not _NOISE.match(text(block.get("text")))
-    return kind in {"image", "document"}
 
 
 def _tell_queued(attachment: Record, entry: SourceEntry) -> None:

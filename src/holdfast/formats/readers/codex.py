@@ -98,7 +98,12 @@ class _Rollout(SessionLog):
             "foreign_id": own,
             "title": self._title or titles.get(own),
             "cwd": first_text(meta.get("cwd"), self._cwd),
-            "parent": _parent(meta),
+            # The session that this one was forked from, or whose sub-agent it is.
+            "parent": first_text(
+                meta.get("forked_from_id"),
+                meta.get("parent_thread_id"),
+                member(meta, "source", "subagent", "thread_spawn", "parent_thread_id"),
+            ),
             "version": first_text(meta.get("cli_version")),
             "created_at": read_time(meta.get("timestamp")),
         }
@@ -130,7 +135,10 @@ class _Rollout(SessionLog):
         kind, payload = _payload(record)
         if kind == "response_item":
             _tell_item(payload, self._model, entry)
-            self._cwd = self._cwd or _cwd_in(payload)
+            # There the tool tells the model of the working directory.
+            words = block_text(payload.get("content")) if payload.get("role") == "user" else ""
+            if words.lstrip().startswith("<environment_context>"):
+                self._cwd = first_text(self._cwd, between(words, "<cwd>", "</cwd>"))
         elif kind == "event_msg":
             self._tell_event(payload, entry)
         elif kind == "turn_context":
@@ -171,12 +179,6 @@ def _meta_of(lines: Lines) -> Record:
     return next((payload for kind, payload in found if kind == "session_meta"), {})
 
 
-def _parent(meta: Record) -> str | None:
-    """The session that this one was forked from, or whose sub-agent it is."""
-    spawned = member(meta, "source", "subagent", "thread_spawn", "parent_thread_id")
-    return first_text(meta.get("forked_from_id"), meta.get("parent_thread_id"), spawned)
-
-
 READER = ToolReader(
     _Rollout.tool,
     (
@@ -203,13 +205,6 @@ _NOISE = re.compile(
 )
 _FAILED = re.compile(r"\A(?:Exit code: |(?:.*\n){0,4}?Process exited with code )(?!0\b)\d+")
 _FAILED_LOOKED_AT = 400
-
-
-def _cwd_in(item: Record) -> str | None:
-    """The working directory, where the tool tells the model of it."""
-    words = block_text(item.get("content")) if item.get("role") == "user" else ""
-    is_context = words.lstrip().startswith("<environment_context>")
-    return first_text(between(words, "<cwd>", "</cwd>")) if is_context else None
 
 
 def _tell_item(item: Record, model: str | None, entry: SourceEntry) -> None:

@@ -275,15 +275,9 @@ def tell_responses(content: Any, pairing: Pairing, entry: SourceEntry, *, is_err
     """The tools' results in a message; whether there are any."""
     found = [mapping(part.get("functionResponse")) for part in parts_of(content)]
     for response in filter(None, found):
-        result, failed = response_of(response.get("response"))
-        id = pairing.response_id(response)
-        entry.result(id, result, is_error=failed if is_error is None else is_error)
+        given = response.get("response")
+        names = mapping(given).keys()
+        result = member(given, *names) if names in ({"output"}, {"error"}) else given
+        failed = names == {"error"} or bool(member(given, "error"))
+        entry.result(pairing.response_id(response), result, is_error=failed if is_error is None else is_error)
     return any(found)
-
-
-def response_of(response: Any) -> tuple[Any, bool]:
-    """What a tool gave back, and whether it failed."""
-    given, failed = mapping(response), bool(member(response, "error"))
-    if given.keys() == {"output"} or given.keys() == {"error"}:
-        [response] = given.values()
-    return response, failed or given.keys() == {"error"}

@@ -50,17 +50,15 @@ def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[byt
 def _messages(turns: list[DialogueTurn], own: str) -> Iterator[dict[str, Any]]:
     for number, turn in enumerate(turns):
         after = results_in(turns[number + 1 : number + 2])
-        message = _answer(turn, after) if turn.role == "assistant" else _prompt(turn)
-        if message:
-            yield {"id": stable_uuid(own, number), "timestamp": iso(turn.times[0])} | message
-
-
-def _prompt(turn: DialogueTurn) -> dict[str, Any] | None:
-    """A user's words. Results stand with their calls, from where Gemini CLI reads them."""
-    said = [block for block in turn.blocks if block["type"] != "tool_result"]
-    messages = in_dialect(turn._replace(blocks=said), "gemini") if said else []
-    parts = [part for message in messages for part in message.get("parts", [])]
-    return {"type": "user", "content": parts} if parts else None
+        head = {"id": stable_uuid(own, number), "timestamp": iso(turn.times[0])}
+        if turn.role == "assistant":
+            yield head | _answer(turn, after)
+            continue
+        # Results stand with their calls, from where Gemini CLI reads them.
+        said = [block for block in turn.blocks if block["type"] != "tool_result"]
+        messages = in_dialect(turn._replace(blocks=said), "gemini") if said else []
+        if parts := [part for message in messages for part in message.get("parts", [])]:
+            yield head | {"type": "user", "content": parts}
 
 
 def _answer(turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:

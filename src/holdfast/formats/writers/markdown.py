@@ -255,17 +255,14 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
     yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
-        yield f"\n{_shown(message, options)}\n".encode("utf-8", "replace")
-
-
-def _shown(message: list[Entry], options: ExportOptions) -> str:
-    first = message[0]
-    agent = f" ({harmless_line(first.agent)})" if first.agent else ""
-    head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
-    words = [line for entry in message for line in _lines(entry)]
-    if first.state != "whole":
-        words.append("(cut off here)")
-    return "\n".join([head, *(f"  {line}".rstrip() for line in words)])
+        first = message[0]
+        agent = f" ({harmless_line(first.agent)})" if first.agent else ""
+        head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
+        words = [line for entry in message for line in _lines(entry)]
+        if first.state != "whole":
+            words.append("(cut off here)")
+        shown = "\n".join([head, *(f"  {line}".rstrip() for line in words)])
+        yield f"\n{shown}\n".encode("utf-8", "replace")
 
 
 def _lines(entry: Entry) -> list[str]:
