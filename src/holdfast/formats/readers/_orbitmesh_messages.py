@@ -249,8 +249,8 @@ class _ToldCall:
     def __init__(self, draft: ForeignDraft, raws: list[Any]) -> None:
         self.draft = draft
         self.raws = raws
-        self.streamed = ""
         self.is_over = False
+        self._streamed = ""
 
     def keep(self, said: OrbitmeshMessage) -> None:
         """Keep how news came that say nothing by themselves."""
@@ -258,9 +258,9 @@ class _ToldCall:
         self.draft.raw = raw_of(self.raws)
 
     def go_on(self, said: OrbitmeshMessage) -> None:
-        self.streamed += said.contents
+        self._streamed += said.contents
         self.keep(said)
-        given = as_json(self.streamed)
+        given = as_json(self._streamed)
         if isinstance(given, dict):
             self.draft.data["params"] = given
 
@@ -431,7 +431,8 @@ class _Told:
         """The result in news about a call; none while it runs."""
         status = as_text(told.get("status"))
         result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
-        if status not in _ENDED if status else result is None:
+        is_running = status not in _ENDED if status else result is None
+        if is_running:
             return []
         words = block_text([member(part, "content") for part in items(told.get("content"))])
         shown = words or (told.get("content") if result is None else result)
