@@ -56,53 +56,14 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "AGENT_TYPE",
-    "EXIT_WORDS",
-    "Agent",
-    "AgentHome",
-    "AgentMaker",
-    "Ask",
-    "Attempt",
-    "Decision",
-    "Engine",
-    "EventLogger",
-    "Features",
-    "Host",
-    "HostedTurn",
-    "Kit",
-    "Message",
-    "ModelChoice",
-    "PermissionRequest",
-    "PersistentSession",
-    "Plugin",
-    "PluginWarning",
-    "Question",
-    "RepairedWarning",
-    "RunResult",
-    "RunStream",
-    "Runtime",
-    "Scope",
-    "Strategy",
-    "Suspend",
-    "Suspension",
-    "Tool",
-    "ToolContext",
-    "Usage",
-    "attempts",
-    "builtin_tools",
-    "choose_model",
-    "file_tools",
-    "fork_seq",
-    "is_child",
-    "memory_tools",
-    "needs_agent",
-    "offered_commands",
-    "plain_result",
-    "plain_text",
-    "read_command",
-    "register_model",
-    "resolve_model",
-    "todo_tool",
-    "tool",
-]
+# The agent, what it is made of and what it gives.
+__all__ = ["Agent", "Features", "PersistentSession", "Strategy"]
+__all__ += ["Ask", "Attempt", "Engine", "RunResult", "RunStream", "Suspension", "Usage", "attempts", "is_child"]
+__all__ += ["Decision", "PermissionRequest", "Plugin", "PluginWarning", "Scope"]
+__all__ += ["Suspend", "Tool", "ToolContext", "plain_result", "plain_text", "tool"]
+__all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
+# What apps make agents of, and where they run them.
+__all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning", "needs_agent"]
+__all__ += ["ModelChoice", "choose_model", "register_model", "resolve_model"]
+__all__ += ["EXIT_WORDS", "EventLogger", "Host", "HostedTurn", "Message", "Question", "Runtime"]
+__all__ += ["fork_seq", "offered_commands", "read_command"]

@@ -154,10 +154,7 @@ class Agent:
         return RunStream(start)
 
     async def resume(self, token: str, value: Any, *, session: Session | None = None) -> RunResult:
-        """Go on with a suspended run, once, with what it waited for.
-
-        Raises ResumeTokenInvalid, ResumeTokenExpired or ResumeTokenUsed; then nothing has changed.
-        """
+        """Go on with a suspended run once. Raises ResumeTokenInvalid, -Expired or -Used; then nothing has changed."""
         return await (await self._turn(session)).resume(token, value)
 
     def resume_stream(self, token: str, value: Any, *, session: Session | None = None) -> RunStream:
@@ -313,14 +310,8 @@ class Agent:
         if session is None and self._persistence is not None:
             # Opening reads the whole log: never on the event loop.
             session = await asyncio.to_thread(self._own_session)
-        return AgentTurn(
-            self.spec,
-            session,
-            hf=None if self._home is None else self._home.hf,
-            documents=self._documents(),
-            emit=emit,
-            plugins=lambda session: self._plugins.of(session, self._documents()),
-        )
+        hf = None if self._home is None else self._home.hf
+        return AgentTurn(self.spec, session, hf, self._documents(), emit, self._plugins)
 
     def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
         check_library(hf)

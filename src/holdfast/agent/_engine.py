@@ -41,7 +41,6 @@ class Converter:
         self._known: list[tuple[dict[str, Any], pai.ModelMessage]] = []
 
     def convert(self, messages: list[dict[str, Any]]) -> list[pai.ModelMessage]:
-        """The engine's messages for these."""
         fresh: list[tuple[dict[str, Any], pai.ModelMessage]] = []
         for index, message in enumerate(messages):
             if index < len(self._known) and self._known[index][0] is message:
@@ -219,10 +218,7 @@ def register_model(prefix: str, resolver: Resolver) -> None:
 
 
 def resolve_model(model: Any) -> Model:
-    """The engine's model for a name, or the model itself.
-
-    Raises UsageError, with a remedy, for a name that nobody knows and for a missing API key.
-    """
+    """The engine's model for a name, or the model itself. Raises UsageError for an unknown name or a missing key."""
     if isinstance(model, Model):
         return model
     if not isinstance(model, str) or not model.strip():
@@ -258,10 +254,7 @@ def _unusable(model: str, error: Exception) -> UsageError:
 
 
 class Engine:
-    """One model with its settings, for one run at a time.
-
-    ``remake`` makes the model once more: for a run in an event loop while another loop has it.
-    """
+    """One model with its settings, for one run at a time; ``remake`` makes it again while another loop has it."""
 
     def __init__(
         self, model: Model, settings: dict[str, Any] | None = None, remake: Callable[[], Model] | None = None

@@ -23,10 +23,10 @@ _WAITING_MAX = 1000  # events kept while the store takes none; an agent must not
 class EventLogger:
     """Records what an agent does, and never disturbs it: no call raises or waits for a disk.
 
-    A failure is counted in ``errors``, kept in ``last_error`` and told to the log ``holdfast``.
-    Events that the store refuses (it is full, or another process writes the session) wait here, at
-    most a thousand of them, and are recorded in their order once it takes them again. Any thread
-    may call any method. The session is opened at the first event and mended if it is damaged.
+    A failure is counted in ``errors``, kept in ``last_error`` and told to the log ``holdfast``. Events that the store
+    refuses (it is full, or another process writes the session) wait here, at most a thousand of them, and are
+    recorded in their order once it takes them again. Any thread may call any method. The session is opened at the
+    first event and mended if it is damaged.
     """
 
     def __init__(self, library: Holdfast, session_id: str, *, repair: Repair = "auto") -> None:
@@ -43,8 +43,6 @@ class EventLogger:
         self._closed = False
         self._call_ids: dict[str, str] = {}
         self._open_calls: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-
-    # -- conversation ------------------------------------------------------------------------
 
     def log_user_message(self, content: Any, **extra: Any) -> None:
         """What the user said: text or blocks."""
@@ -63,10 +61,7 @@ class EventLogger:
         self.log("thinking", _present(content=content, signature=signature, agent=agent))
 
     def log_tool_call(self, agent: str | None, tool: str, params: Any = None, tool_id: str | None = None) -> str:
-        """The intent to use a tool; the id under which it is recorded, to be given with its result.
-
-        Without a ``tool_id`` it is a random one.
-        """
+        """The intent to use a tool; the id under which it is recorded (else a random one), to give with its result."""
         recorded = _as_text(tool_id) if tool_id else str(uuid4())
         with self._lock:
             self._note_id(recorded, recorded)
@@ -77,26 +72,18 @@ class EventLogger:
     def log_tool_result(
         self, agent: str | None, tool: str, tool_id: str | None, result: Any = None, *, is_error: bool = False
     ) -> None:
-        """What a tool gave.
+        """What a tool gave; ``tool_id`` is what ``log_tool_call`` returned.
 
-        ``tool_id`` is what ``log_tool_call`` returned. One that it never saw, or None, belongs to
-        the oldest call of that agent and tool that has no result yet.
+        One that it never saw, or None, belongs to the oldest call of that agent and tool that has no result yet.
         """
-        data = {"toolCallId": self._recorded_id(agent, tool, tool_id), "result": result}
-        if is_error:
-            data["is_error"] = True
-        self.log("tool_result", data)
+        call_id = self._recorded_id(agent, tool, tool_id)
+        self.log("tool_result", {"toolCallId": call_id, "result": result, **({"is_error": True} if is_error else {})})
 
     @property
     def call_ids(self) -> dict[str, str]:
-        """The ids of tool calls that were given, and those under which they are recorded.
-
-        Of very many the newest ten thousand.
-        """
+        """The ids of tool calls that were given, and those under which they are recorded; the newest ten thousand."""
         with self._lock:
             return dict(self._call_ids)
-
-    # -- agents ------------------------------------------------------------------------------
 
     def log_agent_start(
         self, agent: str, task: Any = None, *, parent: str | None = None, depth: int | None = None
@@ -127,8 +114,6 @@ class EventLogger:
     def log_todo_update(self, todos: Sequence[dict[str, Any]]) -> None:
         """The whole list of todos as it is now."""
         self.log("todo_update", {"todos": todos})
-
-    # -- anything ----------------------------------------------------------------------------
 
     def log(self, type: str, data: dict[str, Any] | None = None) -> None:
         """Any event by its type and data. What JSON does not know is recorded as its text."""
@@ -177,8 +162,6 @@ class EventLogger:
 
     def __repr__(self) -> str:
         return f"<EventLogger {self.session_id} errors={self.errors}>"
-
-    # -- inside ------------------------------------------------------------------------------
 
     def _write_waiting(self) -> None:
         while self._waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -43,10 +44,7 @@ _of_sessions: WeakKeyDictionary[Session, _Results] = WeakKeyDictionary()
 
 
 class ResultCache:
-    """What idempotent tools gave in this session, for every run of it.
-
-    It is read from the log once for as long as the session is open, then kept up to date.
-    """
+    """What idempotent tools gave in this session: read from the log once while it is open, then kept up to date."""
 
     def __init__(self, session: Session, names: Collection[str], clock: Callable[[], int] = now_ms) -> None:
         self._session = session
@@ -109,27 +107,17 @@ class _Plan(msgspec.Struct):
         return self.refusal is None and not self.is_cached
 
 
+@dataclass(frozen=True, kw_only=True)
 class Executor:
     """Runs the calls of one agent in one run."""
 
-    def __init__(
-        self,
-        talk: RunLog,
-        tools: dict[str, Tool],
-        gate: Gate,
-        *,
-        context: Callable[[str], ToolContext],
-        cache: ResultCache | None = None,
-        timeout_ms: int | None = None,
-        watch: Callable[[str, dict[str, Any]], None] = lambda _name, _args: None,
-    ) -> None:
-        self._talk = talk
-        self._tools = tools
-        self._gate = gate
-        self._context = context
-        self._cache = cache
-        self._timeout_ms = timeout_ms
-        self._watch = watch
+    talk: RunLog
+    tools: dict[str, Tool]
+    gate: Gate
+    context: Callable[[str], ToolContext]
+    cache: ResultCache | None = None
+    timeout_ms: int | None = None
+    watch: Callable[[str, dict[str, Any]], None] = lambda _name, _args: None
 
     async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Halt]:
         """Make these calls, in parallel; ``extra`` is recorded with the first.
@@ -156,10 +144,7 @@ class Executor:
             raise
 
     async def repeat(self, call: CallRequest, call_id: str) -> None:
-        """Run again a call of an earlier process, whose outcome is unknown, and record its result.
-
-        Only for tools that declare that this does no harm.
-        """
+        """Run a call of unknown outcome again and record its result; for tools that say that this does no harm."""
         plan = await self._plan(call)
         if not plan.runs or plan.tool is None:
             return
@@ -167,15 +152,15 @@ class Executor:
             result = await self._call(plan.tool, plan.args, call_id)
         except (Exception, Suspend) as error:  # noqa: BLE001 - whatever it raised is its result
             message = f"{type(error).__name__}: {error}"
-            self._talk.tool_result(call_id, {"error": True, "message": message}, is_error=True)
+            self.talk.tool_result(call_id, {"error": True, "message": message}, is_error=True)
         else:
-            self._talk.tool_result(call_id, plain_result(result), repeated=True)
+            self.talk.tool_result(call_id, plain_result(result), repeated=True)
             self._keep(plan, plain_result(result))
 
     async def _plan(self, call: CallRequest) -> _Plan:
-        tool = self._tools.get(call.name)
+        tool = self.tools.get(call.name)
         if tool is None:
-            names = ", ".join(sorted(self._tools)[:20])
+            names = ", ".join(sorted(self.tools)[:20])
             return _Plan(call, refusal=f"there is no tool {call.name!r}" + (f"; there are: {names}" if names else ""))
         if call.fault is not None:
             return _Plan(call, tool, refusal=call.fault)
@@ -183,12 +168,12 @@ class Executor:
             args = tool.check_args(call.args)
         except UsageError as error:
             return _Plan(call, tool, refusal=str(error))
-        verdict = await self._gate.check(tool, call.args, call.id)
+        verdict = await self.gate.check(tool, call.args, call.id)
         if not verdict.allowed:
             return _Plan(call, tool, refusal=f"Permission denied: {verdict.reason}")
         plan = _Plan(call, tool, args)
-        if self._cache is not None and tool.cache_ms:
-            found = self._cache.find(tool, call.args)
+        if self.cache is not None and tool.cache_ms:
+            found = self.cache.find(tool, call.args)
             if found is not None:
                 plan.cached, plan.is_cached = found[0], True
         return plan
@@ -196,23 +181,23 @@ class Executor:
     def _open(self, plan: _Plan, extra: dict[str, Any]) -> ToolRun | None:
         """The block around a call that runs; any other is recorded here."""
         call = plan.request
-        known = {"id": call.id, "agent": self._talk.agent, **extra}
+        known = {"id": call.id, "agent": self.talk.agent, **extra}
         if call.thought_signature:
             known["thought_signature"] = call.thought_signature
         params = plain_result(call.args)
         if plan.runs:
-            return ToolRun(self._talk, call.name, params, **known)
-        self._talk.tool_call(call.name, params, **known)
+            return ToolRun(self.talk, call.name, params, **known)
+        self.talk.tool_call(call.name, params, **known)
         return None
 
     def _answer(self, plan: _Plan) -> None:
         if plan.is_cached:
-            self._talk.tool_result(plan.request.id, plan.cached, cached=True)
+            self.talk.tool_result(plan.request.id, plan.cached, cached=True)
             return
         refusal = {"error": True, "message": plan.refusal}
-        self._talk.tool_result(plan.request.id, refusal, is_error=True)
+        self.talk.tool_result(plan.request.id, refusal, is_error=True)
         if plan.tool is not None and plan.tool.on_refused is not None:
-            plan.tool.on_refused(self._context(plan.request.id))
+            plan.tool.on_refused(self.context(plan.request.id))
 
     async def _perform(self, plan: _Plan, run: ToolRun) -> Halt | None:
         assert plan.tool is not None
@@ -239,13 +224,13 @@ class Executor:
         return None
 
     def _keep(self, plan: _Plan, result: Any) -> None:
-        if self._cache is not None and plan.tool is not None and plan.tool.cache_ms:
-            self._cache.keep(plan.tool, plan.request.args, result)
+        if self.cache is not None and plan.tool is not None and plan.tool.cache_ms:
+            self.cache.keep(plan.tool, plan.request.args, result)
 
     async def _call(self, tool: Tool, args: dict[str, Any], call_id: str) -> Any:
-        self._watch(tool.name, args)
-        timeout_ms = tool.timeout_ms or self._timeout_ms
-        work = tool.call(self._context(call_id), args)
+        self.watch(tool.name, args)
+        timeout_ms = tool.timeout_ms or self.timeout_ms
+        work = tool.call(self.context(call_id), args)
         if timeout_ms is None:
             return await work
         try:

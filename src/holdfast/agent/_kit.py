@@ -58,10 +58,7 @@ class AgentHome:
         point_agent(self.documents, self.agent_id, session_id, agent_type=self.agent_type, read=self._read)
 
     def open_session(self, session_id: str | None, **options: Any) -> Session:
-        """Open a session of this agent, repaired if need be; a new one without an id.
-
-        Raises AgentTypeMismatch if the session was made by an agent of another type.
-        """
+        """Open a session of this agent, repaired if need be; new without an id. Raises AgentTypeMismatch."""
         session = self.hf.session(
             session_id, repair="auto", agent_id=self.agent_id, agent_type=self.agent_type, **options
         )
@@ -232,7 +229,6 @@ def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
 
 
 def _first_model(base_url: str, api_key: str | None) -> str:
-    """The first model that a server offers."""
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 
@@ -280,10 +276,7 @@ class Kit:
 
     @classmethod
     def configured(cls, place: str | None, *, model: str | None, agent: str | None, **more: Any) -> Self:
-        """The kit that the options, the environment and the settings ask for. Raises UsageError.
-
-        ``place`` is the store that was asked for, since a project's settings may name others.
-        """
+        """The kit that options, environment and settings (those of the store ``place``) ask for. Raises UsageError."""
         from holdfast._config import configuration
 
         settings = configuration({} if place is None else {"store": place})
@@ -341,10 +334,7 @@ class Kit:
         )
 
     def habits(self, tools: Callable[[], Iterable[Tool]], *, instructed: bool) -> dict[str, Any]:
-        """How an agent on this model works, as ``Agent`` takes it.
-
-        ``instructed``: the session has instructions, and keeps them unless others are configured.
-        """
+        """An agent's habits on this model, as ``Agent`` takes them; ``instructed`` if the session has instructions."""
         small = self.small_window
         return {
             "agent_type": AGENT_TYPE,
@@ -357,10 +347,7 @@ class Kit:
 
 
 class AgentMaker:
-    """The model that was asked for, and agents on it. Raises UsageError as ``choose_model`` does.
-
-    ``warn`` is told of what was repaired.
-    """
+    """The model that was asked for, and agents on it; ``warn`` hears of repairs. Raises as ``choose_model`` does."""
 
     def __init__(
         self,

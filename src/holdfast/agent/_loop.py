@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,7 +17,6 @@ from holdfast.agent._execution import Executor, Halt
 from holdfast.agent._options import STRATEGIES, Strategy, check_whole
 from holdfast.agent._result import Ask, CallRequest, Reply, Usage
 from holdfast.agent._run_log import RunLog, cost_of, is_child
-from holdfast.agent._tools import Tool
 from holdfast.errors import HoldfastError, TooLarge, TooManyIterations, UsageError
 from holdfast.model import Event
 from holdfast.replay import estimate_tokens, recover
@@ -75,10 +75,7 @@ def _shorten_block(block: dict[str, Any], tokens_max: int) -> dict[str, Any]:
 
 
 def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[str, Any]]:
-    """The first user turn and as much of the newest part as fits; calls keep their results.
-
-    Raises TooLarge if not even the last words fit.
-    """
+    """The first user turn and as much of the newest part as fits, calls with results. Raises TooLarge if none does."""
     messages = shorten_results(messages, max(tokens_max // _ROOM_FOR_RESULTS, 16))
     if measure(messages) <= tokens_max:
         return messages
@@ -231,83 +228,72 @@ class LoopOutcome(msgspec.Struct):
     finish_reason: str | None = None
 
 
+@dataclass(kw_only=True)
 class Loop:
-    """One run of one agent on one talk. Makes one Outcome, once."""
+    """One run of one agent on one talk. Makes one LoopOutcome, once."""
 
-    def __init__(
-        self,
-        talk: RunLog,
-        engine: Engine,
-        executor: Executor,
-        tools: dict[str, Tool],
-        *,
-        bounds: RunBounds,
-        instructions: Callable[[], str | None],
-        usage: Usage,
-        emit: Emit | None = None,
-    ) -> None:
-        self._talk = talk
-        self._engine = engine
-        self._executor = executor
-        self._definitions = tuple(tool.definition for tool in tools.values())
-        self._bounds = bounds
-        self._instructions = instructions
-        self._emit = emit
-        self._usage = usage
-        self.iteration = 0
+    talk: RunLog
+    engine: Engine
+    executor: Executor
+    definitions: tuple[Any, ...]
+    """The tools, as the engine describes them to the model."""
+    bounds: RunBounds
+    instructions: Callable[[], str | None]
+    usage: Usage
+    emit: Emit | None = None
+    iteration: int = 0
 
     async def run(self) -> LoopOutcome:
         """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
-        while self.iteration < self._bounds.max_iterations:
+        while self.iteration < self.bounds.max_iterations:
             self.iteration += 1
-            self._talk.append("agent_iteration", {"agent": self._talk.agent, "iteration": self.iteration})
+            self.talk.append("agent_iteration", {"agent": self.talk.agent, "iteration": self.iteration})
             reply = await self._ask(await self._prepare())
             if not reply.calls:
                 return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
             # Of the whole conversation: the request may hold a part of it.
-            calls = with_own_ids(reply.calls, self._talk.messages())
-            halts = await self._executor.execute(calls, {} if words else cost_of(reply))
+            calls = with_own_ids(reply.calls, self.talk.messages())
+            halts = await self.executor.execute(calls, {} if words else cost_of(reply))
             if halts:
                 return LoopOutcome(reply.text, halts, "suspended")
         raise TooManyIterations(
-            f"{self._talk.agent} made {self._bounds.max_iterations} steps without an end",
-            session_id=self._talk.session.id,
+            f"{self.talk.agent} made {self.bounds.max_iterations} steps without an end", session_id=self.talk.session.id
         )
 
     async def _ask(self, ask: Ask) -> Reply:
         covers: dict[str, int] = {}
         replies: list[Reply] = []
-        if self._emit is None:
-            replies.append(await self._engine.request(ask))
+        if self.emit is None:
+            replies.append(await self.engine.request(ask))
         else:
-            recorder = DeltaRecorder(self._talk, self._emit)
+            recorder = DeltaRecorder(self.talk, self.emit)
             try:
-                async with contextlib.aclosing(self._engine.stream(ask, replies)) as pieces:
+                async with contextlib.aclosing(self.engine.stream(ask, replies)) as pieces:
                     async for kind, text in pieces:
                         recorder.take(kind, text)
             finally:
                 recorder.end()
             covers = recorder.covers
-        self._usage.add(replies[0].usage)
-        self._talk.reply(replies[0], covers)
+        self.usage.add(replies[0].usage)
+        self.talk.reply(replies[0], covers)
         return replies[0]
 
     async def _prepare(self) -> Ask:
-        instructions = self._instructions()
-        messages = self._talk.messages()
-        limit = self._bounds.max_context_tokens
-        if limit is None or self._bounds.strategy == "none":
-            return Ask(shorten_results(messages), instructions, self._definitions)
+        instructions = self.instructions()
+        messages = self.talk.messages()
+        limit = self.bounds.max_context_tokens
+        if limit is None or self.bounds.strategy == "none":
+            return Ask(shorten_results(messages), instructions, self.definitions)
         # Tools take of every request about as many tokens as they have words.
-        told = [f"{one.name}{one.description or ''}{one.parameters_json_schema}" for one in self._definitions]
+        told = [f"{one.name}{one.description or ''}{one.parameters_json_schema}" for one in self.definitions]
         overhead = sum(estimate_tokens(text) + 16 for text in told) + estimate_tokens(instructions or "")
         room = max(limit - overhead, 1)
-        summarise = self._bounds.strategy == "summarise" and not self._talk.is_child
+        summarise = self.bounds.strategy == "summarise" and not self.talk.is_child
         if summarise and measure(messages) > room:  # noqa: SIM102 - the second part takes long
-            if await compact(self._talk, self._engine, room, self._usage):
-                messages = self._talk.messages()
-        return Ask(fit_messages(messages, room), instructions, self._definitions)
+            if await compact(self.talk, self.engine, room, self.usage):
+                messages = self.talk.messages()
+        return Ask(fit_messages(messages, room), instructions, self.definitions)
 
 
 @contextlib.asynccontextmanager
@@ -370,7 +356,6 @@ class DeltaRecorder:
         self.covers: dict[str, int] = {}
 
     def take(self, kind: str, text: str) -> None:
-        """One more piece."""
         if kind != self._kind:
             self.flush()
             self._kind = kind

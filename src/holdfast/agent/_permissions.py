@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -71,61 +72,51 @@ class StandingApprovals:
         return read_or_begin(self._documents, PERMISSIONS, ApprovalsDocument, self._tell)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Gate:
     """Decides about each call, asks where it must, and records a decision before it counts."""
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        agent: str,
-        prompt: Callable[[PermissionRequest], Any] | None,
-        standing: StandingApprovals | None,
-        enabled: bool = True,
-        clock: Callable[[], int] = now_ms,
-    ) -> None:
-        self._session = session
-        self._agent = agent
-        self._prompt = prompt
-        self._standing = standing
-        self._enabled = enabled
-        self._clock = clock
+    session: Session
+    agent: str
+    prompt: Callable[[PermissionRequest], Any] | None
+    standing: StandingApprovals | None
+    enabled: bool = True
+    clock: Callable[[], int] = now_ms
 
     async def check(self, tool: Tool, args: dict[str, Any], call_id: str = "") -> Verdict:
-        """Whether this call may be made now."""
-        if not self._enabled:
+        if not self.enabled:
             return Verdict(True)
-        known = self._session.live_state.permissions
+        known = self.session.live_state.permissions
         # The blocklist wins over every approval, of whatever scope.
         if tool.name in known.blocklist:
             return Verdict(False, f"the tool {tool.name} is blocked")
         if not tool.needs_permission or tool.name in known.allowlist:
             return Verdict(True)
         # What was approved for this session, and for always.
-        always = {} if self._standing is None else self._standing.read()
+        always = {} if self.standing is None else self.standing.read()
         given = [one for one in (known.approvals.get(tool.name), always.get(tool.name)) if one is not None]
         fitting = [one for one in given if one.args_hash is None or one.args_hash == args_digest(args)]
-        if any(one.expires_at is None or one.expires_at > self._clock() for one in fitting):
+        if any(one.expires_at is None or one.expires_at > self.clock() for one in fitting):
             return Verdict(True)
         return await self._ask(tool, args, call_id, expired=bool(fitting))
 
     async def _ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
-        if self._prompt is None:
+        if self.prompt is None:
             return Verdict(False, f"the tool {tool.name} needs a permission, and nobody is here to give it")
-        request = PermissionRequest(tool.name, args, tool.description, self._session.id, self._agent, expired, call_id)
-        answer = self._prompt(request)
+        request = PermissionRequest(tool.name, args, tool.description, self.session.id, self.agent, expired, call_id)
+        answer = self.prompt(request)
         if inspect.isawaitable(answer):
             answer = await answer
         decision = _decision(answer)
         # On the medium before the tool runs: nobody can say later that it was not allowed.
         self._record(tool.name, args, call_id, decision)
-        await self._session.abarrier()
+        await self.session.abarrier()
         if decision.allow:
             return Verdict(True)
         return Verdict(False, decision.reason or f"the user did not allow {tool.name}")
 
     def _record(self, tool: str, args: dict[str, Any], call_id: str, decision: Decision) -> None:
-        now = self._clock()
+        now = self.clock()
         lasts = decision.expires_in_ms
         approval = Approval(
             scope=decision.scope,
@@ -144,9 +135,9 @@ class Gate:
             "args_hash": approval.args_hash,
             "reason": decision.reason,
         }
-        self._session.append("permission", {k: v for k, v in data.items() if v is not None})
-        if decision.allow and decision.scope == "always" and self._standing is not None:
-            self._standing.add(tool, approval)
+        self.session.append("permission", {k: v for k, v in data.items() if v is not None})
+        if decision.allow and decision.scope == "always" and self.standing is not None:
+            self.standing.add(tool, approval)
 
 
 def _decision(answer: Any) -> Decision:

@@ -57,7 +57,6 @@ class Usage(msgspec.Struct, kw_only=True):
         return self.input_tokens + self.output_tokens
 
     def add(self, other: Usage) -> None:
-        """Count another request."""
         for name, figure in msgspec.structs.asdict(other).items():
             own = getattr(self, name)
             setattr(self, name, own or figure if name == "estimated" else own + figure)

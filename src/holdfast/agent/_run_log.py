@@ -31,8 +31,7 @@ def is_child(event: Event) -> bool:
 class RunLog:
     """Records what one agent does in one run.
 
-    The top-level run is read back with the whole conversation of the session; a child's run holds
-    its own words only.
+    The top-level run is read back with the whole conversation of the session; a child's run holds its own words only.
     """
 
     def __init__(self, session: Session, run: str, agent: str, *, child: bool = False) -> None:
@@ -48,7 +47,6 @@ class RunLog:
     def append(
         self, event: Event | str, data: dict[str, Any] | None = None, *, run: str | None = None, key: str | None = None
     ) -> Event:
-        """Record one event of this run."""
         recorded = self.session.append(event, data, run=run or self.run, key=key)
         self._feed(recorded, data)
         return recorded
@@ -68,7 +66,6 @@ class RunLog:
             self._own.feed(Event.make(recorded.type, data or {}, seq=recorded.seq, run=recorded.run))
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Take in what this run said before, in another process."""
         for event in events:
             if event.run == self.run and self._own is not None:
                 self._own.feed(event)

@@ -80,38 +80,37 @@ def _place(plugin: Plugin) -> str:
     return f"{PLUGINS}{fit_id(plugin.name)}.json"
 
 
+@dataclass(frozen=True)
 class PluginHost:
     """The plugins of one agent on one session. A plugin that fails never disturbs the agent."""
 
-    def __init__(self, plugins: list[Plugin], session: Session, documents: Documents | None = None) -> None:
-        self._plugins = plugins
-        self._session = session
-        self._documents = documents
+    plugins: list[Plugin]
+    session: Session
+    documents: Documents | None = None
 
     def restore(self) -> None:
         """Give each plugin what it asked to be kept. What belongs to no plugin here stays."""
-        for plugin in self._plugins:
+        for plugin in self.plugins:
             with _guarded(plugin):
                 kept = self._kept(plugin)
                 if kept is not None:
                     plugin.restore_state(*kept)
 
     def _kept(self, plugin: Plugin) -> tuple[Any, int | str | None] | None:
-        """The state that is stored for a plugin, and its version."""
         if documents := self._lasting(plugin):
-            tell = self._session.tell_repaired
+            tell = self.session.tell_repaired
             lasting = read_or_begin(documents, _place(plugin), PluginDocument, tell)[0]
             return None if lasting.version is None else (lasting.state, lasting.version)
-        kept = self._session.live_state.plugins.get(plugin.name)
+        kept = self.session.live_state.plugins.get(plugin.name)
         return None if kept is None else (kept.state, kept.version)
 
     def _lasting(self, plugin: Plugin) -> Documents | None:
         """Where the state of a plugin outlives the session; None if it does not."""
-        return self._documents if getattr(plugin, "scope", "session") == "persistent" else None
+        return self.documents if getattr(plugin, "scope", "session") == "persistent" else None
 
     def save(self) -> None:
         """Record the state of each plugin that has changed."""
-        for plugin in self._plugins:
+        for plugin in self.plugins:
             with _guarded(plugin):
                 # What a plugin gives may change under our hands: it is copied, as JSON, at once.
                 state = plain_result(plugin.get_state())
@@ -120,13 +119,13 @@ class PluginHost:
                     continue
                 data = {"name": plugin.name, "state": state, "version": plugin.version}
                 if documents := self._lasting(plugin):
-                    documents.put(_place(plugin), encode_data(self._session.redacted(data), Limits()))
+                    documents.put(_place(plugin), encode_data(self.session.redacted(data), Limits()))
                 else:
-                    self._session.append("plugin_state", data)
+                    self.session.append("plugin_state", data)
 
     def tell(self, hook: str, *args: Any) -> None:
         """Call a hook of every plugin that has it."""
-        for plugin in self._plugins:
+        for plugin in self.plugins:
             method = getattr(plugin, hook, None)
             if callable(method):
                 with _guarded(plugin):
@@ -151,18 +150,14 @@ class SessionPlugins:
         self._known: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
         self._make()
 
-    def of(self, session: Session, documents: Documents | None) -> list[Plugin]:
-        """Those of one session; the first time, they get back what was kept for them."""
-        known = self._known.get(session)
-        if known is None:
-            # Weakly by session: the plugins of one that is gone must not keep it alive.
-            known = self._known[session] = self._make()
-            PluginHost(known, session, documents).restore()
-        return known
-
     def host(self, session: Session, documents: Documents | None) -> PluginHost:
-        """What speaks to those of one session."""
-        return PluginHost(self.of(session, documents), session, documents)
+        """Those of one session; the first time, they get back what was kept for them."""
+        if session in self._known:
+            return PluginHost(self._known[session], session, documents)
+        # Weakly by session: the plugins of one that is gone must not keep it alive.
+        host = PluginHost(self._known.setdefault(session, self._make()), session, documents)
+        host.restore()
+        return host
 
     def _make(self) -> list[Plugin]:
         return find_plugins(item() if isinstance(item, type) else item for item in self._given)
@@ -208,21 +203,20 @@ class Activity:
     spec: Spec
     place: RunPlace
     talk: RunLog
+    host: PluginHost
     delegate_tool: Callable[[Spec, Activity], Tool]
     """Makes the tool by which this activity calls another agent."""
     depth: int = 0
     usage: Usage = field(default_factory=Usage)
     emit: Callable[[str], None] | None = None
-    plugins: list[Plugin] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         spec, home, documents = self.spec, self.place.home, self.place.documents
-        self.host = PluginHost(self.plugins, home, documents)
         others = [self.delegate_tool(child, self) for child in spec.delegates]
         self.tools = enabled_tools((*spec.tools, *others), home.live_state.tools)
         gate = Gate(
-            home,
+            session=home,
             agent=spec.name,
             prompt=spec.permission,
             standing=None if documents is None else StandingApprovals(documents, home.tell_repaired),
@@ -230,9 +224,9 @@ class Activity:
         )
         cached = [tool.name for tool in self.tools.values() if tool.cache_ms]
         self.executor = Executor(
-            self.talk,
-            self.tools,
-            gate,
+            talk=self.talk,
+            tools=self.tools,
+            gate=gate,
             context=self.context,
             cache=ResultCache(home, cached) if cached and spec.features.memory else None,
             timeout_ms=spec.tool_timeout_ms,
@@ -240,7 +234,6 @@ class Activity:
         )
 
     def context(self, call_id: str) -> ToolContext:
-        """What a tool of this run gets."""
         return ToolContext(
             self.place.home,
             agent=self.spec.name,
@@ -254,10 +247,10 @@ class Activity:
         """Run until the model is done, with a sign of life now and then."""
         engine = Engine(self.spec.model, self.spec.model_settings, self.spec.remake)
         loop = Loop(
-            self.talk,
-            engine,
-            self.executor,
-            self.tools,
+            talk=self.talk,
+            engine=engine,
+            executor=self.executor,
+            definitions=tuple(tool.definition for tool in self.tools.values()),
             bounds=self.spec.bounds,
             instructions=self.instructions(),
             usage=self.usage,

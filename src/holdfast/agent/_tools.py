@@ -50,7 +50,9 @@ class Tool:
         check_whole(0, or_none=True, timeout_ms=timeout_ms)
         check_whole(0, cache_ms=cache_ms)
         self.function = function
-        self.name = _checked_name(name or str(getattr(function, "__name__", "")))
+        self.name = name or str(getattr(function, "__name__", ""))
+        if not _NAME.match(self.name):
+            raise UsageError(f"{self.name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _.")
         self.read_only = read_only
         self.idempotent = idempotent
         self.needs_permission = needs_permission
@@ -60,10 +62,13 @@ class Tool:
         self.priority = priority
         self.on_refused = on_refused
         """Called when a call is recorded and not made, because it is wrong or not permitted."""
-        self._takes_context = _takes_context(function)
+        parameters, hints = _parameters(function), _hints(function)
+        self._takes_context = bool(parameters) and hints.get(parameters[0].name) is ToolContext
         self._validate: Callable[[Any], Any] | None = None
         if schema is None:
-            made = _engine_tool(function, self.name, takes_context=self._takes_context)
+            # The engine would show the model our context as an argument.
+            shown = parameters[1:] if self._takes_context else parameters
+            made = _engine_tool(self.name, inspect.getdoc(function), shown, hints)
             self._validate = made.function_schema.validator.validate_python
             schema = made.tool_def.parameters_json_schema
             description = description or made.tool_def.description
@@ -119,25 +124,16 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Tool 
 
 def as_tools(given: Iterable[Any]) -> list[Tool]:
     """Tools for what the caller gave: tools and plain functions. Raises UsageError."""
-    made = []
+    given = list(given)
     for item in given:
-        if isinstance(item, Tool):
-            made.append(item)
-        elif callable(item):
-            made.append(Tool(item))
-        else:
+        if not isinstance(item, Tool) and not callable(item):
             raise UsageError(f"{item!r} is neither a function nor a Tool")
+    made = [item if isinstance(item, Tool) else Tool(item) for item in given]
     names = [each.name for each in made]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"two tools have the name {twice[0]!r}")
     return made
-
-
-def _checked_name(name: str) -> str:
-    if not _NAME.match(name):
-        raise UsageError(f"{name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _.")
-    return name
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -158,22 +154,14 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return found
 
 
-def _takes_context(function: Callable[..., Any]) -> bool:
-    parameters = _parameters(function)
-    hints = _hints(function)
-    return bool(parameters) and hints.get(parameters[0].name) is ToolContext
-
-
-def _engine_tool(function: Callable[..., Any], name: str, *, takes_context: bool) -> EngineTool[None]:
-    """The engine reads hints and docstring; our context is not its business."""
+def _engine_tool(
+    name: str, about: str | None, parameters: list[inspect.Parameter], hints: dict[str, Any]
+) -> EngineTool[None]:
+    """What the engine makes of a function with these hints and docstring."""
 
     def stand_in() -> None: ...
 
-    parameters = _parameters(function)[1 if takes_context else 0 :]
-    hints = _hints(function)
-    # The engine would show the model our context as an argument.
-    stand_in.__name__ = name
-    stand_in.__doc__ = inspect.getdoc(function)
+    stand_in.__name__, stand_in.__doc__ = name, about
     stand_in.__annotations__ = {p.name: hints[p.name] for p in parameters if p.name in hints}
     typed = [p.replace(annotation=hints.get(p.name, inspect.Parameter.empty)) for p in parameters]
     stand_in.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]  # inspect reads it

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.agent._result import CallRequest, RunResult, Suspension, find_waiting, revoke, suspend
 from holdfast.agent._run_log import RunLog, counted, is_child, new_run
-from holdfast.agent._spec import Activity, Plugin, RunPlace, Spec
+from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins, Spec
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
 from holdfast.library import Holdfast
@@ -50,7 +50,6 @@ def _delegate_tool(child: Spec, parent: Activity) -> Tool:
 
 
 def tool_name(agent: str) -> str:
-    """The name of the tool by which an agent is called."""
     return "ask_" + _UNFIT.sub("_", agent)[:60]
 
 
@@ -96,6 +95,7 @@ def _activity(parent: Activity, child: Spec, talk: RunLog) -> Activity:
         spec=child,
         place=parent.place,
         talk=talk,
+        host=PluginHost([], parent.place.home),
         delegate_tool=_delegate_tool,
         depth=parent.depth + 1,
         usage=parent.usage,
@@ -121,30 +121,20 @@ Prompt = str | list[dict[str, Any]] | None
 GO_ON = "(go on where you were interrupted)"
 
 
+@dataclass
 class AgentTurn:
     """One turn of one agent, on a session or on none."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        session: Session | None,
-        *,
-        hf: Holdfast | None,
-        documents: Documents | None,
-        emit: Callable[[str], None] | None,
-        plugins: Callable[[Session], list[Plugin]],
-    ) -> None:
-        self._spec = spec
-        self._session = session
-        self._hf = hf
-        self._documents = documents
-        self._emit = emit
-        self._plugins = plugins
-        self._reason = "failed"
-        self._was_cut = False
+    spec: Spec
+    session: Session | None
+    hf: Holdfast | None
+    documents: Documents | None
+    emit: Callable[[str], None] | None
+    plugins: SessionPlugins
+    _reason: str = "failed"
+    _was_cut: bool = False
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
-        """Answer a prompt, or go on without one."""
         if not isinstance(prompt, str | list | None):
             raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
         if prompt is not None and (not prompt or (isinstance(prompt, str) and not prompt.strip())):
@@ -159,13 +149,12 @@ class AgentTurn:
             return await self._run(activity, prompt)
 
     async def resume(self, token: str, value: Any) -> RunResult:
-        """Go on with what a suspended run waited for."""
-        if self._session is None:
+        if self.session is None:
             raise UsageError("only a run on a session can be resumed")
-        find_waiting(self._session, token, now_ms())
+        find_waiting(self.session, token, now_ms())
         async with self._activity(superseding=False) as activity:
             # Once more, now that nobody else has the turn: a token works once.
-            waiting = find_waiting(self._session, token, now_ms())
+            waiting = find_waiting(self.session, token, now_ms())
             said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
             if waiting.resume_as == "tool_result" and waiting.call is not None:
                 said = ("tool_result", {"toolCallId": waiting.call, "result": value})
@@ -175,10 +164,9 @@ class AgentTurn:
             return await self._run(activity, None)
 
     async def resume_delegate(self, agent: str, run: str) -> str:
-        """Go on with a child's run."""
-        child = next((each for each in self._spec.delegates if each.name == agent), None)
+        child = next((each for each in self.spec.delegates if each.name == agent), None)
         if child is None:
-            raise UsageError(f"{self._spec.name} has no delegate {agent!r}")
+            raise UsageError(f"{self.spec.name} has no delegate {agent!r}")
         async with self._activity(superseding=False) as activity:
             output = await resume_child(activity, child, run)
             self._reason = "completed"
@@ -204,11 +192,11 @@ class AgentTurn:
         suspension = self._suspend(activity, outcome.halts)
         activity.host.tell("on_turn_end", activity.context(""), outcome.output)
         activity.host.save()
-        activity.talk.append("agent_complete", {"agent": self._spec.name, "duration": activity.elapsed_ms()})
+        activity.talk.append("agent_complete", {"agent": self.spec.name, "duration": activity.elapsed_ms()})
         self._reason = "completed" if suspension is None else "suspended"
         return RunResult(
             output=outcome.output,
-            session_id=None if self._session is None else self._session.id,
+            session_id=None if self.session is None else self.session.id,
             usage=activity.usage,
             messages=activity.talk.messages(),
             suspended=suspension,
@@ -226,8 +214,6 @@ class AgentTurn:
             activity.talk.tool_result(halt.call_id, refusal, is_error=True)
         return suspend(activity.talk, first.call_id, first.wish, now_ms())
 
-    # -- around it -----------------------------------------------------------------------------
-
     @contextlib.asynccontextmanager
     async def _activity(self, *, superseding: bool) -> AsyncIterator[Activity]:
         """The turn's block: its beginning and its end are on record, however it ends."""
@@ -236,23 +222,24 @@ class AgentTurn:
             await stack.enter_async_context(place.home.turns.of_agent())
             # Before the first append: that notes the interruption, and then they count as ended.
             leftovers = find_leftovers(place.talks)
-            talk = RunLog(place.talks, new_run(), self._spec.name)
+            talk = RunLog(place.talks, new_run(), self.spec.name)
             state = place.talks.live_state
             self._was_cut = state.unfinished
             if place.talks.restored and state.status in ("running", "interrupted"):
                 place.talks.log_recovery()
             # Asked before the turn begins: its first event ends the suspension.
             supersedes = superseding and place.talks.live_state.suspended
-            begun = talk.append("turn_start", {"agent": self._spec.name})
+            begun = talk.append("turn_start", {"agent": self.spec.name})
             try:
-                talk.append("agent_start", {"agent": self._spec.name, "depth": 0})
+                talk.append("agent_start", {"agent": self.spec.name, "depth": 0})
                 activity = Activity(
-                    spec=self._spec,
+                    spec=self.spec,
                     place=place,
                     talk=talk,
+                    # Without a session nothing of them is kept for good.
+                    host=replace(self.plugins.host(place.home, self.documents), documents=place.documents),
                     delegate_tool=_delegate_tool,
-                    emit=self._emit,
-                    plugins=self._plugins(place.home),
+                    emit=self.emit,
                 )
                 if supersedes:
                     revoke(talk)
@@ -268,14 +255,14 @@ class AgentTurn:
             await self._end(talk, begun.seq, failing=False)
 
     def _place(self, stack: contextlib.AsyncExitStack) -> RunPlace:
-        home = talks = self._session
-        if talks is None or not self._spec.features.history:
+        home = talks = self.session
+        if talks is None or not self.spec.features.history:
             fleeting = Holdfast(MemoryStore(), timers=False)
             stack.callback(fleeting.close)
             talks = fleeting.session()
         if home is None:
             return RunPlace(home=talks, talks=talks)
-        return RunPlace(home=home, talks=talks, hf=self._hf, documents=self._documents)
+        return RunPlace(home=home, talks=talks, hf=self.hf, documents=self.documents)
 
     def _note_failure(self, talk: RunLog, error: BaseException) -> None:
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
@@ -284,7 +271,7 @@ class AgentTurn:
             code = error.code if isinstance(error, HoldfastError) else type(error).__name__
             said = {"code": code, "message": str(error)[:2000]}
             with contextlib.suppress(HoldfastError):  # the store itself may be what failed
-                talk.append("agent_error", {"agent": self._spec.name, "error": said})
+                talk.append("agent_error", {"agent": self.spec.name, "error": said})
 
     async def _end(self, talk: RunLog, turn: int, *, failing: bool) -> None:
         try:

@@ -19,8 +19,7 @@ The contract, which every app that lets agents work keeps by running on :class:`
   it was interrupted, so that it is gone on with elsewhere. The turn's end says "interrupted".
 - **Close** gives all sessions back, whoever uses them. A failure of one does not keep the others.
 
-Keeping sessions is safe from any thread; turns belong to one event loop. Nothing here loads a model
-or its engine.
+Keeping sessions is safe from any thread; turns belong to one event loop. Nothing here loads a model or its engine.
 """
 
 from __future__ import annotations
@@ -95,9 +94,8 @@ class Question:
 class HostedTurn:
     """One turn: who listens to it, what it asks, and how it ended.
 
-    It tells ``piece`` with a text, ``question`` with a :class:`Question`, whatever its work tells,
-    and at its end one of ``done`` with the work's result, ``failed`` with the error, ``cancelled``
-    and ``interrupted``.
+    It tells ``piece`` with a text, ``question`` with a :class:`Question`, whatever its work tells, and at its end one
+    of ``done`` with the work's result, ``failed`` with the error, ``cancelled`` and ``interrupted``.
     """
 
     def __init__(self, key: Any) -> None:
@@ -190,10 +188,7 @@ class HostedTurn:
         await self._over.wait()
 
     async def finish(self) -> Any:
-        """Wait for the end; the result. Raises what the turn failed with, or CancelledError.
-
-        Whoever waits here wants the turn: if they are cancelled, it is.
-        """
+        """Wait for the result. Raises what the turn failed with, or CancelledError; to cancel the wait cancels it."""
         try:
             await self._over.wait()
         except asyncio.CancelledError:
@@ -324,10 +319,7 @@ class Host(Generic[K, T]):
 
     @contextmanager
     def use(self, key: K, make: Callable[[], T], patience: Patience | None = None) -> Iterator[T]:
-        """What is kept under a key, for the block; opened if it is not. Raises what ``make`` does.
-
-        Locked is raised when the patience is at its end.
-        """
+        """What is kept under a key, opened if need be. Raises what ``make`` does, Locked when patience is over."""
         kept = self._enter(key)
         try:
             yield self._take(kept, make, patience)
@@ -353,10 +345,7 @@ class Host(Generic[K, T]):
             self._leave(key, kept)
 
     def let_go(self, key: K, *, used: bool = False) -> None:
-        """Give back what nobody here uses now, so that it can be moved or deleted. Blocking.
-
-        With ``used``, whoever uses it.
-        """
+        """Give back what nobody here uses (``used``: whoever does), so that it can be moved or deleted. Blocking."""
         kept = self._kept.get(key)
         if kept is not None:
             _settle(kept)
@@ -397,10 +386,7 @@ class Host(Generic[K, T]):
         return list(self._turns.values())
 
     def begin(self, key: K, work: Callable[[HostedTurn], Awaitable[Any]]) -> HostedTurn:
-        """Begin a turn: ``await work(turn)``. Raises UsageError while one goes on, or at the end.
-
-        What the work raises is told as ``failed``.
-        """
+        """Begin a turn: ``await work(turn)``. Raises UsageError while one goes on, or when none begins any more."""
         if key in self._turns:
             raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
         if not self.takes_turns:

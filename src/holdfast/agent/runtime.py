@@ -54,8 +54,6 @@ class Runtime(Host[str, Session]):
         self._wait_ms = wait_ms
         self._stops: list[Callable[[], None]] = []
 
-    # -- sessions ----------------------------------------------------------------------------
-
     def session(self, id: str) -> Session:
         """The session of that id, created or resumed; the same object while it is in memory."""
         # To wait here would stop the loop, and with it whoever has the session.
@@ -74,8 +72,6 @@ class Runtime(Host[str, Session]):
     def put_away_idle(self) -> list[str]:
         """Close the sessions that were idle for too long; their ids. One in use stays."""
         return self.give_back_idle()
-
-    # -- words -------------------------------------------------------------------------------
 
     async def process_user_input(self, text: str, source: str = "user", session: Session | str = CLI_SESSION) -> str:
         """Give the agent what a user said; its answer.
@@ -119,8 +115,6 @@ class Runtime(Host[str, Session]):
                 write(f"error: {error}\n  {error.remedy}")
             answered += 1
 
-    # -- listeners ---------------------------------------------------------------------------
-
     def subscribe(self, pattern: str, listener: Subscriber, *, session_id: str | None = None) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for the types that fit a pattern.
 
@@ -135,8 +129,6 @@ class Runtime(Host[str, Session]):
         stop = self.hf.subscribe(listen)
         self._stops.append(stop)
         return stop
-
-    # -- life --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Put every session away. Harmless the second time."""
@@ -162,8 +154,6 @@ class Runtime(Host[str, Session]):
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
-
-    # -- inside ------------------------------------------------------------------------------
 
     def _opener(self, id: str) -> Callable[[], Session]:
         agent_id = getattr(self.agent, "agent_id", None)

@@ -125,7 +125,7 @@ def _watched(core: Core, find: Open, id: str, options: Options) -> tuple[Session
     _hear(core)
     with core.observers.watch("load", id) as watch:
         session, opening = find(id, options)
-        watch.restored, watch.idle = session.restored, opening is None
+        watch.about = {"restored": session.restored, "idle": opening is None}
     return session, opening
 
 

@@ -72,85 +72,21 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "AGENT",
-    "PERMISSIONS",
-    "PLUGINS",
-    "RERUN",
-    "AgentDocument",
-    "ApprovalsDocument",
-    "Branches",
-    "Clock",
-    "Draft",
-    "Durability",
-    "EventEnd",
-    "Finished",
-    "Follower",
-    "Hub",
-    "Loaded",
-    "MemoryPriority",
-    "MemoryScope",
-    "NotStoredWarning",
-    "Observer",
-    "Observers",
-    "Opening",
-    "Options",
-    "Patience",
-    "PluginDocument",
-    "Repair",
-    "Report",
-    "Rerun",
-    "Resume",
-    "Retry",
-    "SealedDocuments",
-    "SealingStore",
-    "Session",
-    "Snapshot",
-    "Snapshots",
-    "StepCall",
-    "Steps",
-    "Subscriber",
-    "TamperedPlace",
-    "Timers",
-    "ToolRun",
-    "Turn",
-    "WhenForgotten",
-    "Writer",
-    "blob_loader",
-    "check_new_id",
-    "check_title",
-    "check_unsealed",
-    "check_wait",
-    "damaged_documents",
-    "decrypt_key",
-    "detach_children",
-    "encrypt_key",
-    "fits",
-    "in_event_loop",
-    "in_thread",
-    "is_alive",
-    "load",
-    "load_state_at",
-    "log_recovery",
-    "new_session_id",
-    "now_ms",
-    "opener_of",
-    "point_agent",
-    "read_agent",
-    "read_blocks",
-    "read_or_begin",
-    "read_range",
-    "read_step",
-    "rekey_key",
-    "repair_log",
-    "resolve_blobs",
-    "rewriter_for",
-    "sealing",
-    "set_aside",
-    "step",
-    "swap",
-    "uncancelled",
-    "unreadable_from",
-    "verify_log",
-    "within",
-]
+# The live session, what it is written with, and who hears of it.
+__all__ = ["MemoryPriority", "MemoryScope", "NotStoredWarning", "Session", "ToolRun", "Turn", "log_recovery"]
+__all__ += ["Clock", "Draft", "Writer", "new_session_id", "now_ms"]
+__all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
+__all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
+__all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "step"]
+# How it is opened and loaded.
+__all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_title", "check_wait", "is_alive"]
+__all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
+# Logs without a session: read, branched, looked at, mended, sealed.
+__all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]
+__all__ += ["Branches", "EventEnd", "check_new_id", "detach_children"]
+__all__ += ["Report", "TamperedPlace", "repair_log", "verify_log"]
+__all__ += ["SealedDocuments", "SealingStore", "decrypt_key", "encrypt_key", "opener_of", "rekey_key", "rewriter_for"]
+__all__ += ["sealing", "within"]
+# The documents of agents.
+__all__ += ["AGENT", "PERMISSIONS", "PLUGINS", "AgentDocument", "ApprovalsDocument", "PluginDocument", "check_unsealed"]
+__all__ += ["damaged_documents", "point_agent", "read_agent", "read_or_begin", "set_aside", "swap"]

@@ -158,10 +158,7 @@ def point_agent(
     agent_type: str | None = None,
     read: Callable[[], tuple[AgentDocument, str]] | None = None,
 ) -> None:
-    """Make a session the agent's current one; durable when it returns.
-
-    ``read`` is for callers with a rule of their own for what is stored already.
-    """
+    """Make a session the agent's current one, durably; ``read`` may have a rule of its own for what is stored."""
 
     def point(document: AgentDocument) -> bool:
         if document.current_session == session_id and document.version == _VERSION:
@@ -241,7 +238,6 @@ class AgentMemory:
             self._changes[entry.key] = entry
 
     def delete(self, key: str) -> bool:
-        """Forget one entry; whether there was one."""
         if key not in self.entries():
             return False
         with self._lock:

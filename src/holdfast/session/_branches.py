@@ -249,10 +249,7 @@ def event_at(log: Log, documents: Documents, seq: int) -> Event:
 
 
 def has_place(log: Log, place: EventEnd) -> bool:
-    """Whether a log has the same events up to a place that was found in another one.
-
-    As far as they are looked at, as in ``find_place``.
-    """
+    """Whether a log has the same events up to a place found in another, as far as ``find_place`` looks at them."""
     if place.snapshot is not None and not fits(log, place.snapshot.position):
         return False
     try:

@@ -24,10 +24,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 
 def digest(name: str, given: Any, salt: str) -> str:
-    """Return what tells other arguments apart, without telling what they were.
-
-    Keyed with something of the log's own, so that the same arguments look different elsewhere.
-    """
+    """Return what tells other arguments apart without telling them, keyed with something of the log's own."""
     try:
         plain = msgspec.json.encode(given, enc_hook=_plain_object, order="deterministic")
     except (TypeError, ValueError, RecursionError) as error:

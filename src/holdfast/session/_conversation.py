@@ -105,25 +105,14 @@ def current_prompt(journal: Journal) -> str:
     with journal.lock:
         turn = journal.live_state.open_turn
         newest = [] if turn is None else list(journal.newest(turn.seq))
-    said = journal.talk.resolved(map(journal.as_it_was, reversed(newest)))
-    texts = [_text_of(event.data.get("content")) for event in said if event.type == "user"]
-    return "\n".join(text for text in texts if text)
-
-
-def _text_of(content: Any) -> str:
-    """The words in a message's content."""
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    events = journal.talk.resolved(map(journal.as_it_was, reversed(newest)))
+    said = [blocks_of(event.data.get("content")) for event in events if event.type == "user"]
+    texts = [block.get("text") for blocks in said for _, block in blocks]
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None:
-    """Warn of what a recovery changed, in the log of the program.
-
-    Once for each session, and again only when something else had to be changed.
-    """
+    """Warn in the program's log of what a recovery changed: once for each session, and again when it differs."""
     if not issues:
         return
     from holdfast.replay import recovery_line

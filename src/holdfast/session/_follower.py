@@ -40,13 +40,10 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         return self
 
     def __next__(self) -> Event:
-        wait = _WAIT_MIN_S
-        while not self._ready:
-            if self._closed or not self._poll():
-                raise StopIteration
-            if not self._ready:
-                self._store.wait(self._key, wait)
-                wait = min(wait * 2, _WAIT_MAX_S)
+        for wait in self._waits():
+            self._store.wait(self._key, wait)
+        if not self._ready:
+            raise StopIteration
         return self._ready.pop()
 
     def __aiter__(self) -> Follower:
@@ -55,17 +52,21 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
     async def __anext__(self) -> Event:
         import asyncio
 
-        wait = _WAIT_MIN_S
-        while not self._ready:
-            if self._closed or not self._poll():
-                raise StopAsyncIteration
-            if not self._ready:
-                if type(self._store).wait is Store.wait:
-                    await asyncio.sleep(wait)
-                else:
-                    await asyncio.to_thread(self._store.wait, self._key, wait)
-                wait = min(wait * 2, _WAIT_MAX_S)
+        for wait in self._waits():
+            if type(self._store).wait is Store.wait:
+                await asyncio.sleep(wait)
+            else:
+                await asyncio.to_thread(self._store.wait, self._key, wait)
+        if not self._ready:
+            raise StopAsyncIteration
         return self._ready.pop()
+
+    def _waits(self) -> Iterator[float]:
+        """How long to wait for the next event, again and again until there is one or it is over."""
+        wait = _WAIT_MIN_S
+        while not self._ready and not self._closed and self._poll() and not self._ready:
+            yield wait
+            wait = min(wait * 2, _WAIT_MAX_S)
 
     def poll(self) -> list[Event]:
         """The events that have come since the last call, without waiting."""

@@ -243,7 +243,6 @@ class Journal:
         return position.seq - 1
 
     def sync(self) -> None:
-        """Return once what was handed over is on the medium."""
         self.writer.sync()
 
     def begin_sync(self) -> Future[None]:
@@ -311,7 +310,6 @@ class Journal:
         return (event for event in events if event.seq >= start)
 
     def newest(self, seq: int) -> Iterator[Event]:
-        """The events from the newest back to ``seq``."""
         if self.writer.staged_lines():
             return reversed(list(self.events(seq)))
         return read_range(self.writer.log, start=seq, reverse=True)
@@ -546,7 +544,6 @@ class Journal:
         return [next(unkeyed) if draft.key is None else self._event_of_key(draft.key) for draft in drafts]
 
     def _make_ready(self) -> None:
-        """This opening is on record: appends can be quick now."""
         self.ready = True
         self.straight = self.writer.goes_straight
 

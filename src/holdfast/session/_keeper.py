@@ -23,8 +23,7 @@ from holdfast.storage import forks
 if TYPE_CHECKING:
     from holdfast.session.session import Session
 
-# A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every
-# quarter of a megabyte.
+# A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every quarter of a megabyte.
 _PAUSE_MS = 250
 
 
@@ -60,11 +59,9 @@ class Keeper:
 
     @property
     def snapshot_seq(self) -> int:
-        """The seq that the newest snapshot covers; -1 if there is none."""
         return self._schedule.seq
 
     def save_snapshot(self, state: bytes, position: Position) -> None:
-        """Store a state whose events are on the medium, and tell."""
         size = self._schedule.save(state, position)
         self._set_watermark()
         self._outbox.notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
@@ -82,7 +79,6 @@ class Keeper:
             self._timers.soon(self._outbox.deliver)
 
     def pass_watermark(self) -> None:
-        """The log has reached the watermark."""
         offset = self._writer.offset
         if not self._told_of_size and offset >= self._writer.notice_at():
             self._told_of_size = True
@@ -99,7 +95,6 @@ class Keeper:
             self.settle()
 
     def settle(self) -> None:
-        """Take the snapshot that is due, if one is."""
         if self.is_due:
             self._take_snapshot()
 
@@ -132,10 +127,7 @@ class Keeper:
 
 
 class SnapshotSchedule:
-    """When the next snapshot would save more than it costs.
-
-    Due when the log has grown by 256 KiB or by 4 times the state's size, whichever is more.
-    """
+    """When a snapshot saves more than it costs: after growth by 256 KiB or 4 times the state's size, what is more."""
 
     def __init__(self, opening: Opening) -> None:
         self._limits = opening.options.limits
@@ -160,7 +152,6 @@ class SnapshotSchedule:
         return self.offset + max(self._limits.snapshot_growth_bytes_min, grown)
 
     def save(self, state: bytes, position: Position) -> int:
-        """Store the state; the size of the snapshot."""
         prefix = prefix_digest(self._log, position.offset, *self._link)
         size = Snapshots(self._documents, self._limits).save(state, position, self._clock(), prefix)
         self._link = prefix[1], position.offset
@@ -169,10 +160,7 @@ class SnapshotSchedule:
 
 
 class Timers:
-    """Calls methods after a while, again and again or once, on one daemon thread.
-
-    It holds their objects weakly and never keeps a process alive.
-    """
+    """Calls methods once or again and again on a daemon thread; holds objects weakly, keeps no process alive."""
 
     def __init__(self) -> None:
         # Entered by itself: an interrupt could leave a condition, which is Python code, locked.

@@ -51,7 +51,6 @@ def in_event_loop() -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, as text that can be recorded."""
     text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
     return f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
 

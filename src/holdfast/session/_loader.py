@@ -177,7 +177,6 @@ class PrefixChain:
         """The digest at each of the places that were reached, by offset."""
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the log."""
         view = memoryview(chunk)
         while view:
             room = BLOCK_BYTES - len(self._waiting)
@@ -193,7 +192,6 @@ class PrefixChain:
                 self.digests[self._offsets.pop()] = self.digest_here()
 
     def digest_here(self) -> str:
-        """The digest of everything that was read."""
         from hashlib import sha256  # a program that only records takes no digest
 
         return sha256(self.link + self._waiting).hexdigest()
@@ -321,10 +319,7 @@ def _look_at_end(log: Log, documents: Documents) -> int | None:
 
 
 def _has_bad_lines(log: Log, position: Position) -> bool:
-    """Whether lines follow that are whole and not as written.
-
-    A crash leaves the beginning of what was written, or zeros in the place of some of it.
-    """
+    """Whether whole lines follow that are not as written: a crash leaves a beginning, or zeros in some places."""
     reader, is_zeroed = reader_at(log, position), False
     for chunk in log.read(position.offset):
         reader.feed(chunk)
@@ -333,10 +328,7 @@ def _has_bad_lines(log: Log, position: Position) -> bool:
 
 
 def _may_be_first_write(data: bytes) -> bool:
-    """Whether bytes without an event can be what a crash left of the first write to a log.
-
-    That is its beginning, or zeros in the place of what was not written yet.
-    """
+    """Whether bytes without an event can be what a crash left of a first write: its beginning, or zeros in places."""
     zeros = len(data) - len(data.lstrip(b"\0"))
     if zeros:
         return zeros == len(data) or zeros % _SECTOR_BYTES == 0

@@ -41,9 +41,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 class Observer:
     """What wants to know how sessions do; a subclass overrides what it needs.
 
-    ``session_id`` is the id of a session; of one in a space of the store it is ``space/id``, since
-    others may have the same id.
-    Called in the thread that does the work, and never under a session's lock but for ``begin`` and
+    ``session_id`` is the id of a session; of one in a space of the store it is ``space/id``, since others may have
+    the same id. Called in the thread that does the work, and never under a session's lock but for ``begin`` and
     ``end`` of a sync. Must be quick and safe to call from any thread. What it raises is dropped.
     """
 
@@ -126,13 +125,13 @@ class _Within(Observers):
 class Watch:
     """One operation while it goes on."""
 
-    __slots__ = ("_begun", "_started", "events", "idle", "operation", "restored", "session_id", "size_bytes")
+    __slots__ = ("_begun", "_started", "about", "operation", "session_id")
 
     def __init__(self, observers: Iterable[Observer], operation: str, session_id: str) -> None:
         self.operation = operation
         self.session_id = session_id
-        self.events = self.size_bytes = 0
-        self.restored = self.idle = False
+        self.about: dict[str, Any] = {}
+        """What else is told of it, by the names of :class:`Finished`."""
         self._begun: list[tuple[Observer, Any]] = []
         for observer in observers:
             begun = None
@@ -148,16 +147,9 @@ class Watch:
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Tell what it was."""
+        seconds = perf_counter() - self._started
         done = Finished(
-            operation=self.operation,
-            session_id=self.session_id,
-            seconds=perf_counter() - self._started,
-            events=self.events,
-            size_bytes=self.size_bytes,
-            restored=self.restored,
-            idle=self.idle,
-            error=error,
+            operation=self.operation, session_id=self.session_id, seconds=seconds, error=error, **self.about
         )
         for observer, begun in self._begun:
             with contextlib.suppress(Exception):  # it must not disturb the session
@@ -176,13 +168,13 @@ class ObservedJournal(Journal):
     def record(self, *given: Any, **named: Any) -> Event:
         with self._observers.watch("append", self.id) as watch:
             recorded = super().record(*given, **named)
-            watch.events, watch.size_bytes = 1, self._grown()
+            watch.about = {"events": 1, "size_bytes": self._grown()}
         return recorded
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
         with self._observers.watch("append", self.id) as watch:
             recorded = super().extend(events)
-            watch.events, watch.size_bytes = len(recorded), self._grown()
+            watch.about = {"events": len(recorded), "size_bytes": self._grown()}
         return recorded
 
     def flush(self) -> None:
@@ -197,7 +189,7 @@ class ObservedJournal(Journal):
         before = self.keeper.snapshot_seq
         with self._observers.watch("snapshot", self.id) as watch:
             seq = super().snapshot()
-            watch.idle = seq == before
+            watch.about = {"idle": seq == before}
         return seq
 
     def sync(self) -> None:

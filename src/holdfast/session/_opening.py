@@ -67,10 +67,7 @@ class Patience:
 
 
 def is_alive(state: State) -> bool:
-    """Whether the last writer may still be running, by what it said when it opened the session.
-
-    A log alone cannot tell a turn that goes on from one whose process is gone.
-    """
+    """Whether the last writer may still be running, by what it said at its opening: turns in a log do not tell."""
     last = state.last_open
     return last is not None and not last.closed and is_at_work(last.pid, last.host)
 
@@ -206,7 +203,6 @@ class Opening:
             raise
 
     def taken(self) -> Notice:
-        """What is told when the right to write was taken."""
         return Notice("lease_acquired", self.session_id, {"epoch": self.epoch})
 
     def agent_memory(self) -> AgentMemory:

@@ -142,7 +142,6 @@ class SessionRedaction:
             yield Notice("secrets_redacted", self._session_id, detail)
 
     def as_it_was(self, event: Event) -> Event:
-        """An event of the log with the words that were said."""
         return self._originals.get(event.seq, event)
 
     def without_secrets(self, options: Options) -> Options:

@@ -43,11 +43,10 @@ def repair_log(
 ) -> list[Gap]:
     """Write a new generation that holds every whole line and a note where one is missing.
 
-    The lines themselves are moved as they are, with new checksums; those of a sealed log are
-    sealed again with what ``sealer`` gives, and those that were tampered with count as missing. The
-    old bytes go to quarantine. Returns what was missing. Killed at any moment, the log is the old
-    one or the new one. ``lost_whole`` is asked what others saw in a log that has no event and of
-    which nothing else is known. Raises KeyMissing for a sealed log without its key.
+    The lines themselves are moved as they are, with new checksums; those of a sealed log are sealed again with what
+    ``sealer`` gives, and those that were tampered with count as missing. The old bytes go to quarantine. Returns what
+    was missing. Killed at any moment, the log is the old one or the new one. ``lost_whole`` is asked what others saw
+    in a log that has no event and of which nothing else is known. Raises KeyMissing for a sealed log without its key.
     """
     settled = log.settled()
     old = b"".join(log.read())
@@ -158,7 +157,6 @@ class _Noted(msgspec.Struct):
 
 
 def _newest_generation(bodies: Iterable[bytes]) -> int:
-    """The newest generation that a log itself speaks of."""
     newest = 0
     for body in bodies:
         if body.startswith((b'"type":"session_start"', b'"type":"repaired"')):

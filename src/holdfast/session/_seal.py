@@ -148,10 +148,7 @@ def encrypt_key(store: SealingStore, key: str) -> bool:
 
 
 def decrypt_key(store: SealingStore, key: str) -> bool:
-    """Take the seal off a key and all it has; whether there was anything to do.
-
-    Raises Locked, Damaged, Tampered, and KeyMissing without its key.
-    """
+    """Take the seal off a key and all it has; whether it had one. Raises Locked, Damaged, Tampered, KeyMissing."""
     with _held(store, key) as epoch:
         ring = store.ring(key)
         if ring is None:
@@ -163,10 +160,7 @@ def decrypt_key(store: SealingStore, key: str) -> bool:
 
 
 def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
-    """Seal everything of a sealed key again with a new data key; the old one is forgotten.
-
-    What this very ``rotation`` has done already stays as it is.
-    """
+    """Seal a sealed key again with a new data key and forget the old one, unless this ``rotation`` has done so."""
     with _held(store, key) as epoch:
         ring = store.ring(key)
         if ring is None or (rotation and (ring.rotation, ring.state) == (rotation, "sealed")):

@@ -77,8 +77,6 @@ class SealingStore(Store):
     lease, exists, clash, sync, entries = map(_passed_on, ("lease", "exists", "clash", "sync", "entries"))
     move, drop, location, check, close = map(_passed_on, ("move", "drop", "location", "check", "close"))
 
-    # -- keys ----------------------------------------------------------------------------------
-
     def ring(self, key: str) -> Ring | None:
         """The data keys of a key; None if it is not sealed. Raises KeyMissing, Tampered."""
         found = self.inner.documents(key).get(KEY_DOCUMENT)
@@ -116,10 +114,7 @@ class SealingStore(Store):
         return ring
 
     def forget_keys(self) -> None:
-        """Let go of the data keys that were read."""
         self._rings.clear()
-
-    # -- what opens by itself --------------------------------------------------------------------
 
     def log(self, key: str) -> Log:
         """The log, which opens its lines if the keys are at hand, and else says what is missing."""
@@ -159,7 +154,6 @@ class _Closed:
 
 
 def opener_of(ring: Ring) -> Opener:
-    """What opens the lines of a log with these keys."""
     opener = Opener(ring.keys)
     if not ring.is_open:
         opener.sealed_from = min(key.first for key in ring.keys)
@@ -167,7 +161,6 @@ def opener_of(ring: Ring) -> Opener:
 
 
 def sealing(store: Store) -> SealingStore | None:
-    """The store as one that seals, if it has keys."""
     return store if isinstance(store, SealingStore) else None
 
 
@@ -268,7 +261,6 @@ def end_before(log: Log, offset: int) -> bytes:
 
 
 def missing_key(session_id: str) -> KeyMissing:
-    """What is raised where something is to be sealed and no key is set."""
     return KeyMissing(
         f"session {session_id} is to be sealed, and no key is set",
         remedy="Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in your config.toml.",

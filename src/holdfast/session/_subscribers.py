@@ -57,7 +57,6 @@ class Outbox:
             self.waiting.append(item)
 
     def notify(self, kind: str, **detail: Any) -> None:
-        """Tell of something that is not an event."""
         self.put(Notice(kind, self._session_id, detail))
         self.deliver()
 

@@ -230,10 +230,7 @@ def _around(ticket: _Ticket) -> Iterator[_Ticket]:
 
 
 class Turn:
-    """Marks the beginning and the end of a turn; its end is on disk before the caller goes on.
-
-    The block begins when the session's turn before it has ended.
-    """
+    """Marks a turn, begun when the one before has ended; its end is on disk before the caller goes on."""
 
     def __init__(self, session: Session, *, run: str | None) -> None:
         self._session = session

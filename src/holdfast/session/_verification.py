@@ -132,7 +132,6 @@ class _Reading(msgspec.Struct):
     sealed: bool = False
 
     def take(self, events: list[Event], documents: Documents) -> None:
-        """Look at events that could be read."""
         self.events += len(events)
         self.missing.update(_missing_blobs(events, documents))
         self.repairs += _repairs(events)
@@ -230,7 +229,6 @@ class _Heads:
         self._noted = None if match is None else (int(match.group(1)), match.group(2))
 
     def chain(self, prefixes: dict[int, tuple[int, str]]) -> PrefixChain:
-        """What is to be given every byte of the log."""
         offsets = [offset for offset, _ in prefixes.values()]
         return PrefixChain(offsets if self._noted is None else [*offsets, self._noted[0]])
 
@@ -392,7 +390,6 @@ def _explain(report: Report) -> Iterator[str]:
 
 
 def _numbers(gap: Gap) -> str:
-    """The events that a gap swallowed."""
     count = gap.last_seq - gap.first_seq + 1
     if count <= 0:
         return ""

@@ -158,10 +158,7 @@ class Writer:
         return event
 
     def extend(self, drafts: Sequence[Draft], spare: Collection[int] = ()) -> list[Event]:
-        """Write a batch with one append: a reader sees all of it or nothing.
-
-        ``spare`` are places in it of what was accepted before, which counts to no size limit.
-        """
+        """Write a batch with one append, all or nothing; at ``spare`` stands what was accepted before, at any size."""
         seq, offset, crc = self.position
         before, lead, now = self.sealed_end, self.lead, self._clock()
         events: list[Event] = []
@@ -198,7 +195,6 @@ class Writer:
             line_body(self._event(draft, 0, 0, {}, more=False))
 
     def write_staged(self) -> None:
-        """Hand over what was kept in memory."""
         self._put_blobs(self._waiting_blobs)
         # As in append: nothing may be called between the write and noting that it was done.
         position = self.position

@@ -185,9 +185,8 @@ def _batches(log: Log, after: Position) -> Iterator[list[Event]]:
 def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
     """The lines of a log, at least so many bytes at a time, and the position after them.
 
-    They are verified and not decoded: for readers that need little of each event. It ends with the
-    first bytes that are not as a writer of ours leaves them; from there on :func:`read_range` goes
-    on ``after`` the last position.
+    They are verified and not decoded: for readers that need little of each event. It ends with the first bytes that
+    are not as a writer of ours leaves them; from there on :func:`read_range` goes on ``after`` the last position.
     """
     end = START
     for block in verified_blocks(log.read(), block_bytes):
@@ -277,10 +276,7 @@ def fits(log: Log, position: Position) -> bool:
 
 
 def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
-    """The events with references replaced by what they refer to.
-
-    A payload that is missing or damaged is replaced by a text that says so.
-    """
+    """The events with references replaced by their payloads, or by a text that one is missing or damaged."""
     for event in events:
         if event.is_whole or not has_blob(bytes(event.raw)):
             yield event

@@ -28,7 +28,7 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.replay import Incomplete, Provider, State
     from holdfast.session._observers import Observers
-    from holdfast.session.steps import Retry, Steps, Unknown
+    from holdfast.session.steps import Retry, Steps, Unknown, Work
 
 T = TypeVar("T")
 _MS = 1000.0
@@ -53,10 +53,7 @@ class Part(Generic[T]):
 
 
 class Session:
-    """One conversation with its state. Any thread may call any method.
-
-    Get one from ``Holdfast.session``; use it as a context manager, sync or async.
-    """
+    """One conversation with its state, given by ``Holdfast.session``: a context manager, for any thread."""
 
     def __init__(
         self,
@@ -191,10 +188,7 @@ class Session:
         return Turn(self, run=run)
 
     def add_turn(self, role: str, content: Any = None, **message: Any) -> Event:
-        """Record a turn by its role, or a message by its members: ``add_turn(**message)``.
-
-        A message of a provider is recorded as ``record`` does it; its last event comes back.
-        """
+        """Record a turn by its role, or a provider's message by its members, as ``record`` does; its last event."""
         return _conversation.add_turn(self._journal, role, content, message)
 
     def usage(self, **figures: Any) -> Event:
@@ -223,23 +217,13 @@ class Session:
         return {} if redacting is None else redacting.held_back(run)
 
     def record_held(self, run: str | None = None) -> None:
-        """Record what is held back of streams as it is, for whoever cannot wait for more.
-
-        If it is the beginning of a secret, only the rest of that secret can be replaced.
-        """
+        """Record what is held back of streams as it is; of a secret begun there only the rest can be replaced."""
         self._journal.record_held(run)
 
     # -- durable steps -----------------------------------------------------------------------
 
     def once(
-        self,
-        key: str,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
-        unknown: Unknown = "raise",
-        retry: Retry | None = None,
-        **kwargs: Any,
+        self, key: str, fn: Work, /, *args: Any, unknown: Unknown = "raise", retry: Retry | None = None, **kwargs: Any
     ) -> Any:
         """Call ``fn`` once for ``key``, whatever happens, and return its result.
 
@@ -252,21 +236,14 @@ class Session:
         return self.steps.run(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
     async def aonce(
-        self,
-        key: str,
-        fn: Callable[..., Any],
-        /,
-        *args: Any,
-        unknown: Unknown = "raise",
-        retry: Retry | None = None,
-        **kwargs: Any,
+        self, key: str, fn: Work, /, *args: Any, unknown: Unknown = "raise", retry: Retry | None = None, **kwargs: Any
     ) -> Any:
         """Do what ``once`` does without blocking the event loop; an ``fn`` that is not async runs in a thread."""
         return await self.steps.arun(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
     def step(
         self,
-        fn: Callable[..., Any] | None = None,
+        fn: Work | None = None,
         *,
         key: str | Callable[..., str] | None = None,
         name: str | None = None,
@@ -354,10 +331,7 @@ class Session:
         return self._journal.events(start)
 
     def messages(self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark") -> list[dict[str, Any]]:
-        """The conversation as the provider takes it: valid in every state of the session.
-
-        The list is the caller's; the messages in it are shared and to be read only.
-        """
+        """The conversation, valid for the provider in every state; the list is the caller's, its messages read-only."""
         return _conversation.messages(self._journal, provider, incomplete)
 
     @property
@@ -399,10 +373,7 @@ class Session:
         await self._journal.abarrier()
 
     def snapshot(self) -> int:
-        """Save the folded state, so that the next opening is quick; the seq that it covers.
-
-        A failure is raised, and told to subscribers as ``snapshot_failed``.
-        """
+        """Save the folded state; the seq that it covers. A failure is raised, and told as ``snapshot_failed``."""
         return self._journal.snapshot()
 
     # -- life --------------------------------------------------------------------------------
@@ -423,10 +394,7 @@ class Session:
         self._journal.close_for_all()
 
     def retain(self) -> bool:
-        """Count one more user of this object; False if it has been closed.
-
-        One that is just being closed goes on instead: nobody has to wait for the end of it.
-        """
+        """Count one more user; False if it has been closed. One that is just being closed goes on instead."""
         return self._journal.retain()
 
     def __enter__(self) -> Self:
@@ -474,10 +442,7 @@ class Session:
         _conversation.log_recovery(self.store, self.id, issues)
 
     def tell_repaired(self, what: str, **detail: Any) -> None:
-        """Tell subscribers, and the log of the program, what was damaged and has been set right.
-
-        Once: whoever finds it again finds nothing new.
-        """
+        """Tell subscribers and the program's log, once, what was damaged and has been set right."""
         self._repairs.tell(what, detail)
 
     @property

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from holdfast.session._journal import Journal
     from holdfast.session.session import Session
 
-F = TypeVar("F", bound=Callable[..., Any])
+Work = Callable[..., Any]
+"""What a step does."""
+F = TypeVar("F", bound=Work)
 Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a step that began and did not end: raise, run again, or ask this function."""
 
@@ -109,7 +111,7 @@ class StepCall(NamedTuple):
     """One call of a function as a step, as its caller asked for it."""
 
     key: str
-    fn: Callable[..., Any]
+    fn: Work
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     name: str
@@ -136,7 +138,7 @@ class Steps:
     @staticmethod
     def check(
         key: str,
-        fn: Callable[..., Any],
+        fn: Work,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
@@ -158,9 +160,9 @@ class Steps:
         step.digest("")
         return step
 
-    def decorate(self, fn: Callable[..., Any] | None, **options: Any) -> Any:
+    def decorate(self, fn: Work | None, **options: Any) -> Any:
         """Make a function a step of this session; without one, what does that."""
-        return _decorated(fn, lambda: self._session, options)
+        return durable_function(lambda: self._session, fn, **options)
 
     def begin(self) -> None:
         """Take the session for writing; UsageError if it is one that is saved only at its end."""
@@ -178,34 +180,30 @@ class Steps:
                 f"{step.name} is async, and once would only make a coroutine of it", remedy="Use `await s.aonce(…)`."
             )
         protocol = self._protocol(step)
+        go_on = functools.partial(next, protocol)
         try:
-            act = next(protocol)
             while True:
+                act = go_on()
                 try:
-                    given = act.wait()
+                    go_on = functools.partial(protocol.send, act.wait())
                 except BaseException as error:  # noqa: BLE001 - the protocol says what it means
-                    act = protocol.throw(error)
-                else:
-                    act = protocol.send(given)
+                    go_on = functools.partial(protocol.throw, error)
         except StopIteration as end:
             return end.value
 
     async def arun(self, step: StepCall) -> Any:
         """Run a step that was checked, without blocking the event loop."""
         protocol = self._protocol(step)
+        go_on = functools.partial(next, protocol)
         try:
-            act = next(protocol)
             while True:
+                act = go_on()
                 try:
-                    given = await act.await_()
+                    go_on = functools.partial(protocol.send, await act.await_())
                 except BaseException as error:  # noqa: BLE001 - the protocol says what it means
-                    act = protocol.throw(error)
-                else:
-                    act = protocol.send(given)
+                    go_on = functools.partial(protocol.throw, error)
         except StopIteration as end:
             return end.value
-
-    # -- the protocol ----------------------------------------------------------------------------
 
     def _protocol(self, step: StepCall) -> Protocol:
         """All of a step but the waiting, which differs between sync and async callers."""
@@ -310,8 +308,6 @@ class Steps:
                     return
             yield _Act(busy.result, functools.partial(_shielded, busy))
 
-    # -- what goes on record ---------------------------------------------------------------------
-
     def _begin(self, step: StepCall, attempt: int) -> None:
         data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
         frame = _running.get()
@@ -384,8 +380,6 @@ class Steps:
         if not self._session.store.capabilities.survives_kill:
             yield _Act(self._session.barrier, self._session.abarrier)
 
-    # -- what is on record -----------------------------------------------------------------------
-
     def _check_same(self, step: StepCall, known: StepState) -> None:
         if known.digest != self._digest(step):
             raise UsageError(
@@ -413,9 +407,6 @@ class Steps:
         return as_returned(self._journal.as_it_was(event).data.get("value"), step.fn)
 
 
-# -- waiting, in both forms ------------------------------------------------------------------------
-
-
 def _sleep(seconds: float) -> _Act:
     async def asleep() -> None:
         import asyncio
@@ -436,19 +427,18 @@ async def _shielded(future: Future[None]) -> None:
     await asyncio.shield(asyncio.wrap_future(future))
 
 
-# -- functions made durable ------------------------------------------------------------------------
-
-
 def durable_function(
-    fn: Callable[..., Any],
     find_session: Callable[[], Session],
+    fn: Work | None = None,
     *,
     key: str | Callable[..., str] | None = None,
     name: str | None = None,
     unknown: Unknown = "raise",
     retry: Retry | None = None,
-) -> Callable[..., Any]:
-    """Return a function that is a step of its session, known by its name and arguments."""
+) -> Any:
+    """Return a function that is a step of its session, known by its name and arguments; without one, a decorator."""
+    if fn is None:
+        return functools.partial(durable_function, find_session, key=key, name=name, unknown=unknown, retry=retry)
     called = name or name_of(fn)
 
     def planned(session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall:
@@ -516,10 +506,4 @@ def step(fn: Any = None, **options: Any) -> Any:
     It is known by its name and its arguments: called again, in any process, it gives its first
     result. ``key``, a text or a function of the arguments, makes it another step.
     """
-    return _decorated(fn, current_session, options)
-
-
-def _decorated(fn: Callable[..., Any] | None, find_session: Callable[[], Session], options: dict[str, Any]) -> Any:
-    if fn is None:
-        return lambda given: durable_function(given, find_session, **options)
-    return durable_function(fn, find_session, **options)
+    return durable_function(current_session, fn, **options)
