@@ -10,6 +10,7 @@ caller has said that it may. What identifies a step is its key, never its place 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -17,14 +18,14 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_type_hints, overload
 
 import msgspec
 
 from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFound, StepFailed, UsageError
 from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import event_at
-from holdfast.session._callables import as_returned, bound, digest, name_of, name_of_class, plain
 from holdfast.session._lifetime import message_of, was_cancelled
 from holdfast.session.reader import blob_loader
 
@@ -122,9 +123,16 @@ class StepCall(NamedTuple):
     call: str | None = None
 
     def digest(self, salt: str) -> str:
-        """Return what tells its arguments from others. Raises UsageError if they are no data."""
+        """Return what tells its arguments from others and not what they are. Raises UsageError if they are no data."""
         given = bound(self.fn, self.args, self.kwargs) if self.covered is None else self.covered
-        return digest(self.name, given, salt)
+        try:
+            plain = msgspec.json.encode(given, enc_hook=_plain_object, order="deterministic")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"the arguments of {self.name} cannot be written as JSON: {error}",
+                remedy="Give the step plain data, or a `key` made from its arguments.",
+            ) from error
+        return blake2b(plain, key=salt.encode()[:64], digest_size=12).hexdigest()
 
 
 class Steps:
@@ -370,7 +378,8 @@ class Steps:
         if found:
             data["found"] = True
         try:
-            self._session.append("step_result", data | {"value": plain(value)})
+            kept = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_object)
+            self._session.append("step_result", data | {"value": kept})
         except (DataError, SecretFound, TypeError, ValueError, RecursionError) as error:
             # The function has run: that its result cannot be kept must not hide that.
             self._session.append("step_result", data | {"unstored": f"{error}"})
@@ -507,3 +516,79 @@ def step(fn: Any = None, **options: Any) -> Any:
     result. ``key``, a text or a function of the arguments, makes it another step.
     """
     return durable_function(current_session, fn, **options)
+
+
+# What is known of a function: its name, its arguments as data, its result as it returns it.
+
+
+def name_of(fn: Work) -> str:
+    """Return the name under which a function is recorded."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    found = getattr(fn, "__qualname__", None) or getattr(type(fn), "__qualname__", "step")
+    return str(found).replace("<locals>.", "")
+
+
+def name_of_class(kind: type) -> str:
+    """Return the name under which a class is recorded."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments by their names, so that positional and named ones are the same."""
+    signature = _look_at(fn)[0]
+    if signature is None:
+        return [args, kwargs]
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
+    from holdfast.session.session import Session
+
+    # Defaults are not applied: a parameter added later must not make old steps other ones.
+    return {
+        name: value
+        for at, (name, value) in enumerate(given.items())
+        if not isinstance(value, Session) and not (at == 0 and name in ("self", "cls"))
+    }
+
+
+def as_returned(value: Any, fn: Work) -> Any:
+    """What was stored, as the type that the function says it returns, where it names one."""
+    kind = _look_at(fn)[1]
+    if kind is None:
+        return value
+    try:
+        validate = getattr(kind, "model_validate", None)
+        return validate(value) if validate else msgspec.convert(value, kind, str_keys=True)
+    except (msgspec.ValidationError, TypeError, ValueError):
+        return value
+
+
+def _plain_object(value: Any) -> Any:
+    """Models of Pydantic have a plain form; of anything else a text would differ every time."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is no plain data")
+
+
+def _look_at(fn: Work) -> tuple[inspect.Signature | None, Any]:
+    """The signature of a function, None for one written in C, and the type that it says it returns, if it names one."""
+    try:
+        return _known(fn)
+    except TypeError:  # a callable that cannot be hashed
+        return _known.__wrapped__(fn)
+
+
+@functools.lru_cache(512)  # a lambda made anew each time is not kept long
+def _known(fn: Work) -> tuple[inspect.Signature | None, Any]:
+    signature = kind = None
+    with contextlib.suppress(TypeError, ValueError):
+        signature = inspect.signature(fn)
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if getattr(fn, "__annotations__", {}).get("return"):
+        with contextlib.suppress(Exception):  # a name that is only there for a type checker
+            kind = get_type_hints(fn).get("return")
+    return signature, None if kind in (Any, type(None)) else kind
