@@ -121,8 +121,7 @@ async def test_shared_state_changes_with_its_event_or_not_at_all(store_root, mon
         service = HoldfastSessionService(hf)
         one = await service.create_session(**WHO, session_id="one", state={"app:n": 1})
         with monkeypatch.context() as killed:
-            killed.setattr(Announced, "settle", lambda _: None)
-            killed.setattr(Announced, "withdraw", lambda _: None)
+            killed.setattr(Announced, "end", lambda _, happened: None)
             if not recorded:
                 killed.setattr(adk, "FORM", adk.FORM._replace(tell=_killed))
             with contextlib.suppress(_Killed):
@@ -136,7 +135,7 @@ async def test_shared_state_changes_with_its_event_or_not_at_all(store_root, mon
 
 async def test_an_announced_change_is_forgotten_when_it_can_no_longer_happen(store_root):
     """When others opened the session since, or it is gone, what its log lacks is nobody's."""
-    key, document = adk._user_key("app", "u1"), "shared.json"
+    key, document = adk._key("app", "u1"), "shared.json"
     with holdfast.open(store_root) as hf:
         service = HoldfastSessionService(hf)
         ids = []
@@ -340,8 +339,8 @@ async def test_sessions_are_given_back_at_the_end_of_a_block(hf):
     async with HoldfastSessionService(hf) as service:
         session = await service.create_session(**WHO)
         place = service._of(WHO["app_name"], WHO["user_id"], session.id).place
-        assert place.held_seq() is not None
-    assert place.held_seq() is None
+        assert place.held() is not None
+    assert place.held() is None
     hf.session(place.id).close()
     assert await service.get_session(**WHO, session_id=session.id) is not None
     await service.close()

@@ -29,7 +29,7 @@ class _Place:
 
     seq = None
 
-    def held_seq(self):
+    def held(self):
         return self.seq
 
 
@@ -42,49 +42,49 @@ class _Kept:
 
 def test_only_the_newest_stay():
     """Those that were asked for last, also where one of them was the first; others are new."""
-    recent = Recent()
+    recent = Recent(lambda _: _Kept())
     for number in range(SESSIONS):
-        recent.get(number, _Kept)
-        recent.get("often", _Kept)
+        recent(number)
+        recent("often")
     assert len(recent) == LIMIT
     assert set(recent.known()) == {"often", *range(SESSIONS - LIMIT + 1, SESSIONS)}
 
 
 def test_what_is_used_stays():
     """One that somebody has, and one whose session is held, is the same object ever after."""
-    recent = Recent()
-    had, held = recent.get("had", _Kept), recent.get("held", _Kept)
+    recent = Recent(lambda _: _Kept())
+    had, held = recent("had"), recent("held")
     held.place.seq = 7
     place = held.place
     del held
     for number in range(SESSIONS):
-        recent.get(number, _Kept)
-    assert recent.get("had", _Kept) is had
-    assert recent.get("held", _Kept).place is place
+        recent(number)
+    assert recent("had") is had
+    assert recent("held").place is place
 
 
 def test_what_is_held_no_longer_makes_room():
     """Where more are held at once than may stay, those go that were given back."""
-    recent = Recent()
+    recent = Recent(lambda _: _Kept())
     places = []
     for number in range(SESSIONS):
-        places.append(recent.get(number, _Kept).place)
+        places.append(recent(number).place)
         places[-1].seq = 0
     assert len(recent) == SESSIONS
     for place in places:
         place.seq = None
     for _ in range(SESSIONS):
-        recent.get("next", _Kept)
+        recent("next")
     assert len(recent) == LIMIT
 
 
 def test_what_is_forgotten_is_made_anew():
     """Also one that somebody has; what is not there is None."""
-    recent = Recent()
-    had = recent.get("had", _Kept)
+    recent = Recent(lambda _: _Kept())
+    had = recent("had")
     assert recent.pop("had") is had
     assert recent.pop("had") is None
-    assert recent.get("had", _Kept) is not had
+    assert recent("had") is not had
 
 
 class _Adk:
@@ -139,7 +139,7 @@ class _Claude:
 class _LlamaIndex:
     def __init__(self, hf):
         self.store = llama_index.HoldfastAsyncChatStore(hf)
-        self.recent = self.store._chats._histories
+        self.recent = self.store._of
 
     async def write(self, name, text):
         await self.store.add_message(name, ChatMessage(role="user", blocks=[TextBlock(text=text)]))
@@ -151,7 +151,7 @@ class _LlamaIndex:
 class _LangGraph:
     def __init__(self, hf):
         self.saver = langgraph.HoldfastSaver(hf)
-        self.recent = self.saver._threads
+        self.recent = self.saver._of
 
     async def write(self, name, text):
         config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
@@ -175,7 +175,7 @@ class _LangGraph:
 class _Steps:
     def __init__(self, hf):
         self.store = pydantic_ai.HoldfastStepStore(hf)
-        self.recent = self.store._conversations
+        self.recent = self.store._conversation
 
     async def write(self, name, text):
         found = await self.store.latest_snapshot(run_id=name)
@@ -191,7 +191,7 @@ class _Steps:
 class _Histories:
     def __init__(self, hf):
         self.provider = agent_framework.HoldfastHistoryProvider(hf)
-        self.recent = self.provider._histories
+        self.recent = self.provider._of
 
     async def write(self, name, text):
         await self.provider.save_messages(name, [Message("user", [text])])
@@ -217,7 +217,7 @@ class _States:
 class _Workflows:
     def __init__(self, hf):
         self.storage = agent_framework.HoldfastCheckpointStorage(hf)
-        self.recent = self.storage._workflows
+        self.recent = self.storage._of
 
     async def write(self, name, text):
         made = WorkflowCheckpoint(name, "hash", checkpoint_id=f"{name}-{text}", state={"t": text})

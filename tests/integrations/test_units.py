@@ -56,7 +56,7 @@ def test_units_leave_out_what_was_retracted(store_root):
         with place.writing() as session:
             session.extend(_form().record(many))
             last = session.extend(_form().record({"role": "user", "content": "b"}))[-1]
-            units = Units(_form(), place)
+            units = Units(place, _form())
             assert [unit.item for unit in units.read()] == [many, {"role": "user", "content": "b"}]
             session.append("retracted", {"seqs": [last.seq - 1]})
         assert [unit.item for unit in units.read()] == [{"role": "user", "content": "b"}]
@@ -66,7 +66,7 @@ def test_units_are_read_again_when_the_log_was_made_anew(store_root):
     """A session that was erased and begun again shows nothing of the old one."""
     with holdfast.open(store_root) as hf:
         place = AdapterSession(hf, "test", "a")
-        units = Units(_form(), place)
+        units = Units(place, _form())
         for text in ("old", "new"):
             with place.writing() as session:
                 session.extend(_form().record({"role": "user", "content": text}))
@@ -110,7 +110,7 @@ def test_who_comes_when_a_session_is_given_back_gets_another(store_root, monkeyp
     with place.writing() as session:
         session.user("one")
     close = session.close
-    monkeypatch.setattr(session, "close", lambda: (found.append(place.held_seq()), close()))
+    monkeypatch.setattr(session, "close", lambda: (found.append(place.held()), close()))
     place.close()
     assert found == [None]
     with place.writing() as again:

@@ -25,15 +25,17 @@ VARIABLE = "variable_set"
 
 def by_owner(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """A change of state by whom it belongs to; what is only for now belongs to nobody."""
-    parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
+    parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}, "nobody": {}}
+    prefixes = {State.APP_PREFIX: "app", State.USER_PREFIX: "user", State.TEMP_PREFIX: "nobody"}
     for name, value in delta.items():
-        if name.startswith(State.APP_PREFIX):
-            parts["app"][name.removeprefix(State.APP_PREFIX)] = value
-        elif name.startswith(State.USER_PREFIX):
-            parts["user"][name.removeprefix(State.USER_PREFIX)] = value
-        elif not name.startswith(State.TEMP_PREFIX):
-            parts["session"][name] = value
+        prefix = next(filter(name.startswith, prefixes), "")
+        parts[prefixes.get(prefix, "session")][name.removeprefix(prefix)] = value
     return parts
+
+
+def variables(values: dict[str, Any]) -> Words:
+    """The events that set variables of a session."""
+    return [(VARIABLE, {"name": name, "value": value}) for name, value in values.items()]
 
 
 def events_of(units: list[Unit], author: str) -> list[Event]:
@@ -48,20 +50,12 @@ def events_of(units: list[Unit], author: str) -> list[Event]:
         # call's, and has its time.
         seq, name = (unit.seqs[0], "holdfast") if unit.seqs else (seq, "holdfast-lost")
         at = unit.at / 1000 if unit.seqs else made[-1].timestamp
-        made += _told_by_others(unit.item, author, f"{name}-{seq}", at)
+        role = unit.item["role"]
+        asked = role == "user" and all(block["type"] != "tool_result" for block in unit.blocks)
+        about = {"id": f"{name}-{seq}", "author": "user" if asked else author, "timestamp": at}
+        contents = to_dialect([unit.item], "gemini") if role != "system" else []
+        made += [Event.model_validate({**about, "content": content}) for content in contents]
     return made
-
-
-def _told_by_others(said: dict[str, Any], author: str, id: str, at: float) -> list[Event]:
-    asked = said["role"] == "user" and not _results(said)
-    about = {"id": id, "author": "user" if asked else author, "timestamp": at}
-    contents = to_dialect([said], "gemini") if said["role"] != "system" else []
-    return [Event.model_validate({**about, "content": content}) for content in contents]
-
-
-def _results(said: dict[str, Any]) -> bool:
-    content = said["content"]
-    return isinstance(content, list) and any(one["type"] == "tool_result" for one in content)
 
 
 def _tell(item: dict[str, Any]) -> Words:
@@ -73,11 +67,8 @@ def _tell(item: dict[str, Any]) -> Words:
     for type, data in words:
         if type == "assistant" and spent:
             data["usage"] = spent
-    delta = by_owner(item.get("actions", {}).get("stateDelta", {}))["session"]
-    changes: Words = [(VARIABLE, {"name": name, "value": value}) for name, value in delta.items()]
-    if changes and not words:
-        words = [stored()]
-    return [*words, *changes]
+    changes = variables(by_owner(item.get("actions", {}).get("stateDelta", {}))["session"])
+    return [*(words or [stored()]), *changes] if changes else words
 
 
 def _rebuild(words: Words) -> dict[str, Any]:
@@ -87,21 +78,18 @@ def _rebuild(words: Words) -> dict[str, Any]:
     said = [word for word in words if word[0] not in (VARIABLE, "frame")]
     if said:
         role = "user" if said[0][0] in ("user", "tool_result") else "model"
-        parts = [_part(block) for word in said for block in blocks_of(*word)]
-        item["content"] = {"role": role, "parts": parts}
+        item["content"] = {"role": role, "parts": [_part(block) for block in blocks_of(said)]}
     return item
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
-    kind = block["type"]
-    if kind == "text":
-        return {"text": block["text"]}
-    if kind == "tool_use":
-        call = {"id": block["id"], "name": block["name"], "args": block["input"]}
-        return {"functionCall": call}
-    if kind == "tool_result":
-        response = {"result": block["content"]}
-        return {"functionResponse": {"id": block["tool_use_id"], "response": response}}
+    match block["type"]:
+        case "text":
+            return {"text": block["text"]}
+        case "tool_use":
+            return {"functionCall": {"id": block["id"], "name": block["name"], "args": block["input"]}}
+        case "tool_result":
+            return {"functionResponse": {"id": block["tool_use_id"], "response": {"result": block["content"]}}}
     return block
 
 
@@ -110,11 +98,9 @@ FORM = Form("adk/1", _tell, _rebuild)
 
 # State that sessions of the Agent Development Kit share: that of a user, and that of an app.
 #
-# It is kept in one document for each, and an event in a session's log is what changes it. So that
-# the two never disagree, whatever is killed when, a change is announced in the document, then
-# recorded in the log, then put among the values. One that was announced counts as soon as the log
-# has it.
-
+# It is kept in one document for each, and an event in a session's log is what changes it. So that the two never
+# disagree, whatever is killed when, a change is announced in the document, then recorded in the log, then put among
+# the values. One that was announced counts as soon as the log has it.
 
 _DOCUMENT = "shared.json"
 _SHARED = "shared"
@@ -139,25 +125,29 @@ class _Held(msgspec.Struct):
     values: Values = msgspec.field(default_factory=dict)
     announced: list[_Change] = msgspec.field(default_factory=list)
 
+    def add(self, change: _Change) -> None:
+        self.announced.append(change)
+
+    def take_out(self, change: _Change, *, happened: bool) -> None:
+        left = [one for one in self.announced if one.token != change.token]
+        if len(left) < len(self.announced) and happened:  # else somebody has put it there already
+            self.values.update(change.values)
+        self.announced = left
+
 
 class Announced:
-    """Changes that were announced: record ``words`` in the log, then ``settle`` them."""
+    """Changes that were announced: record ``words`` in the log, then ``end`` them."""
 
     def __init__(self, shared: Shared, changes: dict[str, _Change]) -> None:
         self._shared = shared
         self._changes = changes
         tokens = {change.token: None for change in changes.values()}
-        self.words: Words = [_mark(token) for token in tokens]
+        self.words: Words = [stored(tool="adk", **{_SHARED: token}) for token in tokens]
 
-    def settle(self) -> None:
-        """The log has the words: the changes are put among the values."""
+    def end(self, *, happened: bool) -> None:
+        """Put the changes among the values, if the log has the words; else forget them."""
         for key, change in self._changes.items():
-            self._shared.end(key, change, happened=True)
-
-    def withdraw(self) -> None:
-        """The log will not get the words: the changes are forgotten."""
-        for key, change in self._changes.items():
-            self._shared.end(key, change, happened=False)
+            self._shared.end(key, change, happened=happened)
 
 
 class Shared:
@@ -179,15 +169,14 @@ class Shared:
         ``after`` is the newest event of the session, which is held, and on the medium.
         """
         token = uuid.uuid4().hex
-        made: dict[str, _Change] = {}
-        for key, values in changes.items():
-            made[key] = _Change(token, session_id, after, values)
-            self._update(key, partial(_add, made[key]))
+        made = {key: _Change(token, session_id, after, values) for key, values in changes.items()}
+        for key, change in made.items():
+            self._update(key, partial(_Held.add, change=change))
         return Announced(self, made)
 
     def end(self, key: str, change: _Change, *, happened: bool) -> None:
         """Take an announced change from a document, and put it among the values if it happened."""
-        self._update(key, partial(_take_out, change, happened=happened))
+        self._update(key, partial(_Held.take_out, change=change, happened=happened))
 
     def settle(self, key: str) -> None:
         """Put what the logs have among the values, before a log goes."""
@@ -211,12 +200,11 @@ class Shared:
                 return
             try:
                 documents.put(_DOCUMENT, made, if_match=etag)
+                return
             # Somebody changed the document in between: decided anew on what is there now.
             except Conflict:
                 if not left:
                     raise
-            else:
-                return
 
     def _settled(self, held: _Held) -> _Held:
         open_ones: list[_Change] = []
@@ -238,24 +226,8 @@ class Shared:
             ):
                 if event.data.get(_SHARED) == change.token:
                     return True
-                # Once another writer has opened the session, the announced event can no longer
-                # come.
+                # Once another writer has opened the session, the announced event can no longer come.
                 openings += event.type == "opened"
         except NotFound:
             return False
         return False if openings >= _OPENINGS else None
-
-
-def _mark(token: str) -> tuple[str, dict[str, Any]]:
-    return stored(tool="adk", **{_SHARED: token})
-
-
-def _add(change: _Change, held: _Held) -> None:
-    held.announced.append(change)
-
-
-def _take_out(change: _Change, held: _Held, *, happened: bool) -> None:
-    left = [one for one in held.announced if one.token != change.token]
-    if len(left) < len(held.announced) and happened:  # else somebody has put it there already
-        held.values.update(change.values)
-    held.announced = left

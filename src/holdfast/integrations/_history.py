@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.errors import UsageError
-from holdfast.integrations._place import AdapterSession, Library
+from holdfast.integrations._place import Act, AdapterSession, Library
 from holdfast.integrations._units import (
     Form,
     LogReader,
@@ -22,24 +22,15 @@ from holdfast.integrations._units import (
 from holdfast.model import Event
 from holdfast.session import Session
 
-Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]
-"""Messages that are taken back, and items that are recorded."""
+Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]  # messages taken back, and items recorded
 
 
 class MessageHistory:
     """What adapters of message histories have in common. Items are plain data."""
 
-    def __init__(
-        self,
-        form: Form,
-        hf: Library,
-        framework: str,
-        session_id: str,
-        units: Callable[[Form, AdapterSession], Units] = Units,
-    ) -> None:
+    def __init__(self, form: Form, hf: Library, framework: str, session_id: str, units: type[Units] = Units) -> None:
         self.place = AdapterSession(hf, framework, session_id)
-        self._form = form
-        self.units = units(form, self.place)
+        self.units = units(self.place, form)
 
     def read(self) -> list[Unit]:
         """All messages: own ones as items, what others recorded as neutral messages."""
@@ -48,42 +39,36 @@ class MessageHistory:
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
         # Encoded before the session is taken: what is refused then has kept nobody waiting.
-        words = self.words(items)
-        self.place.write(lambda session: self._record(session, words))
+        self.place.write(self._recording(self.units.form.words(items)))
 
     async def aappend(self, items: Sequence[dict[str, Any]]) -> None:
         """Do what ``append`` does, without blocking the event loop."""
-        words = self.words(items)
-        await self.place.awrite(lambda session: self._record(session, words))
+        await self.place.awrite(self._recording(self.units.form.words(items)))
 
     def change(self, decide: Callable[[list[Unit]], Change]) -> None:
-        """Take messages back, and record others; the log keeps both.
-
-        What is to be done is decided on all there is, while nobody else can write.
-        """
+        """Take messages back, and record others, as is decided on all there is; the log keeps both."""
 
         def tell(units: list[Unit]) -> Words:
             gone, instead = decide(units)
-            return [*retraction(gone), *self.words(instead)]
+            return [*retraction(gone), *self.units.form.words(instead)]
 
         self.record(tell)
 
     def record(self, tell: Callable[[list[Unit]], Words]) -> None:
         """Record what is to be told of all there is, which is asked while nobody else can write."""
-        self.place.write(lambda session: self._record(session, tell(self.read())))
+        self.place.write(self._recording(tell))
 
     async def arecord(self, tell: Callable[[list[Unit]], Words]) -> None:
         """Do what ``record`` does, without blocking the event loop."""
-        await self.place.awrite(lambda session: self._record(session, tell(self.read())))
+        await self.place.awrite(self._recording(tell))
 
-    def words(self, items: Sequence[dict[str, Any]]) -> Words:
-        """The events of items."""
-        return [word for item in items for word in self._form.record(item)]
+    def _recording(self, told: Words | Callable[[list[Unit]], Words]) -> Act:
+        def act(session: Session) -> list[Event]:
+            recorded = session.extend(told if isinstance(told, list) else told(self.read()))
+            self.units.take(recorded)
+            return recorded
 
-    def _record(self, session: Session, words: Words) -> list[Event]:
-        recorded = session.extend(words)
-        self.units.take(recorded)
-        return recorded
+        return act
 
 
 def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list[Any]:
@@ -99,32 +84,19 @@ def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list
     return list(given[shared:])
 
 
-# Named values that a framework saves again and again: each time only what changed is recorded.
-
-
 class States(LogReader):
-    """Values by name, kept in a session. A value is a change of the one recorded before it."""
+    """Values by name that a framework saves again and again; a value is recorded as a change of the one before it."""
 
     def __init__(self, place: AdapterSession, tool: str) -> None:
         self._tool = tool
         super().__init__(place)
 
     def _begin_again(self) -> None:
-        self._values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        """The values, in the order in which their names were first recorded."""
+        self.at: dict[str, int] = {}
+        """The event by which the value of a name was recorded."""
         self._last: Any = None
-        self._at: dict[str, int] = {}
-
-    def names(self) -> list[str]:
-        """The names in the order in which they were first recorded."""
-        return list(self._values)
-
-    def newest(self, name: str) -> Any:
-        """The value of a name; None if there is none."""
-        return self._values.get(name)
-
-    def at(self, name: str) -> int:
-        """The event by which the value of a name was recorded; -1 if there is none."""
-        return self._at.get(name, -1)
 
     def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:
         """Record a value; it is on the medium when this returns.
@@ -133,26 +105,22 @@ class States(LogReader):
         """
 
         def told() -> Words:
-            change = difference(self._last, value)
-            return [*tell(), self._frame("state", {"name": name, "change": change})]
+            state = {"name": name, "change": difference(self._last, value)}
+            return [*tell(), stored(tool=self._tool, state=state)]
 
         self.write(told)
 
     def remove(self, name: str) -> None:
         """Take a value back; the log keeps it."""
-        self.write(lambda: [self._frame("removed", name)])
-
-    def _frame(self, kind: str, told: Any) -> tuple[str, dict[str, Any]]:
-        return stored(tool=self._tool, **{kind: told})
+        self.write(lambda: [stored(tool=self._tool, removed=name)])
 
     def _take(self, event: Event) -> None:
         if event.type != "frame" or event.data.get("tool") != self._tool:
             return
         if "state" in event.data:
             told = event.data["state"]
-            self._last = apply(self._last, told["change"])
-            self._values[told["name"]] = self._last
-            self._at[told["name"]] = event.seq
+            self._last = self.values[told["name"]] = apply(self._last, told["change"])
+            self.at[told["name"]] = event.seq
         elif "removed" in event.data:
-            self._values.pop(event.data["removed"], None)
-            self._at.pop(event.data["removed"], None)
+            self.values.pop(event.data["removed"], None)
+            self.at.pop(event.data["removed"], None)

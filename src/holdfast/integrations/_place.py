@@ -7,12 +7,12 @@ in turn. So the right to write is taken with the first write and given back afte
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from operator import itemgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -60,7 +60,7 @@ def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
     if not isinstance(foreign_id, str):
         raise UsageError(f"the id of a conversation is a text, not {type(foreign_id).__name__}")
     if scope is None:
-        with contextlib.suppress(InvalidId):
+        with suppress(InvalidId):
             return check_id(foreign_id)
     return session_id_of(framework, foreign_id, scope)
 
@@ -83,10 +83,8 @@ def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, di
 
 
 def _link_of(library: holdfast.Holdfast, id: str, framework: str) -> Event | None:
-    for event in library.events(id, limit=_LINK_WITHIN):
-        if event.type == "link" and event.data.get("kind") == framework:
-            return event
-    return None
+    links = (event for event in library.events(id, limit=_LINK_WITHIN) if event.type == "link")
+    return next((link for link in links if link.data.get("kind") == framework), None)
 
 
 def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, scope: str | None) -> str:
@@ -94,7 +92,7 @@ def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, sco
     id = own_id(framework, foreign_id, scope)
     if scope is None or library.exists(id):
         return id
-    with contextlib.suppress(InvalidId, NotFound):
+    with suppress(InvalidId, NotFound):
         link = _link_of(library, check_id(foreign_id), framework)
         if link is not None and link.data.get("scope") == scope:
             return foreign_id
@@ -129,17 +127,9 @@ class AdapterSession:
     # -- reading -----------------------------------------------------------------------------
 
     def held(self) -> tuple[int, int] | None:
-        """Which taking of the session this is, and the seq of its newest event; None if free.
-
-        As long as it is the same, nobody else has written.
-        """
-        seq = self.held_seq()
-        return None if seq is None else (self._takings, seq)
-
-    def held_seq(self) -> int | None:
-        """The seq of the newest event while the session is held here; None while it is not."""
+        """Which taking of the session this is (one means nobody else wrote), and its newest seq; None if not held."""
         held = self._host.get(self.id)
-        return None if held is None else held.seq
+        return None if held is None else (self._takings, held.seq)
 
     def log_id(self) -> tuple[Any, ...] | None:
         """What changes when the log is another one: begun anew, repaired, redacted."""
@@ -152,16 +142,11 @@ class AdapterSession:
     def events(self, start: int = 0, limit: int | None = None) -> Iterator[Event]:
         """What is recorded, big payloads in place; nothing if there is no session yet."""
         try:
-            if start:
-                # From the end: what was read before is not read again.
-                # Only the end is read, however long the log is.
-                newest_first = list(self.library.events(self.id, start, reverse=True))
-                events = iter(newest_first[::-1][:limit])
-            else:
-                events = self.library.events(self.id, limit=limit)
+            # From the end: of a log of any length, only what was not read before is read.
+            found = self.library.events(self.id, start, limit=limit, reverse=start > 0)
         except NotFound:
             return iter(())
-        return self.whole(events)
+        return self.whole(list(found)[::-1] if start else found)
 
     def whole(self, events: Iterable[Event]) -> Iterator[Event]:
         """Events as they were given to be recorded: big payloads, which lie beside, in place."""
@@ -169,17 +154,13 @@ class AdapterSession:
 
     # -- writing -----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Session]:
-        """The session, to write. Waits for another process that has it; Locked if it stays away."""
-        with self._host.use(self.id, self._open, self._patience()) as session:
-            yield session
+    def writing(self) -> AbstractContextManager[Session]:
+        """Hold the session, to write. Waits for another process that has it; Locked if it stays away."""
+        return self._host.use(self.id, self._open, self._patience())
 
-    @contextlib.asynccontextmanager
-    async def awriting(self) -> AsyncIterator[Session]:
+    def awriting(self) -> AbstractAsyncContextManager[Session]:
         """Do what ``writing`` does, without blocking the event loop."""
-        async with self._host.ause(self.id, self._open, self._patience()) as session:
-            yield session
+        return self._host.ause(self.id, self._open, self._patience())
 
     def write(self, act: Act) -> None:
         """Do something with the session; what it recorded is on the medium when this returns."""
@@ -228,20 +209,16 @@ _Made = TypeVar("_Made")
 def unblocked(
     method: Callable[Concatenate[_Self, _Given], _Made],
 ) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Made]]:
-    """The twin of a method that does not block the event loop: it does the same on a thread."""
+    """Return the twin of a method that does not block the event loop: it does the same on a thread."""
 
     @functools.wraps(method)
     async def twin(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
         return await asyncio.to_thread(method, self, *args, **kwargs)
 
-    twin.__doc__ = f"Do what ``{method.__name__}`` does, without blocking the event loop."
     return twin
 
 
-# The conversations that an adapter used last: what it ever read does not stay in memory.
-
-
-LIMIT = 256
+LIMIT = 256  # conversations that an adapter keeps: what it ever read does not stay in memory
 _AT_ONCE = 4  # whoever comes makes room for more than itself, and waits for little
 
 
@@ -254,13 +231,15 @@ _Kept = TypeVar("_Kept", bound=_Placed)
 
 
 class Recent(Generic[_Key, _Kept]):
-    """Conversations by what they are called; each is one object as long as anybody has it.
+    """Conversations by what they are called, each made when it is asked for, and one object as long as anybody has it.
 
     The few hundred that were asked for last are kept. Of the others those go that nobody has, and
     whose session is not held; asked for again, they are made and read anew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[_Key], _Kept]) -> None:
+        # What makes them must not hold the adapter: sessions are closed when that is forgotten.
+        self._make = make
         self._lock = threading.Lock()
         self._last: OrderedDict[_Key, _Kept] = OrderedDict()
         # Two objects for one conversation would wait for each other: who has the first keeps it.
@@ -269,15 +248,20 @@ class Recent(Generic[_Key, _Kept]):
     def __len__(self) -> int:
         return len(self._last)
 
-    def get(self, key: _Key, make: Callable[[], _Kept]) -> _Kept:
-        """The one of this name; made if there is none. Keep it while it is used."""
+    def __call__(self, key: _Key) -> _Kept:
+        """Return the one of this name. Keep it while it is used."""
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                found = self._known[key] = make()
+                found = self._known[key] = self._make(key)
             self._last[key] = found
             self._last.move_to_end(key)
-            self._make_room()
+            for _ in range(_AT_ONCE):
+                if len(self._last) <= LIMIT:
+                    break
+                key, oldest = self._last.popitem(last=False)
+                if oldest.place.held() is not None:
+                    self._last[key] = oldest  # still being written, or just now: among the newest
             return found
 
     def pop(self, key: _Key) -> _Kept | None:
@@ -290,11 +274,3 @@ class Recent(Generic[_Key, _Kept]):
         """All that are kept here, and those that somebody has."""
         with self._lock:
             return dict(self._known.items())
-
-    def _make_room(self) -> None:
-        for _ in range(_AT_ONCE):
-            if len(self._last) <= LIMIT:
-                return
-            key, oldest = self._last.popitem(last=False)
-            if oldest.place.held_seq() is not None:
-                self._last[key] = oldest  # still being written, or just now: among the newest

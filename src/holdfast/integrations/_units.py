@@ -14,7 +14,8 @@ import operator
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from itertools import islice, takewhile
 from typing import Any, NamedTuple, TypeAlias
@@ -29,9 +30,7 @@ from holdfast.session import Session
 
 # What a session's log says, kept from one reading to the next: only what is new is read again.
 
-
-Words = list[tuple[str, dict[str, Any]]]
-"""Types and data of events to be."""
+Words = list[tuple[str, dict[str, Any]]]  # types and data of events to be
 Drafts: TypeAlias = "Sequence[Event | tuple[str, dict[str, Any]]]"
 Same: TypeAlias = Callable[[Any, Any], bool]
 
@@ -43,14 +42,23 @@ class LogReader(ABC):
     beginning. Keep ``lock`` while looking at what was read, or acting on it.
     """
 
-    _log: tuple[Any, ...] | None
-    _next: int
-    _taking: int
-
     def __init__(self, place: AdapterSession) -> None:
         self.place = place
         self.lock = threading.RLock()
         self._turn_to(None)
+
+    def _turn_to(self, log: tuple[Any, ...] | None) -> None:
+        self._log = log
+        self._next = 0
+        self._taking = -1
+        self._begin_again()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep the lock, having taken in what is new in the log."""
+        with self.lock:
+            self.catch_up()
+            yield
 
     def catch_up(self) -> None:
         """Take in what is new in the log."""
@@ -59,10 +67,8 @@ class LogReader(ABC):
             held = self.place.held()
             if held is not None and held == (self._taking, self._next - 1):
                 return
-            # A log that was begun anew or redacted is another one: nothing that was read of it
-            # counts.
-            log = self.place.log_id()
-            if log != self._log:
+            # A log that was begun anew or redacted is another one: nothing that was read of it counts.
+            if (log := self.place.log_id()) != self._log:
                 self._turn_to(log)
             for event in self.place.events(self._next):
                 self._next = event.seq + 1
@@ -107,12 +113,6 @@ class LogReader(ABC):
     def _take(self, event: Event) -> None:
         """Take in the next event of the log."""
 
-    def _turn_to(self, log: tuple[Any, ...] | None) -> None:
-        self._log = log
-        self._next = 0
-        self._taking = -1
-        self._begin_again()
-
 
 LOST = "interrupted, outcome unknown"
 """The result, for a model, of a call that has none."""
@@ -132,13 +132,18 @@ class Unit(NamedTuple):
     item: Any
     run: str | None = None
     at: int = 0
-    answers: frozenset[str] = frozenset()
-    """The calls to which an own item has the results."""
+    answers: frozenset[str] = frozenset()  # the calls to which an own item has the results
 
     @property
     def fresh(self) -> Any:
         """A copy of the item, for those who may change it; what was read stays as it was."""
         return fresh(self.item)
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The content of a neutral message as blocks: a text alone is one."""
+        content = self.item["content"]
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
 
 
 def fresh(item: Any) -> Any:
@@ -190,10 +195,9 @@ def _clean(value: Any) -> Any:
 class Form(NamedTuple):
     """How one framework's items become events.
 
-    ``tell`` gives the words of an item, ``[]`` if it says nothing to people. ``rebuild`` makes an
-    item of such words alone; it decides what must be kept beside them, so what it gives for words
-    once recorded may never change: a new way of telling gets a new ``name``, and what ``rebuild``
-    reads as well has its name in ``older``.
+    ``tell`` gives the words of an item, ``[]`` if it says nothing to people. ``rebuild`` makes an item of such words
+    alone; it decides what must be kept beside them, so what it gives for words once recorded may never change: a new
+    way of telling gets a new ``name``, and what ``rebuild`` reads as well has its name in ``older``.
     """
 
     name: str
@@ -221,6 +225,10 @@ class Form(NamedTuple):
             mark["raw"] = rest
         return [(first_type, first | mark), *words[1:]]
 
+    def words(self, items: Iterable[Any]) -> Words:
+        """The events of items, in their order."""
+        return [word for item in items for word in self.record(item)]
+
     def has(self, mark: Any) -> bool:
         """Whether a mark in the log is one of this form."""
         return mark == self.name or mark in self.older
@@ -228,22 +236,20 @@ class Form(NamedTuple):
     def amend(self, unit: Unit, item: Any) -> Words:
         """The event, if one is needed, by which a unit becomes this item; its words stay."""
         change = difference(unit.item, item)
-        if change is None:
-            return []
-        told = {"amends": unit.seqs[0], "by": self.name, "change": change}
-        return [stored(**told)]
+        return [] if change is None else [stored(amends=unit.seqs[0], by=self.name, change=change)]
 
     def read(self, events: list[Event]) -> Any:
         """The item that the events of one unit were recorded for."""
-        words = [(event.type, _without_marks(event.data)) for event in events]
+        plain = [{name: value for name, value in event.data.items() if name not in _MARKS} for event in events]
+        words = [(event.type, data) for event, data in zip(events, plain, strict=True)]
         return apply(self.rebuild(words), events[0].data.get("raw"))
 
 
 class UnitReader(LogReader):
     """Reads a log unit by unit: those of one form, and each event of others by itself."""
 
-    def __init__(self, form: Form, place: AdapterSession) -> None:
-        self._form = form
+    def __init__(self, place: AdapterSession, form: Form) -> None:
+        self.form = form
         super().__init__(place)
 
     def _begin_again(self) -> None:
@@ -252,7 +258,7 @@ class UnitReader(LogReader):
 
     def _take(self, event: Event) -> None:
         mark = event.data.get("adapter") if event.type in _OF_UNITS else ""
-        if mark and self._form.has(mark):
+        if mark and self.form.has(mark):
             self._begun, self._missing = [event], event.data.get("span", 1)
         # Events of one unit stand together; one with a mark of its own begins another.
         elif self._missing and mark is None:
@@ -262,7 +268,7 @@ class UnitReader(LogReader):
             return
         self._missing -= 1
         if not self._missing:
-            self._take_own(self._begun, self._form.read(self._begun))
+            self._take_own(self._begun, self.form.read(self._begun))
 
     @abstractmethod
     def _take_own(self, events: list[Event], item: Any) -> None:
@@ -278,14 +284,12 @@ class Units(UnitReader):
 
     def read(self) -> list[Unit]:
         """All there is now; the list is the caller's."""
-        with self.lock:
-            self.catch_up()
+        with self.reading():
             return list(self._units.values())
 
     def newest(self, count: int) -> list[Unit]:
         """The last few in their order, for no more than they cost."""
-        with self.lock:
-            self.catch_up()
+        with self.reading():
             return list(islice(reversed(self._units.values()), count))[::-1]
 
     def _begin_again(self) -> None:
@@ -312,7 +316,7 @@ class Units(UnitReader):
 
     def _amend(self, data: dict[str, Any]) -> None:
         unit = self._units.get(data.get("amends", -1))
-        if unit is not None and self._form.has(data.get("by")):
+        if unit is not None and self.form.has(data.get("by")):
             self._units[unit.seqs[0]] = unit._replace(item=apply(unit.item, data["change"]))
 
     def _add(self, unit: Unit) -> None:
@@ -324,13 +328,14 @@ class Units(UnitReader):
         """A unit was retracted, and is no longer among them."""
 
 
-def _without_marks(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in _MARKS}
-
-
-def spoken(message: dict[str, Any], dialect: Provider) -> Words:
-    """The events that say what a message of a provider's dialect says."""
+def spoken(message: dict[str, Any], dialect: Provider = "neutral") -> Words:
+    """The events that say what a message of a provider's dialect says; neutral blocks that are None say nothing."""
     words: Words = []
+    if dialect == "neutral":
+        blocks = [block for block in message["content"] if block is not None]
+        if not blocks:
+            return words
+        message = {"role": message["role"], "content": blocks}
     for said in from_dialect([message], dialect):
         content = said["content"]
         if isinstance(content, list):
@@ -339,9 +344,13 @@ def spoken(message: dict[str, Any], dialect: Provider) -> Words:
                 words.append(("thinking", {"content": thoughts}))
                 content = [block for block in content if block.get("type") != "reasoning"]
         if content:
-            drafts = speak(said["role"], content, None, None)
-            words += [(draft.type, draft.data) for draft in drafts]
+            words += [(draft.type, draft.data) for draft in speak(said["role"], content, None, None)]
     return words
+
+
+def as_run(words: Words, run: str | None) -> list[Event]:
+    """The events of words that are said in a run."""
+    return [Event.make(type, data, run=run) for type, data in words]
 
 
 def retraction(units: Iterable[Unit]) -> Words:
@@ -355,10 +364,9 @@ def stored(**told: Any) -> tuple[str, dict[str, Any]]:
     return "frame", {"direction": "stored", **told}
 
 
-def shared_start(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) -> int:
+def alike(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) -> int:
     """How many of the first items of two lists are the same."""
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: same(*pair), pairs))
+    return sum(1 for _ in takewhile(lambda pair: same(*pair), zip(one, other, strict=False)))
 
 
 def voices(units: list[Unit]) -> list[Unit]:
@@ -376,66 +384,63 @@ def voices(units: list[Unit]) -> list[Unit]:
             made.append(unit)
             side = ""
             continue
-        (said,) = neutral_of(unit.item)
-        before, side = side, "" if unit.item.type in ("user", "system") else said["role"]
-        if side and side == before:
-            content = [*made[-1].item["content"], *said["content"]]
-            whole = {"role": said["role"], "content": content}
+        type, data = unit.item.type, unit.item.data
+        if type in ("user", "system"):
+            made.append(unit._replace(item={"role": type, "content": data.get("content")}))
+            side = ""
+            continue
+        before, side = side, "user" if type == "tool_result" else "assistant"
+        content = _blocks_of(type, data)
+        if side == before:
+            whole = {"role": side, "content": [*made[-1].item["content"], *content]}
             made[-1] = made[-1]._replace(seqs=made[-1].seqs + unit.seqs, item=whole)
         else:
-            made.append(unit._replace(item=said))
+            made.append(unit._replace(item={"role": side, "content": content}))
     return made
 
 
 def answered(voiced: list[Unit]) -> list[Unit]:
     """The units with a result for each call of others, without which a model refuses them.
 
-    Nobody here can answer what waits elsewhere. Nothing of it is recorded: there the call goes on
-    waiting.
+    Nobody here can answer what waits elsewhere. Nothing of it is recorded: there the call goes on waiting.
     """
-    known = {id for unit in voiced for id in (unit.answers if unit.own else _ids(unit, _RESULT))}
+    known = {id for unit in voiced for id in (unit.answers if unit.own else _ids(unit, "tool_use_id"))}
     made: list[Unit] = []
     lost: list[dict[str, Any]] = []
-    for unit in voiced:
-        if lost and not unit.own and _ids(unit, _RESULT):
-            item = unit.item | {"content": [*unit.item["content"], *lost]}
-            made.append(unit._replace(item=item))
+    for unit in [*voiced, None]:
+        if lost and unit is not None and not unit.own and _ids(unit, "tool_use_id"):
+            made.append(unit._replace(item=unit.item | {"content": [*unit.item["content"], *lost]}))
             lost = []
             continue
-        made += [_cut_off(lost)] if lost else []
-        made.append(unit)
-        calls = [] if unit.own else _ids(unit, _CALL)
-        told = {"type": "tool_result", "content": LOST, "is_error": True}
-        lost = [{**told, _RESULT: id} for id in calls if id not in known]
-    return made + ([_cut_off(lost)] if lost else [])
-
-
-_CALL, _RESULT = "id", "tool_use_id"
-_KINDS = {_CALL: "tool_use", _RESULT: "tool_result"}
+        if lost:
+            made.append(Unit((), own=False, item={"role": "user", "content": lost}))
+        if unit is not None:
+            made.append(unit)
+            calls = [] if unit.own else _ids(unit, "id")
+            told = {"type": "tool_result", "content": LOST, "is_error": True}
+            lost = [{**told, "tool_use_id": id} for id in calls if id not in known]
+    return made
 
 
 def _ids(unit: Unit, named_by: str) -> list[str]:
-    """The calls, or those that are answered, in a neutral message."""
-    content = unit.item["content"]
-    blocks = content if isinstance(content, list) else []
-    kind = _KINDS[named_by]
-    return [block[named_by] for block in blocks if block.get("type") == kind]
+    """The calls (named by ``id``), or those that are answered (``tool_use_id``), in a neutral message."""
+    kind = "tool_use" if named_by == "id" else "tool_result"
+    return [block[named_by] for block in unit.blocks if block.get("type") == kind]
 
 
-def _cut_off(results: list[dict[str, Any]]) -> Unit:
-    return Unit((), own=False, item={"role": "user", "content": results})
+def text_of(content: Any) -> Any:
+    """The text of a result that is blocks, each of another kind told by its name; anything else as it is."""
+    if not isinstance(content, list):
+        return content
+    return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
 
 
-def neutral_of(event: Event) -> list[dict[str, Any]]:
-    """One event of the conversation as a neutral message, alone: nothing is paired or repaired."""
-    if event.type in ("user", "system"):
-        return [{"role": event.type, "content": event.data.get("content")}]
-    role = "user" if event.type == "tool_result" else "assistant"
-    return [{"role": role, "content": blocks_of(event.type, event.data)}]
+def blocks_of(words: Words) -> list[dict[str, Any]]:
+    """What events say, as neutral blocks."""
+    return [block for word in words for block in _blocks_of(*word)]
 
 
-def blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """What one event says, as neutral blocks."""
+def _blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
     if type == "tool_call":
         names = {"id": data.get("id"), "name": data.get("tool")}
         return [{"type": "tool_use", **names, "input": data.get("params") or {}}]
@@ -464,8 +469,7 @@ def difference(base: Any, given: Any) -> dict[str, Any] | None:
         if isinstance(given, dict):
             return _of_maps(base, given)
         if isinstance(given, list):
-            same_length = len(base) == len(given)
-            return _of_lists(base, given) if same_length else _of_growth(base, given)
+            return _of_lists(base, given)
         if base == given:
             return None
     return {"is": given}
@@ -504,12 +508,10 @@ def _of_maps(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | No
 
 
 def _of_lists(base: list[Any], given: list[Any]) -> dict[str, Any] | None:
+    # Of different lengths: where they begin to differ, and what follows there.
+    if len(base) != len(given):
+        kept = alike(base, given, lambda one, other: difference(one, other) is None)
+        return {"keep": kept, "add": given[kept:]} if kept else {"is": given}
     pairs = enumerate(zip(base, given, strict=True))
     inside = {str(n): change for n, (a, b) in pairs if (change := difference(a, b)) is not None}
     return {"at": inside} if inside else None
-
-
-def _of_growth(base: list[Any], given: list[Any]) -> dict[str, Any]:
-    """For lists of different lengths: where they begin to differ, and what follows there."""
-    kept = shared_start(base, given, lambda one, other: difference(one, other) is None)
-    return {"keep": kept, "add": given[kept:]} if kept else {"is": given}

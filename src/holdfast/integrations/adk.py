@@ -24,8 +24,8 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from holdfast.integrations._adk_events import FORM, VARIABLE, Announced, Shared, Values, by_owner, events_of
-from holdfast.integrations._place import SESSIONS, AdapterSession, Library, Recent, library_of, linked
+from holdfast.integrations._adk_events import FORM, VARIABLE, Announced, Shared, Values, by_owner, events_of, variables
+from holdfast.integrations._place import SESSIONS, AdapterSession, Library, Recent, library_of, linked, unblocked
 from holdfast.integrations._units import CONVERSATION, Unit, Units, Words, stored
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
@@ -37,9 +37,6 @@ _TOOL = "adk"
 
 class _KitSession(Units):
     """One session of the kit: where it is, and what it holds."""
-
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -103,11 +100,18 @@ class HoldfastSessionService(BaseSessionService):
     """
 
     def __init__(self, hf: Library = None, *, adopt: bool | str = False) -> None:
-        self._library = library_of(hf)
-        self._adopt = bool(adopt)
+        self._library = library = library_of(hf)
         self._author = adopt if isinstance(adopt, str) else "model"
-        self._shared = Shared(self._library)
-        self._kept: Recent[tuple[str, str, str], _KitSession] = Recent()
+        self._shared = Shared(library)
+
+        def make(named: tuple[str, str, str]) -> _KitSession:
+            place = AdapterSession(library, _TOOL, named[2], scope=json.dumps(named[:2]))
+            if adopt and not place.exists():
+                plain = AdapterSession(library, _TOOL, named[2])
+                place = plain if plain.exists() else place
+            return _KitSession(place, FORM)
+
+        self._kept = Recent(make)
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
@@ -124,26 +128,25 @@ class HoldfastSessionService(BaseSessionService):
             kept.catch_up()
             if kept.created:
                 raise taken
-            begun = [_variable(name, value) for name, value in given["session"].items()]
-            return written.extend([*begun, stored(tool=_TOOL), *shared])
+            return written.extend([*variables(given["session"]), stored(tool=_TOOL), *shared])
 
         await self._write(kept, _owned(app_name, user_id, given), create)
-        return await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
+        return await asyncio.to_thread(self._read, app_name, user_id, session_id)
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session with its events (all, or those that ``config`` asks for); None if none."""
         session_id = session_id.strip()
-        kept = self._of(app_name, user_id, session_id)
-        if not kept.place.exists():
+        if not self._of(app_name, user_id, session_id).place.exists():
             return None
-        read = await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
+        read = await asyncio.to_thread(self._read, app_name, user_id, session_id)
         if config is not None:
             read.events = _chosen(read.events, config)
         return read
 
-    async def list_sessions(
+    @unblocked
+    def list_sessions(
         self,
         *,
         app_name: str,
@@ -157,27 +160,41 @@ class HoldfastSessionService(BaseSessionService):
         ``newest_first``, ``limit`` and ``offset`` are ours: pages of the sessions used last. Of
         sessions that are not on the page only the beginning is read.
         """
-        page = slice(offset, None if limit is None else offset + limit)
-        found = await asyncio.to_thread(self._list, app_name, user_id, page, reverse=newest_first)
+        written = {entry.key: entry.modified for entry in self._library.store.entries(SESSIONS)}
+        chosen: list[tuple[int, str, str]] = []
+        for id, link in linked(self._library, _TOOL):
+            app, user = json.loads(link.get("scope") or "[null, null]")
+            if app == app_name and user_id in (None, user):
+                chosen.append((written.get(SESSIONS + id, 0), user, link["id"]))
+        chosen.sort(reverse=newest_first)
+        # A page of the sessions by when they were written; on it, by what they say themselves.
+        page = chosen[offset : None if limit is None else offset + limit]
+        found = [self._read(app_name, user, id, whole=False) for _, user, id in page]
+        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=newest_first)
         return ListSessionsResponse(sessions=found)
 
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    @unblocked
+    def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Move a session to the trash; ``hf.undelete`` brings it back."""
         session_id = session_id.strip()
-        kept = self._of(app_name, user_id, session_id)
+        place = self._of(app_name, user_id, session_id).place
         self._kept.pop((app_name, user_id, session_id))
-        await asyncio.to_thread(self._delete, kept, app_name, user_id)
+        place.close()
+        if place.exists():
+            for key in (_key(app_name), _key(app_name, user_id)):
+                self._shared.settle(key)
+            place.delete()
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state that all sessions of a user share, without its prefix."""
-        return await asyncio.to_thread(self._shared.read, _user_key(app_name, user_id))
+        return await asyncio.to_thread(self._shared.read, _key(app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Record an event. Raises StaleSessionError if others wrote since the session was read."""
         if event.partial:
             return event
         kept = self._of(session.app_name, session.user_id, session.id)
-        if kept.place.held_seq() is None and not kept.place.exists():
+        if kept.place.held() is None and not kept.place.exists():
             raise SessionNotFoundError(f"Session {session.id} not found.")
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
@@ -216,68 +233,24 @@ class HoldfastSessionService(BaseSessionService):
     # -- inside ------------------------------------------------------------------------------
 
     def _of(self, app_name: str, user_id: str, session_id: str) -> _KitSession:
-        def make() -> _KitSession:
-            scope = json.dumps([app_name, user_id])
-            place = AdapterSession(self._library, _TOOL, session_id, scope=scope)
-            if self._adopt and not place.exists():
-                plain = AdapterSession(self._library, _TOOL, session_id)
-                place = plain if plain.exists() else place
-            return _KitSession(place)
+        return self._kept((app_name, user_id, session_id))
 
-        return self._kept.get((app_name, user_id, session_id), make)
-
-    def _read(self, kept: _KitSession, app_name: str, user_id: str, session_id: str) -> Session:
-        with kept.lock:
-            units = kept.read()
-            session = self._without_events(kept, units[-1:], app_name, user_id, session_id)
-        session.events = events_of(units, self._author)
-        if session.events:
-            session.last_update_time = session.events[-1].timestamp
-        session._storage_update_marker = _marker(units)  # noqa: SLF001 - where the kit keeps it
-        return session
-
-    def _without_events(
-        self, kept: _KitSession, newest: list[Unit], app_name: str, user_id: str, session_id: str
-    ) -> Session:
-        last = events_of(newest, self._author)
-        return Session(
-            app_name=app_name,
-            user_id=user_id,
-            id=session_id,
-            state=copy.deepcopy(kept.variables) | self._scoped(app_name, user_id),
-            last_update_time=last[-1].timestamp if last else kept.changed_at / 1000,
-        )
-
-    def _delete(self, kept: _KitSession, app_name: str, user_id: str) -> None:
-        kept.place.close()
-        if kept.place.exists():
-            for key in (_app_key(app_name), _user_key(app_name, user_id)):
-                self._shared.settle(key)
-            kept.place.delete()
-
-    def _list(self, app_name: str, user_id: str | None, page: slice, *, reverse: bool) -> list[Session]:
-        """A page of the sessions by when they were written; on it, by what they say themselves."""
-        written = {entry.key: entry.modified for entry in self._library.store.entries(SESSIONS)}
-        chosen: list[tuple[int, str, str]] = []
-        for id, link in linked(self._library, _TOOL):
-            app, user = json.loads(link.get("scope") or "[null, null]")
-            if app == app_name and user_id in (None, user):
-                chosen.append((written.get(SESSIONS + id, 0), user, link["id"]))
-        chosen.sort(reverse=reverse)
-        found = [self._listed(app_name, user, id) for _, user, id in chosen[page]]
-        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=reverse)
-
-    def _listed(self, app_name: str, user_id: str, session_id: str) -> Session:
+    def _read(self, app_name: str, user_id: str, session_id: str, *, whole: bool = True) -> Session:
+        """A session, if not ``whole`` without its events, of which only the last one is read then."""
         kept = self._of(app_name, user_id, session_id)
         with kept.lock:
-            newest = kept.newest(1)
-            return self._without_events(kept, newest, app_name, user_id, session_id)
-
-    def _scoped(self, app_name: str, user_id: str) -> dict[str, Any]:
-        app = self._shared.read(_app_key(app_name))
-        user = self._shared.read(_user_key(app_name, user_id))
-        named = {State.APP_PREFIX + name: value for name, value in app.items()}
-        return named | {State.USER_PREFIX + name: value for name, value in user.items()}
+            units = kept.read() if whole else kept.newest(1)
+            app, user = self._shared.read(_key(app_name)), self._shared.read(_key(app_name, user_id))
+            scoped = {State.APP_PREFIX + name: value for name, value in app.items()}
+            scoped |= {State.USER_PREFIX + name: value for name, value in user.items()}
+            state, changed_at = copy.deepcopy(kept.variables) | scoped, kept.changed_at / 1000
+        events = events_of(units, self._author)
+        at = events[-1].timestamp if events else changed_at
+        session = Session(app_name=app_name, user_id=user_id, id=session_id, state=state, last_update_time=at)
+        if whole:
+            session.events = events
+            session._storage_update_marker = _marker(units)  # noqa: SLF001 - where the kit keeps it
+        return session
 
     async def _write(self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]) -> bool:
         """Record something with the changes of shared state that it makes: all of it or nothing.
@@ -285,25 +258,21 @@ class HoldfastSessionService(BaseSessionService):
         Whether anything was recorded; it is on the medium then.
         """
         async with kept.place.awriting() as written:
-            announced = await self._announce(kept, written, shared)
+            announced = Announced(self._shared, {})
+            if shared:
+                await written.abarrier()  # a session that is being made is there before it is named
+                announced = await asyncio.to_thread(self._shared.announce, shared, kept.place.id, written.seq)
             try:
                 recorded = act(written, announced.words)
             # Also when the task is cancelled: an announcement must not stay without its event.
             except BaseException:
-                await asyncio.to_thread(announced.withdraw)
+                await asyncio.to_thread(announced.end, happened=False)
                 raise
             if recorded:
                 await written.abarrier()
         if shared:
-            end = announced.settle if recorded else announced.withdraw
-            await asyncio.to_thread(end)
+            await asyncio.to_thread(announced.end, happened=bool(recorded))
         return bool(recorded)
-
-    async def _announce(self, kept: _KitSession, written: Written, shared: dict[str, Values]) -> Announced:
-        if not shared:
-            return Announced(self._shared, {})
-        await written.abarrier()  # a session that is being made is there before it is named
-        return await asyncio.to_thread(self._shared.announce, shared, kept.place.id, written.seq)
 
 
 async def bring_over(
@@ -341,30 +310,19 @@ _RETRIED = 16  # an event that is delivered again comes soon after the first tim
 
 def _owned(app_name: str, user_id: str, given: dict[str, Values]) -> dict[str, Values]:
     """Changes of shared state by the document that they are kept in."""
-    found = {_app_key(app_name): given["app"], _user_key(app_name, user_id): given["user"]}
+    found = {_key(app_name): given["app"], _key(app_name, user_id): given["user"]}
     return {key: values for key, values in found.items() if values}
 
 
-def _app_key(app_name: str) -> str:
-    return f"shared/adk-{_digest(app_name)}"
-
-
-def _user_key(app_name: str, user_id: str) -> str:
-    return f"shared/adk-{_digest(app_name, user_id)}"
-
-
-def _digest(*names: str) -> str:
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]
+def _key(*names: str) -> str:
+    """The document of the state that an app has, or one of its users."""
+    return f"shared/adk-{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]}"
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
     """A value as JSON has it; what JSON has no form for becomes its text."""
     made: dict[str, Any] = to_jsonable_python(value, serialize_unknown=True)
     return made
-
-
-def _variable(name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    return VARIABLE, {"name": name, "value": value}
 
 
 def _check_not_stale(session: Session, units: list[Unit]) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, WorkflowCheckpoint, _sessions
@@ -19,8 +20,8 @@ from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_va
 from agent_framework.exceptions import WorkflowCheckpointException
 
 from holdfast.integrations._history import MessageHistory, States, missing
-from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
-from holdfast.integrations._units import LOST, Form, Unit, Words, answered, blocks_of, fresh, spoken
+from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked, unblocked
+from holdfast.integrations._units import LOST, Form, Unit, Words, answered, blocks_of, fresh, spoken, text_of
 
 __all__ = ["HoldfastAgentSessionStore", "HoldfastCheckpointStorage", "HoldfastHistoryProvider", "bring_over"]
 
@@ -42,8 +43,8 @@ class HoldfastHistoryProvider(HistoryProvider):
     ) -> None:
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
-        self._library = library_of(hf)
-        self._histories: Recent[str, MessageHistory] = Recent()
+        library = library_of(hf)
+        self._of = Recent[str, MessageHistory](lambda name: MessageHistory(FORM, library, _TOOL, name))
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -54,11 +55,8 @@ class HoldfastHistoryProvider(HistoryProvider):
         """
         if session_id is None:
             return []
-        units = await asyncio.to_thread(self._of(session_id).read)
-        messages = [message_of(unit) for unit in answered(units)]
-        if self.skip_excluded:
-            return [one for one in messages if not one.additional_properties.get("_excluded")]
-        return messages
+        messages = [message_of(unit) for unit in answered(await asyncio.to_thread(self._of(session_id).read))]
+        return [one for one in messages if not (self.skip_excluded and one.additional_properties.get("_excluded"))]
 
     async def before_run(self, *, context: SessionContext, **about: Any) -> None:
         """Load the history; a call that was cut off has a result that says so, for the model."""
@@ -76,17 +74,13 @@ class HoldfastHistoryProvider(HistoryProvider):
         """
         if session_id is None or not messages:
             return
-        history = self._of(session_id)
 
         def tell(units: list[Unit]) -> Words:
             # As the framework's own providers do. No more of the end can be what begins these.
             known = [message_of(unit) for unit in units[-len(messages) :]]
-            return history.words([as_item(one) for one in _filter_new(known, messages)])
+            return FORM.words(map(as_item, _filter_new(known, messages)))
 
-        await history.arecord(tell)
-
-    def _of(self, session_id: str) -> MessageHistory:
-        return self._histories.get(session_id, lambda: MessageHistory(FORM, self._library, _TOOL, session_id))
+        await self._of(session_id).arecord(tell)
 
 
 class HoldfastAgentSessionStore:
@@ -96,73 +90,79 @@ class HoldfastAgentSessionStore:
     """
 
     def __init__(self, hf: Library = None) -> None:
-        self._library = library_of(hf)
-        self._states: Recent[str, States] = Recent()
+        library = library_of(hf)
+        self._states = Recent[str, States](lambda name: States(AdapterSession(library, _TOOL, name), _TOOL))
 
-    async def get(self, session_id: str) -> AgentSession | None:
+    @unblocked
+    def get(self, session_id: str) -> AgentSession | None:
         """A session as it was set last; None if there is none."""
-        _check_id(session_id)
         states = self._of(session_id)
-        await asyncio.to_thread(states.catch_up)
-        found = states.newest(session_id)
+        with states.reading():
+            found = states.values.get(session_id)
         return None if found is None else AgentSession.from_dict(fresh(found))
 
-    async def set(self, session_id: str, session: AgentSession) -> None:
+    @unblocked
+    def set(self, session_id: str, session: AgentSession) -> None:
         """Record a session in the place of what was recorded of it."""
-        _check_id(session_id)
-        await asyncio.to_thread(self._of(session_id).record, session_id, session.to_dict())
+        self._of(session_id).record(session_id, session.to_dict())
 
-    async def delete(self, session_id: str) -> None:
+    @unblocked
+    def delete(self, session_id: str) -> None:
         """Move the session to the trash; ``hf.undelete`` brings it back."""
-        _check_id(session_id)
         place = self._of(session_id).place
         self._states.pop(session_id)
-        await asyncio.to_thread(place.delete)
+        place.delete()
 
     def _of(self, session_id: str) -> States:
-        return self._states.get(session_id, lambda: States(AdapterSession(self._library, _TOOL, session_id), _TOOL))
+        if not isinstance(session_id, str) or not session_id:
+            raise ValueError("session_id must be a non-empty string")
+        return self._states(session_id)
 
 
 class HoldfastCheckpointStorage:
     """Checkpoints of workflows; those of one workflow are one session.
 
-    A checkpoint is recorded as what changed since the one before. Only types that the framework
-    allows are ever made from what is stored, and those named in ``allowed_checkpoint_types``
-    (``"module:Class"``).
+    A checkpoint is recorded as what changed since the one before. Only types that the framework allows are ever made
+    from what is stored, and those named in ``allowed_checkpoint_types`` (``"module:Class"``).
     """
 
     def __init__(self, hf: Library = None, *, allowed_checkpoint_types: Iterable[str] | None = None) -> None:
-        self._library = library_of(hf)
+        self._library = library = library_of(hf)
         self._allowed = frozenset(allowed_checkpoint_types or ())
-        self._workflows: Recent[str, States] = Recent()
+        self._of = Recent[str, States](
+            lambda name: States(AdapterSession(library, _WORKFLOWS, name, scope="workflow"), _WORKFLOWS)
+        )
 
-    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+    @unblocked
+    def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Record a checkpoint; its id. Raises WorkflowCheckpointException for what cannot be."""
         encoded = encode_checkpoint_value(checkpoint.to_dict())
         # What could not be loaded again must not be recorded as if it could.
         decode_checkpoint_value(encoded, allowed_types=self._allowed)
-        states = self._of(checkpoint.workflow_name)
-        await asyncio.to_thread(states.record, checkpoint.checkpoint_id, encoded)
+        self._of(checkpoint.workflow_name).record(checkpoint.checkpoint_id, encoded)
         return str(checkpoint.checkpoint_id)
 
-    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+    @unblocked
+    def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """A checkpoint by its id. Raises WorkflowCheckpointException if there is none."""
-        found = await asyncio.to_thread(self._find, checkpoint_id)
+        found = self._find(checkpoint_id)
         if found is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
-        return self._decode(found.newest(checkpoint_id))
+        return self._decode(found.values[checkpoint_id])
 
-    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+    @unblocked
+    def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """The checkpoints of a workflow in their order."""
         states = self._of(workflow_name)
-        await asyncio.to_thread(states.catch_up)
-        return [self._decode(states.newest(id)) for id in states.names()]
+        with states.reading():
+            return [self._decode(value) for value in states.values.values()]
 
-    async def delete(self, checkpoint_id: str) -> bool:
+    @unblocked
+    def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; whether there was one. The log keeps it."""
-        found = await asyncio.to_thread(self._find, checkpoint_id)
+        found = self._find(checkpoint_id)
         if found is not None:
-            await asyncio.to_thread(found.remove, checkpoint_id)
+            found.remove(checkpoint_id)
         return found is not None
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
@@ -170,36 +170,25 @@ class HoldfastCheckpointStorage:
         found = await self.list_checkpoints(workflow_name=workflow_name)
         return max(found, key=lambda one: datetime.fromisoformat(one.timestamp), default=None)
 
-    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+    @unblocked
+    def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """The ids of the checkpoints of a workflow in their order."""
         states = self._of(workflow_name)
-        await asyncio.to_thread(states.catch_up)
-        return states.names()
+        with states.reading():
+            return list(states.values)
 
     def _decode(self, encoded: Any) -> WorkflowCheckpoint:
         found = decode_checkpoint_value(fresh(encoded), allowed_types=self._allowed)
         return WorkflowCheckpoint.from_dict(found)
 
     def _find(self, checkpoint_id: str) -> States | None:
-        for states in self._all():
+        known = self._of.known()
+        others = (link["id"] for _, link in linked(self._library, _WORKFLOWS))
+        for states in chain(known.values(), (self._of(name) for name in others if name not in known)):
             states.catch_up()
-            if checkpoint_id in states.names():
+            if checkpoint_id in states.values:
                 return states
         return None
-
-    def _all(self) -> Iterator[States]:
-        known = self._workflows.known()
-        yield from known.values()
-        for _, link in linked(self._library, _WORKFLOWS):
-            if link["id"] not in known:
-                yield self._of(link["id"])
-
-    def _of(self, workflow_name: str) -> States:
-        def make() -> States:
-            place = AdapterSession(self._library, _WORKFLOWS, workflow_name, scope="workflow")
-            return States(place, _WORKFLOWS)
-
-        return self._workflows.get(workflow_name, make)
 
 
 async def bring_over(source: HistoryProvider, session_id: str, hf: Library = None) -> int:
@@ -216,13 +205,7 @@ async def bring_over(source: HistoryProvider, session_id: str, hf: Library = Non
     return len(new)
 
 
-def _check_id(session_id: str) -> None:
-    if not isinstance(session_id, str) or not session_id:
-        raise ValueError("session_id must be a non-empty string")
-
-
 # Messages of the Microsoft Agent Framework as events, and back.
-
 
 _PLAIN: dict[str, Any] = {"additional_properties": {}}
 
@@ -237,11 +220,8 @@ def message_of(unit: Unit) -> Message:
     """What an agent gets: its own messages as they came, what others said in its form."""
     if unit.own:
         return Message.from_dict(unit.fresh)
-    role, content = unit.item["role"], unit.item["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    if blocks and all(block["type"] == "tool_result" for block in blocks):
-        role = "tool"
-    return Message.from_dict(_message(role, [_content(block) for block in blocks]))
+    is_answer = unit.blocks and all(block["type"] == "tool_result" for block in unit.blocks)
+    return Message.from_dict(_message("tool" if is_answer else unit.item["role"], unit.blocks))
 
 
 def with_results(history: Sequence[Message], given: Sequence[Message]) -> list[Message]:
@@ -258,18 +238,16 @@ def with_results(history: Sequence[Message], given: Sequence[Message]) -> list[M
         made.append(message)
         for one in message.contents:
             if one.type == "function_call" and one.call_id not in settled:
-                lost = {"tool_use_id": one.call_id, "content": LOST, "is_error": True}
-                made.append(Message.from_dict(_message("tool", [_result(lost)])))
+                lost = {"type": "tool_result", "tool_use_id": one.call_id, "content": LOST, "is_error": True}
+                made.append(Message.from_dict(_message("tool", [lost])))
     return made
 
 
 def _tell(item: dict[str, Any]) -> Words:
     role = item.get("role")
-    blocks = [_block(content) for content in item.get("contents", ())]
-    said = [block for block in blocks if block is not None]
-    if role not in ("user", "assistant", "system", "tool") or not said:
+    if role not in ("user", "assistant", "system", "tool"):
         return []
-    return spoken({"role": "user" if role == "tool" else role, "content": said}, "neutral")
+    return spoken({"role": "user" if role == "tool" else role, "content": map(_block, item.get("contents", ()))})
 
 
 def _block(content: dict[str, Any]) -> dict[str, Any] | None:
@@ -302,37 +280,30 @@ def _rebuild(words: Words) -> dict[str, Any]:
     if type == "frame":
         return {}
     roles = {"user": "user", "system": "system", "tool_result": "tool"}
-    contents = [_content(block) for word in words for block in blocks_of(*word)]
-    return _message(roles.get(type, "assistant"), contents)
+    return _message(roles.get(type, "assistant"), blocks_of(words))
 
 
-def _message(role: str, contents: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "message", "role": role, "contents": contents, **_PLAIN}
+def _message(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "message", "role": role, "contents": [_content(block) for block in blocks], **_PLAIN}
 
 
 def _content(block: dict[str, Any]) -> dict[str, Any]:
-    kind = block["type"]
-    if kind == "text":
-        return {"type": "text", "text": block["text"], **_PLAIN}
-    if kind == "thinking":
-        return {"type": "text_reasoning", "text": block["thinking"], **_PLAIN}
-    if kind == "tool_use":
-        named = {"call_id": block["id"], "name": block["name"], "arguments": block["input"]}
-        return {"type": "function_call", **named, "hosted": False, **_PLAIN}
-    if kind == "tool_result":
-        return _result(block)
-    return {"type": "text", "text": f"[{kind}]", **_PLAIN}
-
-
-def _result(block: dict[str, Any]) -> dict[str, Any]:
-    given = block.get("content")
-    if isinstance(given, list):
-        given = "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in given)
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    items = [{"type": "text", "text": text, **_PLAIN}]
-    made = {"type": "function_result", "call_id": block["tool_use_id"], "result": text}
-    failed = {"exception": "error"} if block.get("is_error") else {}
-    return {**made, "items": items, **failed, **_PLAIN}
+    match block["type"]:
+        case "text":
+            return {"type": "text", "text": block["text"], **_PLAIN}
+        case "thinking":
+            return {"type": "text_reasoning", "text": block["thinking"], **_PLAIN}
+        case "tool_use":
+            named = {"call_id": block["id"], "name": block["name"], "arguments": block["input"]}
+            return {"type": "function_call", **named, "hosted": False, **_PLAIN}
+        case "tool_result":
+            text = text_of(block.get("content"))
+            text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+            made = {"type": "function_result", "call_id": block["tool_use_id"], "result": text}
+            failed = {"exception": "error"} if block.get("is_error") else {}
+            return {**made, "items": [{"type": "text", "text": text, **_PLAIN}], **failed, **_PLAIN}
+        case kind:
+            return {"type": "text", "text": f"[{kind}]", **_PLAIN}
 
 
 FORM = Form("msaf/1", _tell, _rebuild, older=("agent-framework/1",))

@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from functools import reduce
+from operator import getitem
+from typing import Any, Protocol, cast
 
 from pydantic_core import to_jsonable_python
 
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import MessageHistory, States, missing
 from holdfast.integrations._place import Library
-from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, fresh, retraction, shared_start, spoken
+from holdfast.integrations._units import Form, Unit, Words, alike, answered, blocks_of, fresh, retraction, spoken
 
 __all__ = ["HoldfastState", "bring_over"]
 
@@ -38,10 +40,7 @@ class _Stateful(Protocol):
 
 
 class HoldfastState:
-    """The state of one agent or team, kept as a session of Holdfast.
-
-    ``hf`` is a Holdfast, a store URL or path, or None for the default place.
-    """
+    """The state of one agent or team, kept as a session of ``hf``: a Holdfast, a store URL or path, or None."""
 
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
@@ -74,37 +73,34 @@ class HoldfastState:
 
     def _save(self, state: dict[str, Any]) -> None:
         place = _thread(state)
-        thread = _at(state, place) if place else []
         rest = _with(state, place, []) if place else state
-        self._states.record(_NAME, {"thread": place, "rest": rest}, lambda: self._tell_thread(thread))
-        self._known = self._states.at(_NAME)
+        self._states.record(_NAME, {"thread": place, "rest": rest}, lambda: self._tell_thread(_said(state)))
+        self._known = self._states.at.get(_NAME, -1)
 
     def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
         """What makes these the messages on record, where nobody else saved in between."""
         # A state is saved whole: the later of two would undo what the earlier one said.
-        if self._known not in (None, self._states.at(_NAME)):
+        if self._known not in (None, self._states.at.get(_NAME, -1)):
             raise Fenced(
                 f"the state of {self.session_id} was saved elsewhere since it was loaded here",
                 session_id=self._history.place.id,
                 remedy="Load it again, and go on from there.",
             )
         units = [unit for unit in self._history.read() if unit.own]
-        same = shared_start([unit.item for unit in units], thread)
-        return [*retraction(units[same:]), *self._history.words(thread[same:])]
+        same = alike([unit.item for unit in units], thread)
+        return [*retraction(units[same:]), *_FORM.words(thread[same:])]
 
     def _load(self) -> dict[str, Any] | None:
         self._states.catch_up()
-        self._known = self._states.at(_NAME)
-        found = self._states.newest(_NAME)
+        self._known = self._states.at.get(_NAME, -1)
+        found = self._states.values.get(_NAME)
         units = self._history.read()
         if found is None:
-            messages = [message for unit in answered(units) for message in _messages(unit)]
-            context = {"messages": messages}
-            return {"type": "AssistantAgentState", "llm_context": context} if messages else None
-        thread = [unit.fresh for unit in units if unit.own]
+            messages = [_message(unit) for unit in answered(units)]
+            return {"type": "AssistantAgentState", "llm_context": {"messages": messages}} if messages else None
         whole: dict[str, Any] = fresh(found["rest"])
         if found["thread"]:
-            whole = _with(whole, found["thread"], thread)
+            whole = _with(whole, found["thread"], [unit.fresh for unit in units if unit.own])
         return whole
 
 
@@ -114,10 +110,15 @@ async def bring_over(source: Mapping[str, Any] | str | bytes, session_id: str, h
     Done again, it records only what is new there. Raises UsageError if that is no state, or if what
     is on record is another conversation.
     """
-    state = _state_of(source)
+    try:
+        state = json.loads(source) if isinstance(source, (str, bytes)) else source
+    except ValueError as error:
+        raise UsageError("a state that is brought over is a map or its JSON") from error
+    if not isinstance(state, Mapping):
+        raise UsageError(f"a state that is brought over is a map, not {type(state).__name__}")
     target = HoldfastState(session_id, hf)
     try:
-        return await asyncio.to_thread(_bring, target, state)
+        return await asyncio.to_thread(_bring, target, to_jsonable_python(state))
     finally:
         target.close()
 
@@ -133,21 +134,10 @@ def _bring(target: HoldfastState, state: dict[str, Any]) -> int:
     return len(new)
 
 
-def _state_of(source: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
-    try:
-        state = json.loads(source) if isinstance(source, (str, bytes)) else source
-    except ValueError as error:
-        raise UsageError("a state that is brought over is a map or its JSON") from error
-    if not isinstance(state, Mapping):
-        raise UsageError(f"a state that is brought over is a map, not {type(state).__name__}")
-    made: dict[str, Any] = to_jsonable_python(state)
-    return made
-
-
 def _said(state: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages of a state."""
     place = _thread(state)
-    found: list[dict[str, Any]] = _at(state, place) if place else []
+    found: list[dict[str, Any]] = reduce(getitem, place, state) if place else []  # type: ignore[arg-type]
     return found
 
 
@@ -161,12 +151,6 @@ def _thread(state: dict[str, Any]) -> list[str]:
     return []
 
 
-def _at(state: Any, place: list[str]) -> Any:
-    for name in place:
-        state = state[name]
-    return state
-
-
 def _with(state: Any, place: list[str], value: Any) -> Any:
     """The state with another value at a place."""
     if not place:
@@ -174,33 +158,32 @@ def _with(state: Any, place: list[str], value: Any) -> Any:
     return {**state, place[0]: _with(state[place[0]], place[1:], value)}
 
 
-def _messages(unit: Unit) -> list[dict[str, Any]]:
+def _message(unit: Unit) -> dict[str, Any]:
     """What an assistant gets of others' messages, in the form of its context."""
-    if unit.own:
-        return [unit.fresh]
-    role, content = unit.item["role"], unit.item["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return cast("dict[str, Any]", unit.fresh) if unit.own else _spelt(unit.item["role"], unit.blocks)
+
+
+def _spelt(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
     if role == "system":
-        return [{"type": "SystemMessage", "content": _text(blocks)}]
+        return {"type": "SystemMessage", "content": _text(blocks)}
     results = [_result(block) for block in blocks if block["type"] == "tool_result"]
     if results:
-        return [{"type": "FunctionExecutionResultMessage", "content": results}]
+        return {"type": "FunctionExecutionResultMessage", "content": results}
     if role == "user":
-        return [{"type": "UserMessage", "content": _text(blocks), "source": "user"}]
-    calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
-    said = {"type": "AssistantMessage", "source": "assistant"}
-    if not calls:
-        return [{**said, "content": _text(blocks), "thought": None}]
-    return [{**said, "content": calls, "thought": _text(blocks) or None}]
+        return {"type": "UserMessage", "content": _text(blocks), "source": "user"}
+    calls = [
+        {"id": block["id"], "arguments": json.dumps(block["input"], ensure_ascii=False), "name": block["name"]}
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
+    said = (
+        {"content": calls, "thought": _text(blocks) or None} if calls else {"content": _text(blocks), "thought": None}
+    )
+    return {"type": "AssistantMessage", "source": "assistant", **said}
 
 
 def _text(blocks: list[dict[str, Any]]) -> str:
     return "\n".join(block["text"] for block in blocks if block["type"] == "text")
-
-
-def _call(block: dict[str, Any]) -> dict[str, Any]:
-    arguments = json.dumps(block["input"], ensure_ascii=False)
-    return {"id": block["id"], "arguments": arguments, "name": block["name"]}
 
 
 def _result(block: dict[str, Any]) -> dict[str, Any]:
@@ -212,14 +195,11 @@ def _result(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell(item: dict[str, Any]) -> Words:
-    blocks = _blocks(item)
-    if not blocks:
-        return []
     kind, source = item.get("type"), item.get("source")
     role = "system" if kind == "SystemMessage" else "assistant"
     if source == "user" or kind in ("UserMessage", "FunctionExecutionResultMessage"):
         role = "user"
-    words = spoken({"role": role, "content": blocks}, "neutral")
+    words = spoken({"role": role, "content": _blocks(item)})
     for type, data in words:
         if type == "assistant" and source:
             data["agent"] = source
@@ -254,7 +234,7 @@ def _arguments(text: str) -> dict[str, Any]:
     try:
         given = json.loads(text)
     except ValueError:
-        return {"arguments": text}
+        given = None
     return given if isinstance(given, dict) else {"arguments": text}
 
 
@@ -262,10 +242,8 @@ def _rebuild(words: Words) -> dict[str, Any]:
     type, data = words[0]
     if type == "frame":
         return {}
-    blocks = [block for word in words for block in blocks_of(*word)]
-    role = "user" if type == "tool_result" else type
-    role = role if role in ("user", "system") else "assistant"
-    made = _messages(Unit((), own=False, item={"role": role, "content": blocks}))[0]
+    role = {"user": "user", "tool_result": "user", "system": "system"}.get(type, "assistant")
+    made = _spelt(role, blocks_of(words))
     return made | ({"source": data["agent"]} if "agent" in data else {})
 
 

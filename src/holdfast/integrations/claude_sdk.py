@@ -6,13 +6,14 @@ every entry comes back deep-equal.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well as on asyncio
 
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
-from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, retraction, spoken
+from holdfast.integrations._units import Form, Unit, Units, Words, as_run, blocks_of, retraction, spoken
 from holdfast.model import Event
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ _TOOL = "claude-sdk"
 
 class _Transcripts(Units):
     """One session of the SDK: what it holds, and its summary as far as it was made."""
-
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(_FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -66,8 +64,10 @@ class HoldfastSessionStore:
     """
 
     def __init__(self, hf: Library = None) -> None:
-        self._library = library_of(hf)
-        self._kept: Recent[tuple[str, str], _Transcripts] = Recent()
+        self._library = library = library_of(hf)
+        self._kept = Recent[tuple[str, str], _Transcripts](
+            lambda key: _Transcripts(AdapterSession(library, _TOOL, key[1], scope=key[0]), _FORM)
+        )
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Record entries, all of them or none."""
@@ -76,20 +76,27 @@ class HoldfastSessionStore:
         kept, subpath = self._of(key), key.get("subpath")
 
         def tell() -> list[Event]:
-            new = _unknown(cast("list[dict[str, Any]]", entries), subpath, kept.known)
-            return [draft for one in new for draft in _drafts(one, subpath)]
+            new: dict[Any, Any] = {}
+            for number, entry in enumerate(cast("list[dict[str, Any]]", entries)):
+                id = _id(entry)
+                # The SDK may hand entries over again: what has an id is known by it.
+                if id is None:
+                    new[number] = entry
+                elif (subpath, id) not in kept.known:
+                    new.setdefault(id, entry)
+            return as_run(_FORM.words(new.values()), subpath)
 
         await run_sync(kept.write, tell)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """The entries in their order; None for a key that was never written."""
         units = await run_sync(self._of(key).of, key.get("subpath"))
-        entries = [cast("SessionStoreEntry", unit.fresh) for unit in units]
-        return entries or None
+        return [cast("SessionStoreEntry", unit.fresh) for unit in units] or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project, with the time of their last change."""
-        return await run_sync(self._list, project_key)
+        found = await run_sync(list, self._sessions(project_key))
+        return [{"session_id": id, "mtime": changed} for id, _, changed in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """The SDK's own summary of each session of a project."""
@@ -102,11 +109,7 @@ class HoldfastSessionStore:
             self._kept.pop((key["project_key"], key["session_id"]))
             await run_sync(kept.place.delete)
             return
-
-        def tell() -> list[Event]:
-            return [Event.make(*word, run=subpath) for word in retraction(kept.of(subpath))]
-
-        await run_sync(kept.write, tell)
+        await run_sync(kept.write, lambda: as_run(retraction(kept.of(subpath)), subpath))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in the order of their first entries."""
@@ -114,38 +117,30 @@ class HoldfastSessionStore:
         return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
 
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Transcripts:
-        project, id = key["project_key"], key["session_id"]
-        return self._kept.get(
-            (project, id), lambda: _Transcripts(AdapterSession(self._library, _TOOL, id, scope=project))
-        )
+        return self._kept((key["project_key"], key["session_id"]))
 
-    def _sessions(self, project_key: str) -> list[tuple[str, _Transcripts]]:
-        ids = [link["id"] for _, link in linked(self._library, _TOOL) if link.get("scope") == project_key]
-        kept = [(id, self._of({"project_key": project_key, "session_id": id})) for id in ids]
-        return [(id, one) for id, one in kept if one.of(None)]
-
-    def _list(self, project_key: str) -> list[SessionStoreListEntry]:
-        return [{"session_id": id, "mtime": self._changed_at(kept)} for id, kept in self._sessions(project_key)]
-
-    def _changed_at(self, kept: _Transcripts) -> int:
-        changed = self._library.last_modified(kept.place.id)
-        return 0 if changed is None else round(changed.timestamp() * 1000)
+    def _sessions(self, project_key: str) -> Iterator[tuple[str, _Transcripts, int]]:
+        """The sessions of a project that have entries, and when each was changed."""
+        for _, link in linked(self._library, _TOOL):
+            kept = self._kept((project_key, link["id"])) if link.get("scope") == project_key else None
+            if kept is not None and kept.of(None):
+                changed = self._library.last_modified(kept.place.id)
+                yield link["id"], kept, 0 if changed is None else round(changed.timestamp() * 1000)
 
     def _summarise(self, project_key: str) -> list[SessionSummaryEntry]:
         from claude_agent_sdk import fold_session_summary
 
         made: list[SessionSummaryEntry] = []
-        for id, kept in self._sessions(project_key):
+        for id, kept, changed in self._sessions(project_key):
             key: SessionKey = {"project_key": project_key, "session_id": id}
             with kept.lock:
                 # A summary is folded, entry by entry: those that it has are not folded again.
                 new = [unit for unit in kept.of(None) if unit.seqs[0] > kept.folded_to]
                 if new:
-                    entries = [unit.item for unit in new]
-                    kept.summary = fold_session_summary(kept.summary, key, entries)
+                    kept.summary = fold_session_summary(kept.summary, key, [unit.item for unit in new])
                     kept.folded_to = new[-1].seqs[0]
                 if kept.summary is not None:
-                    made.append({**kept.summary, "mtime": self._changed_at(kept)})
+                    made.append({**kept.summary, "mtime": changed})
         return made
 
 
@@ -167,28 +162,9 @@ async def bring_over(source: SessionStore, project_key: str, hf: Library = None)
     return count
 
 
-def _unknown(
-    entries: list[dict[str, Any]], subpath: str | None, known: set[tuple[str | None, str | None]]
-) -> list[dict[str, Any]]:
-    """The entries that are not on record, each of them once; one without an id is always new."""
-    new: dict[Any, dict[str, Any]] = {}
-    for number, entry in enumerate(entries):
-        id = _id(entry)
-        # The SDK may hand entries over again: what has an id is known by it.
-        if id is None:
-            new[number] = entry
-        elif (subpath, id) not in known:
-            new.setdefault(id, entry)
-    return list(new.values())
-
-
 def _id(entry: dict[str, Any]) -> str | None:
     id = entry.get("uuid")
     return id if isinstance(id, str) else None
-
-
-def _drafts(entry: dict[str, Any], subpath: str | None) -> list[Event]:
-    return [Event.make(type, data, run=subpath) for type, data in _FORM.record(entry)]
 
 
 def _tell(entry: dict[str, Any]) -> Words:
@@ -208,9 +184,8 @@ def _rebuild(words: Words) -> dict[str, Any]:
     if type == "frame":
         return {}
     role = "user" if type in ("user", "tool_result") else "assistant"
-    content: Any = [block for word in words for block in blocks_of(*word)]
-    if role == "user" and isinstance(data.get("content"), str):
-        content = data["content"]
+    is_text = role == "user" and isinstance(data.get("content"), str)
+    content: Any = data["content"] if is_text else blocks_of(words)
     message = {"role": role, "content": content}
     message |= {name: data[name] for name in ("usage", "model") if name in data}
     return {"type": role, "message": message}

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import weakref
@@ -57,11 +56,12 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         A call that was cut off has a result that says so, once something else follows: a model
         refuses a call without one.
         """
-        return answered(self._recorded(), last=False)
+        return answered(messages_of(self._history.read()), last=False)
 
-    async def aget_messages(self) -> list[BaseMessage]:
+    @unblocked
+    def aget_messages(self) -> list[BaseMessage]:
         """All messages in their order."""
-        return await asyncio.to_thread(lambda: self.messages)
+        return self.messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Record messages. Raises UsageError, and records none, if one is no plain data."""
@@ -77,57 +77,44 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     aclear = unblocked(clear)
 
-    def _recorded(self) -> list[BaseMessage]:
-        return messages_of(self._history.read())
-
     def close(self) -> None:
         """Give the session back to other processes now, rather than after a rest."""
         self._history.place.close()
 
 
 def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = None) -> int:
-    """Record what another history holds; how many messages.
-
-    Done again, it records only what is new there.
-    """
+    """Record what another history holds; how many messages. Done again, it records only what is new there."""
     target = HoldfastChatMessageHistory(session_id, hf)
-    messages = missing(target._recorded(), source.messages, session_id)  # noqa: SLF001 - of this module
+    known = messages_of(target._history.read())  # noqa: SLF001 - of this module
+    messages = missing(known, source.messages, session_id)
     target.add_messages(messages)
     target.close()
     return len(messages)
 
 
 def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    items = [(message, as_item(message)) for message in messages]
-    for message, item in items:
-        if item is None:
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        made = plain(message)
+        if made is None:
             said = message_to_dict(message)["type"]
             raise UsageError(f"a message of kind {said} holds what cannot be written as JSON")
-    return [item for _, item in items if item is not None]
+        items.append(made[0])
+    return items
 
 
 # Messages of LangChain as events, and back.
 
-
-_KINDS = frozenset(
-    {
-        *(AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage),
-        *(RemoveMessage, SystemMessage, ToolMessage),
-    }
-)
+_KINDS = {AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage, RemoveMessage}
+_KINDS |= {SystemMessage, ToolMessage}
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 _TYPES = {role: type for type, role in _ROLES.items()}
 _PLAIN: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
+_SPENT = ("input_tokens", "output_tokens")
 _REFERENCE_BYTES = 12
 _OWN_ID = "holdfast"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def as_item(message: BaseMessage) -> dict[str, Any] | None:
-    """A message as plain data; None if it has anything that plain data cannot carry."""
-    made = plain(message)
-    return None if made is None else made[0]
 
 
 def plain(message: BaseMessage) -> tuple[dict[str, Any], Model] | None:
@@ -167,8 +154,7 @@ class Model:
 
     def __init__(self, message: BaseMessage) -> None:
         self._message = message
-        members = message.__dict__.items()
-        self._containers = [name for name, value in members if isinstance(value, dict | list)]
+        self._containers = [name for name, value in message.__dict__.items() if isinstance(value, dict | list)]
 
     def twin(self) -> BaseMessage:
         """A copy of the message, with nothing in common that could be changed."""
@@ -187,9 +173,8 @@ class Model:
 
     def is_like(self, message: BaseMessage) -> bool:
         """Whether a message is as this one is."""
-        model = self._message
-        members: bool = model.__dict__ == message.__dict__
-        return members and bool(model.__pydantic_extra__ == message.__pydantic_extra__)
+        one, other = self._message, message
+        return bool(one.__dict__ == other.__dict__ and one.__pydantic_extra__ == other.__pydantic_extra__)
 
 
 _set = object.__setattr__  # as pydantic's own copy does: to set a member is to check it
@@ -236,48 +221,26 @@ def _tell(item: dict[str, Any]) -> Words:
     type, data = item["type"], item["data"]
     if type == "tool":
         result = {"toolCallId": data["tool_call_id"], "result": data["content"]}
-        return [("tool_result", result | ({"is_error": True} if _failed(data) else {}))]
+        return [("tool_result", result | ({"is_error": True} if data.get("status") == "error" else {}))]
     role = _ROLES.get(type)
     if role is None:
         return []
-    content = data["content"]
-    blocks = [content] if isinstance(content, str) else list(content)
+    content, calls = data["content"], data.get("tool_calls") or []
+    blocks: list[Any] = [content] if isinstance(content, str) else list(content)
     if role == "assistant":
-        blocks += _calls(blocks, data.get("tool_calls") or [])
-    message = {"role": role, "content": _neutral(blocks)}
-    if len(blocks) == 1 and isinstance(content, str):
-        message["content"] = content
-    words: Words = []
-    for said in from_dialect([message], "neutral"):
-        drafts = speak(said["role"], said["content"], None, None, usage=_usage(data))
-        words += [(draft.type, draft.data) for draft in drafts]
-    return words
-
-
-def _failed(data: dict[str, Any]) -> bool:
-    return bool(data.get("status") == "error")
-
-
-def _usage(data: dict[str, Any]) -> dict[str, int] | None:
-    spent = data.get("usage_metadata")
-    if not isinstance(spent, dict):
-        return None
-    names = ("input_tokens", "output_tokens")
-    return {name: spent[name] for name in names if isinstance(spent.get(name), int)} or None
-
-
-def _neutral(blocks: list[Any]) -> list[Any]:
-    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks if block != ""]
-
-
-def _calls(blocks: list[Any], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The calls that the content does not name by itself, as some providers' does."""
-    named = {block.get("id") for block in blocks if isinstance(block, dict)}
-    return [
-        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
-        for call in calls
-        if call.get("id") and call["id"] not in named
+        # Only the calls that the content does not name by itself, as some providers' does.
+        named = {None, "", *(block.get("id") for block in blocks if isinstance(block, dict))}
+        new = [call for call in calls if call.get("id") not in named]
+        blocks += [{"type": "tool_use", "id": one["id"], "name": one["name"], "input": one["args"]} for one in new]
+    neutral = [{"type": "text", "text": one} if isinstance(one, str) else one for one in blocks if one != ""]
+    message = {"role": role, "content": content if len(blocks) == 1 and isinstance(content, str) else neutral}
+    used = data.get("usage_metadata")
+    counts = used if isinstance(used, dict) else {}
+    spent = {name: counts[name] for name in _SPENT if isinstance(counts.get(name), int)} or None
+    told = [
+        speak(said["role"], said["content"], None, None, usage=spent) for said in from_dialect([message], "neutral")
     ]
+    return [(draft.type, draft.data) for drafts in told for draft in drafts]
 
 
 def _rebuild(words: Words) -> dict[str, Any]:
@@ -315,24 +278,24 @@ def messages_of(units: list[Unit]) -> list[BaseMessage]:
 
     Messages of others have ids that name their events, so that they are known again.
     """
-    made: list[BaseMessage] = []
-    for unit in units:
-        made += [from_item(unit.fresh)] if unit.own else told_by_others(unit)
-    return made
+    told = ([from_item(unit.fresh)] if unit.own else told_by_others(unit) for unit in units)
+    return [message for messages in told for message in messages]
 
 
 def told_by_others(unit: Unit) -> list[BaseMessage]:
     """The messages that one neutral message becomes: results are messages of their own."""
-    role, content = unit.item["role"], unit.item["content"]
+    role, blocks, id = unit.item["role"], unit.blocks, _own_id(unit.seqs)
     if role == "system":
-        return [SystemMessage(content, id=_own_id(unit.seqs))]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return [SystemMessage(unit.item["content"], id=id)]
     if role == "assistant":
-        return [_answer(blocks, _own_id(unit.seqs))]
+        uses = [block for block in blocks if block["type"] == "tool_use"]
+        calls = [{"name": block["name"], "args": block["input"], "id": block["id"]} for block in uses]
+        return [
+            AIMessage(_content([block for block in blocks if block["type"] != "tool_use"]), tool_calls=calls, id=id)
+        ]
     if all(block["type"] == "tool_result" for block in blocks):
-        pairs = zip(blocks, unit.seqs, strict=True)
-        return [_result_message(block, _own_id((seq,))) for block, seq in pairs]
-    return [HumanMessage(_content(blocks), id=_own_id(unit.seqs))]
+        return [_result_message(block, _own_id((seq,))) for block, seq in zip(blocks, unit.seqs, strict=True)]
+    return [HumanMessage(_content(blocks), id=id)]
 
 
 def _own_id(seqs: tuple[int, ...]) -> str:
@@ -352,16 +315,6 @@ def _result_message(block: dict[str, Any], id: str) -> ToolMessage:
         content = _content(content) if isinstance(content, list) else _encode(content).decode()
     status = "error" if block.get("is_error") else "success"
     return ToolMessage(content, tool_call_id=block["tool_use_id"], status=status, id=id)
-
-
-def _answer(blocks: list[dict[str, Any]], id: str) -> AIMessage:
-    calls = [
-        {"name": block["name"], "args": block["input"], "id": block["id"]}
-        for block in blocks
-        if block["type"] == "tool_use"
-    ]
-    said = _content([block for block in blocks if block["type"] != "tool_use"])
-    return AIMessage(said, tool_calls=calls, id=id)
 
 
 def _content(blocks: list[dict[str, Any]]) -> Any:

@@ -1,13 +1,11 @@
 """LlamaIndex on our log: chat stores for ``ChatMemoryBuffer``, ``Memory`` and the like.
 
-``HoldfastChatStore()`` in place of ``SimpleChatStore()``, or ``HoldfastAsyncChatStore()`` as the
-``chat_store`` of ``Memory.from_defaults``, is the whole change; they need no ``persist``. A key of
-the store is a session.
+``HoldfastChatStore()`` in place of ``SimpleChatStore()``, or ``HoldfastAsyncChatStore()`` as the ``chat_store`` of
+``Memory.from_defaults``, is the whole change; they need no ``persist``. A key of the store is a session.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -17,8 +15,9 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from pydantic import BaseModel, PrivateAttr
 
 from holdfast.integrations._history import Change, MessageHistory, missing
-from holdfast.integrations._place import Library, Recent, library_of, linked
-from holdfast.integrations._units import Form, Unit, Units, Words, answered, blocks_of, shared_start, spoken, stored
+from holdfast.integrations._place import Library, Recent, library_of, linked, unblocked
+from holdfast.integrations._units import Form, Unit, Units, Words, alike, answered, blocks_of, spoken, stored, text_of
+from holdfast.library import Holdfast
 from holdfast.model import Event
 
 __all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_over"]
@@ -47,31 +46,18 @@ class _History(MessageHistory):
         """All messages. One that was given here, and is not on record, has no events."""
         return answered(super().read())
 
-
-class _Chats:
-    """The keys that are read or written here."""
-
-    def __init__(self, hf: Library) -> None:
-        self._library = library_of(hf)
-        self._histories: Recent[str, MessageHistory] = Recent()
-
-    def of(self, key: str) -> MessageHistory:
-        """The messages of a key."""
-        return self._histories.get(key, lambda: _History(FORM, self._library, _TOOL, key, units=_ArchivedChat))
-
-    def keys(self) -> list[str]:
-        """The keys that have messages, of those that were begun here."""
-        keys = [link["id"] for _, link in linked(self._library, _TOOL)]
-        return [key for key in keys if self.of(key).read()]
-
-    def status(self, key: str, unit: Unit) -> MessageStatus:
+    def status(self, unit: Unit) -> MessageStatus:
         """Whether a message, which was read, has been put away."""
         told = unit.item.get("status") if unit.own else None
-        chat = cast("_ArchivedChat", self.of(key).units)
-        is_archived = told == _ARCHIVED or not chat.archived.isdisjoint(unit.seqs[:1])
+        archived = cast("_ArchivedChat", self.units).archived
+        is_archived = told == _ARCHIVED or not archived.isdisjoint(unit.seqs[:1])
         return MessageStatus.ARCHIVED if is_archived else MessageStatus.ACTIVE
 
-    def delete(self, key: str, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
+    def of_status(self, units: list[Unit], status: MessageStatus | None) -> list[Unit]:
+        """Those of the messages that have a status (None: all)."""
+        return [unit for unit in units if status is None or self.status(unit) == status]
+
+    def delete(self, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
         """Take those messages back that are chosen of all; what they were."""
         gone: list[Unit] = []
 
@@ -79,23 +65,29 @@ class _Chats:
             gone.extend(choose(units))
             return gone, []
 
-        self.of(key).change(decide)
+        self.change(decide)
         return [message_of(unit) for unit in gone]
 
 
 class _OnChats(BaseModel):
     """What both stores have in common."""
 
-    _chats: _Chats = PrivateAttr()
+    _library: Holdfast = PrivateAttr()
+    _of: Recent[str, _History] = PrivateAttr()
 
     def __init__(self, hf: Library = None) -> None:
         super().__init__()
-        self._chats = _Chats(hf)
+        self._library = library = library_of(hf)
+        self._of = Recent(lambda key: _History(FORM, library, _TOOL, key, units=_ArchivedChat))
 
     @classmethod
     def class_name(cls) -> str:
         """The name of the class, as LlamaIndex asks for it."""
         return cls.__name__
+
+    def _keys(self) -> list[str]:
+        keys = [link["id"] for _, link in linked(self._library, _TOOL)]
+        return [key for key in keys if self._of(key).read()]
 
 
 class HoldfastChatStore(_OnChats, BaseChatStore):
@@ -107,16 +99,16 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
-        self._chats.of(key).change(lambda known: _put(known, messages))
+        self._of(key).change(lambda known: _put(known, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """The messages of a key, also those that other frameworks recorded."""
-        return [message_of(unit) for unit in self._chats.of(key).read()]
+        return [message_of(unit) for unit in self._of(key).read()]
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Add a message, at the end or at a place among the others."""
         if idx is None:
-            self._chats.of(key).append([as_item(message)])
+            self._of(key).append([as_item(message)])
             return
 
         def insert(known: list[Unit]) -> Change:
@@ -124,15 +116,15 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
             messages.insert(idx, message)
             return _put(known, messages)
 
-        self._chats.of(key).change(insert)
+        self._of(key).change(insert)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Take all messages back; None if there was none."""
-        return self._chats.delete(key, lambda units: units) or None
+        return self._of(key).delete(lambda units: units) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take one message back; None if there is none at this place."""
-        return next(iter(self._chats.delete(key, lambda units: _at(units, idx))), None)
+        return next(iter(self._of(key).delete(lambda units: _at(units, idx))), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Take the newest message back; None if there is none."""
@@ -140,7 +132,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """The keys that have messages, of those that were begun here."""
-        return self._chats.keys()
+        return self._keys()
 
 
 class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
@@ -149,7 +141,8 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
     No call blocks the event loop. Places of messages are counted among all of a key.
     """
 
-    async def get_messages(
+    @unblocked
+    def get_messages(
         self,
         key: str,
         status: MessageStatus | None = MessageStatus.ACTIVE,
@@ -158,12 +151,13 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
     ) -> list[ChatMessage]:
         """The messages of a key that have a status (None: all), the oldest first, or some."""
         start = offset or 0
-        end = None if limit is None else start + limit
-        return (await asyncio.to_thread(self._read, key, status))[start:end]
+        history = self._of(key)
+        found = history.of_status(history.read(), status)[start : None if limit is None else start + limit]
+        return [message_of(unit) for unit in found]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
         """How many messages of a key have a status (None: all)."""
-        return len(await asyncio.to_thread(self._read, key, status))
+        return len(await self.get_messages(key, status))
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Add a message."""
@@ -173,60 +167,55 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Add messages, all or none of them."""
-        await self._chats.of(key).aappend([_item(message, status) for message in messages])
+        await self._of(key).aappend([_marked(as_item(message), status) for message in messages])
 
-    async def set_messages(
-        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
-    ) -> None:
+    @unblocked
+    def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
+        history = self._of(key)
 
         def decide(known: list[Unit]) -> Change:
             # A list of one status takes the place of all: places are counted among all of a key.
-            same = [unit for unit in known if self._chats.status(key, unit) == status]
-            if same != known:
-                return known, [_item(message, status) for message in messages]
-            gone, new = _put(known, messages)
+            same = known == history.of_status(known, status)
+            gone, new = _put(known, messages) if same else (known, [as_item(message) for message in messages])
             return gone, [_marked(item, status) for item in new]
 
-        await asyncio.to_thread(self._chats.of(key).change, decide)
+        history.change(decide)
 
-    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+    @unblocked
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take one message back; None if there is none at this place."""
-        found = await asyncio.to_thread(self._chats.delete, key, lambda units: _at(units, idx))
-        return found[0] if found else None
+        return next(iter(self._of(key).delete(lambda units: _at(units, idx))), None)
 
-    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+    @unblocked
+    def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Take all messages of a status back (None: of any)."""
-        chosen = self._chosen(key, status)
-        await asyncio.to_thread(self._chats.delete, key, chosen)
+        history = self._of(key)
+        history.delete(lambda units: history.of_status(units, status))
 
-    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+    @unblocked
+    def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Take the oldest messages back that are active; what they were."""
-        chosen = self._chosen(key, MessageStatus.ACTIVE)
-        return await asyncio.to_thread(self._chats.delete, key, lambda units: chosen(units)[:n])
+        history = self._of(key)
+        return history.delete(lambda units: history.of_status(units, MessageStatus.ACTIVE)[:n])
 
-    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+    @unblocked
+    def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Put the oldest messages away that are active; what they are."""
-        chosen, found = self._chosen(key, MessageStatus.ACTIVE), []
+        history, found = self._of(key), list[Unit]()
 
         def tell(units: list[Unit]) -> Words:
-            found.extend(chosen(units)[:n])
+            found.extend(history.of_status(units, MessageStatus.ACTIVE)[:n])
             firsts = [seq for unit in found for seq in unit.seqs[:1]]
             return [stored(tool=_TOOL, archived=firsts)] if firsts else []
 
-        await asyncio.to_thread(self._chats.of(key).record, tell)
+        history.record(tell)
         return [message_of(unit) for unit in found]
 
-    async def get_keys(self) -> list[str]:
+    @unblocked
+    def get_keys(self) -> list[str]:
         """The keys that have messages, of those that were begun here."""
-        return await asyncio.to_thread(self._chats.keys)
-
-    def _read(self, key: str, status: MessageStatus | None) -> list[ChatMessage]:
-        history = self._chats.of(key)  # kept here: what is archived is told by what was read
-        return [message_of(unit) for unit in self._chosen(key, status)(history.read())]
-
-    def _chosen(self, key: str, status: MessageStatus | None) -> Callable[[list[Unit]], list[Unit]]:
-        return lambda units: [unit for unit in units if status is None or self._chats.status(key, unit) == status]
+        return self._keys()
 
 
 def bring_over(source: BaseChatStore, hf: Library = None) -> int:
@@ -266,7 +255,7 @@ def _next_status(message: ChatMessage, archived: list[ChatMessage]) -> MessageSt
 
 def _put(known: list[Unit], messages: list[ChatMessage]) -> Change:
     """What makes these the messages; those that it begins with stay as they are."""
-    same = shared_start(map(message_of, known), messages)
+    same = alike(map(message_of, known), messages)
     return known[same:], [as_item(message) for message in messages[same:]]
 
 
@@ -277,16 +266,11 @@ def _at(units: list[Unit], place: int) -> list[Unit]:
 _ARCHIVED = MessageStatus.ARCHIVED.value
 
 
-def _item(message: ChatMessage, status: MessageStatus) -> dict[str, Any]:
-    return _marked(as_item(message), status)
-
-
 def _marked(item: dict[str, Any], status: MessageStatus) -> dict[str, Any]:
     return item | ({"status": _ARCHIVED} if status == MessageStatus.ARCHIVED else {})
 
 
 # Messages of LlamaIndex as events, and back.
-
 
 _ROLES = {"chatbot": "assistant", "model": "assistant", "developer": "system"}
 
@@ -303,53 +287,42 @@ def message_of(unit: Unit) -> ChatMessage:
         item = unit.fresh
         item.pop("status", None)  # what a memory did with it is no part of it
         return ChatMessage.model_validate(item)
-    content = unit.item["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    results = [block for block in blocks if block["type"] == "tool_result"]
+    results = [block for block in unit.blocks if block["type"] == "tool_result"]
     if results:
         # One message answers one call here: further results say whose they are in their text.
         return ChatMessage.model_validate(_result(results[0], results[1:]))
-    parts = [_part(block) for block in blocks]
-    return ChatMessage.model_validate({"role": unit.item["role"], "blocks": parts})
+    return ChatMessage.model_validate({"role": unit.item["role"], "blocks": [_part(block) for block in unit.blocks]})
 
 
 def _result(block: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
-    texts = [_text(block)]
-    texts += [f"result of {other['tool_use_id']}: {_text(other)}" for other in others]
+    texts = [str(text_of(block.get("content")))]
+    texts += [f"result of {other['tool_use_id']}: {text_of(other.get('content'))}" for other in others]
     blocks = [{"block_type": "text", "text": text} for text in texts]
-    named = {"tool_call_id": block["tool_use_id"]}
-    return {"role": "tool", "blocks": blocks, "additional_kwargs": named}
-
-
-def _text(block: dict[str, Any]) -> str:
-    content = block.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
-    return content if isinstance(content, str) else str(content)
+    return {"role": "tool", "blocks": blocks, "additional_kwargs": {"tool_call_id": block["tool_use_id"]}}
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
-    if block["type"] == "text":
-        return {"block_type": "text", "text": block["text"]}
-    if block["type"] == "thinking":
-        return {"block_type": "thinking", "content": block["thinking"]}
-    if block["type"] == "tool_use":
-        named = {"tool_call_id": block["id"], "tool_name": block["name"]}
-        return {"block_type": "tool_call", **named, "tool_kwargs": block["input"]}
-    return {"block_type": "text", "text": f"[{block['type']}]"}
+    match block["type"]:
+        case "text":
+            return {"block_type": "text", "text": block["text"]}
+        case "thinking":
+            return {"block_type": "thinking", "content": block["thinking"]}
+        case "tool_use":
+            named = {"tool_call_id": block["id"], "tool_name": block["name"]}
+            return {"block_type": "tool_call", **named, "tool_kwargs": block["input"]}
+        case kind:
+            return {"block_type": "text", "text": f"[{kind}]"}
 
 
 def _tell(item: dict[str, Any]) -> Words:
     role = _ROLES.get(item["role"], item["role"])
-    blocks = [_block(part) for part in item["blocks"]]
-    said = [block for block in blocks if block is not None]
     answers = item["additional_kwargs"].get("tool_call_id")
     if role == "tool" and isinstance(answers, str):
-        texts = [block["text"] for block in said if block["type"] == "text"]
+        texts = [part["text"] for part in item["blocks"] if part["block_type"] == "text"]
         return [("tool_result", {"toolCallId": answers, "result": "\n".join(texts)})]
-    if role not in ("user", "assistant", "system") or not said:
+    if role not in ("user", "assistant", "system"):
         return []
-    return spoken({"role": role, "content": said}, "neutral")
+    return spoken({"role": role, "content": [_block(part) for part in item["blocks"]]})
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any] | None:
@@ -370,11 +343,9 @@ def _rebuild(words: Words) -> dict[str, Any]:
     if type == "frame":
         return {}
     if type == "tool_result":
-        block = {"tool_use_id": data["toolCallId"], "content": data["result"]}
-        return _result(block, [])
+        return _result({"tool_use_id": data["toolCallId"], "content": data["result"]}, [])
     role = type if type in ("user", "system") else "assistant"
-    parts = [_part(block) for word in words for block in blocks_of(*word)]
-    return {"role": role, "additional_kwargs": {}, "blocks": parts}
+    return {"role": role, "additional_kwargs": {}, "blocks": [_part(block) for block in blocks_of(words)]}
 
 
 FORM = Form("llama-index/1", _tell, _rebuild)

@@ -14,9 +14,9 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from holdfast.errors import InvalidData, UsageError
-from holdfast.integrations._history import missing
-from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import Form, Unit, Units, Words, answered, retraction, spoken, voices
+from holdfast.integrations._history import MessageHistory, missing
+from holdfast.integrations._place import Library
+from holdfast.integrations._units import Form, Unit, Words, answered, retraction, spoken, voices
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -59,13 +59,16 @@ class HoldfastSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         compact: Compact | None = None,
     ) -> None:
+        from agents.memory.session_settings import SessionSettings, coerce_session_settings
+
         self.session_id = session_id
-        self.session_settings = _settings(session_settings)
+        given = session_settings
+        self.session_settings = SessionSettings() if given is None else coerce_session_settings(given)
         if compact is not None:
             # The runner asks for this name, and calls it at the end of each turn.
             self.run_compaction = partial(self._run_compaction, compact)
-        self._place = AdapterSession(hf, "openai-agents", session_id)
-        self._units = Units(_FORM, self._place)
+        self._history = MessageHistory(_FORM, hf, "openai-agents", session_id)
+        self._place, self._units = self._history.place, self._history.units
         self._closed = False
 
     async def get_items(
@@ -75,29 +78,24 @@ class HoldfastSession:
 
         A call that another framework began, and that has no result, is given one that says so.
         """
+        from agents.memory.session_settings import resolve_session_limit
+
         self._check_open()
-        limit = _limit(limit, self.session_settings)
-        items = _items(answered(voices(self._units.read())))
-        if limit is not None:
-            items = items[-limit:] if limit > 0 else []
-        return cast("Items", items)
+        newest = resolve_session_limit(limit, self.session_settings)
+        items = _items(answered(self._history.read()))
+        return cast("Items", items if newest is None else items[-newest:] if newest > 0 else [])
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
     ) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
         self._check_open()
-        words = [word for item in items for word in _FORM.record(_as_map(item))]
-        if not words:
-            return
-        async with self._place.awriting() as session:
-            try:
-                recorded = session.extend(words)
-            # The runner expects what its own sessions raise; nothing was written.
-            except InvalidData as error:
-                raise NotSerialisable(error.message, **error.fields) from error
-            self._units.take(recorded)
-            await session.abarrier()
+        try:
+            if items:
+                await self._history.aappend([*map(_as_map, items)])
+        # The runner expects what its own sessions raise; nothing was written.
+        except InvalidData as error:
+            raise NotSerialisable(error.message, **error.fields) from error
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
         """Take back the newest item; None if there is none."""
@@ -114,11 +112,7 @@ class HoldfastSession:
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         """Take back everything. The log keeps it; the conversation begins anew."""
         self._check_open()
-        async with self._place.awriting() as session:
-            gone = retraction(self._units.read())
-            if gone:
-                session.extend(gone)
-                await session.abarrier()
+        await self._place.awrite(lambda session: session.extend(retraction(self._units.read())))
 
     async def _run_compaction(self, compact: Compact, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         async with self._place.awriting() as session:
@@ -127,8 +121,7 @@ class HoldfastSession:
             items = await chosen if isawaitable(chosen) else chosen
             if items is None:
                 return
-            words = [word for item in items for word in _FORM.record(_as_map(item))]
-            session.extend([*retraction(units), *words])
+            session.extend([*retraction(units), *_FORM.words(map(_as_map, items))])
             await session.abarrier()
 
     def close(self) -> None:
@@ -153,7 +146,7 @@ async def bring_over(source: Session, hf: Library = None) -> int:
     Done again, it records only what is new there.
     """
     target = HoldfastSession(source.session_id, hf)
-    known = _items(voices(target._units.read()))  # noqa: SLF001 - of this module
+    known = _items(target._history.read())  # noqa: SLF001 - of this module
     items = missing(known, await source.get_items(), source.session_id)
     await target.add_items(items)
     target.close()
@@ -169,29 +162,8 @@ def _as_map(item: Any) -> dict[str, Any]:
 
 def _items(voiced: list[Unit]) -> list[dict[str, Any]]:
     """What the runner gets: its own items as they came, what others said in its form."""
-    items: list[dict[str, Any]] = []
-    for unit in voiced:
-        if unit.own:
-            items.append(unit.fresh)
-        else:
-            items += to_dialect([unit.item], _DIALECT)
-    return items
-
-
-def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
-    from agents.memory.session_settings import SessionSettings, coerce_session_settings
-
-    return SessionSettings() if given is None else coerce_session_settings(given)
-
-
-def _limit(given: int | None, settings: SessionSettings | dict[str, Any] | None) -> int | None:
-    from agents.memory.session_settings import resolve_session_limit
-
-    return cast("int | None", resolve_session_limit(given, settings))
-
-
-def _tell(item: dict[str, Any]) -> Words:
-    return spoken(item, _DIALECT)
+    told = ([unit.fresh] if unit.own else to_dialect([unit.item], _DIALECT) for unit in voiced)
+    return [item for items in told for item in items]
 
 
 def _rebuild(words: Words) -> dict[str, Any]:
@@ -205,8 +177,7 @@ def _rebuild(words: Words) -> dict[str, Any]:
             "arguments": json.dumps(data["params"], ensure_ascii=False),
         }
     if type == "tool_result":
-        output = _parts(data["result"])
-        return {"type": "function_call_output", "call_id": data["toolCallId"], "output": output}
+        return {"type": "function_call_output", "call_id": data["toolCallId"], "output": _parts(data["result"])}
     if type == "thinking":
         return dict(data["content"][0]) if isinstance(data["content"], list) else {}
     if type == "assistant" and isinstance(data["content"], str):
@@ -230,4 +201,4 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-_FORM = Form("openai-agents/1", _tell, _rebuild)
+_FORM = Form("openai-agents/1", partial(spoken, dialect=_DIALECT), _rebuild)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID, uuid5
 
 from strands.session.session_repository import SessionRepository
@@ -27,6 +27,7 @@ from holdfast.integrations._units import (
     Units,
     Words,
     apply,
+    as_run,
     blocks_of,
     difference,
     fresh,
@@ -44,6 +45,7 @@ __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
 _TOOL = "strands"
 _AGENT = "agent"
+_Thing = TypeVar("_Thing")
 
 
 class Overtaken(Fenced, SessionException):
@@ -52,9 +54,6 @@ class Overtaken(Fenced, SessionException):
 
 class _AgentSession(Units):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
-
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -87,30 +86,28 @@ class _AgentSession(Units):
         else:
             key = (data.get("of", _AGENT), data["id"])
             state = apply(self.states.get(key, {}), data.get("change"))
-            changed = {"updated_at": time_of(data["at"])} if "at" in data else {}
-            self.states[key] = state | changed
+            self.states[key] = state | ({"updated_at": time_of(data["at"])} if "at" in data else {})
+
+    @property
+    def first_agent(self) -> str | None:
+        """The agent that speaks for the session itself; None before there is one."""
+        # States are kept in the order of the log, so the first agent is the same for all.
+        return next((id for kind, id in self.states if kind == _AGENT), None)
 
     def run_of(self, agent_id: str) -> str | None:
-        """The run of an agent: the first one speaks for the session itself."""
-        # States are kept in the order of the log, so the first agent is the same for all.
-        agents = [id for kind, id in self.states if kind == _AGENT]
-        return None if not agents or agents[0] == agent_id else agent_id
-
-    def told(self, agent_id: str, words: Words) -> list[Event]:
-        """Words as what an agent says."""
-        run = self.run_of(agent_id)
-        return [Event.make(type, data, run=run) for type, data in words]
+        """The run of an agent; None for the conversation itself."""
+        return None if self.first_agent in (None, agent_id) else agent_id
 
     def items(self, agent_id: str) -> list[dict[str, Any]]:
         """The messages of an agent as plain data, with what others recorded among them."""
         run = self.run_of(agent_id)
-        units = [unit for unit in self.read() if unit.run == run]
+        units = (unit for unit in self.read() if unit.run == run)
         made: list[dict[str, Any]] = []
         last = -1
         for own, some in groupby(units, key=lambda unit: unit.own):
             items = [unit.item for unit in some]
             if not own:
-                made += [{"message": message} for message in as_message(items)]
+                made += [{"message": message} for message in as_messages(items)]
                 continue
             for item in items:
                 if item["message_id"] > last:
@@ -143,8 +140,8 @@ class HoldfastSessionRepository(SessionRepository):
     """
 
     def __init__(self, hf: Library = None) -> None:
-        self._library = library_of(hf)
-        self._kept: Recent[str, _AgentSession] = Recent()
+        library = library_of(hf)
+        self._kept = Recent[str, _AgentSession](lambda name: _AgentSession(AdapterSession(library, _TOOL, name), FORM))
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -165,9 +162,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
         if kept.session is not None:
             return Session.from_dict(kept.session | {"session_id": session_id})
-        if kept.place.exists():
-            return Session(session_id=session_id, session_type=SessionType.AGENT)
-        return None
+        return Session(session_id=session_id, session_type=SessionType.AGENT) if kept.place.exists() else None
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Move a session to the trash; ``hf.undelete`` brings it back."""
@@ -190,10 +185,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record what changed of an agent. Raises SessionException if there is none."""
-        before = self.read_agent(session_id, session_agent.agent_id)
-        if before is None:
-            agent = session_agent.agent_id
-            raise SessionException(f"Agent {agent} in session {session_id} does not exist")
+        before = _found(self.read_agent(session_id, session_agent.agent_id), session_id, session_agent.agent_id)
         session_agent.created_at = before.created_at
         self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
@@ -208,7 +200,7 @@ class HoldfastSessionRepository(SessionRepository):
         def tell() -> list[Event]:
             known = kept.at(agent_id, number)
             if known is None:
-                return kept.told(agent_id, FORM.record(item))
+                return as_run(FORM.record(item), kept.run_of(agent_id))
             if known["message"] == item["message"]:
                 return []  # recorded by another framework, and handed on to this one
             # Two processes went on from the same message; one of the answers would be lost.
@@ -236,9 +228,10 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
 
         def tell() -> list[Event]:
-            units = [unit for unit in kept.read() if unit.own and unit.run == kept.run_of(agent_id)]
+            run = kept.run_of(agent_id)
+            units = (unit for unit in kept.read() if unit.own and unit.run == run)
             old = retraction(unit for unit in units if unit.item["message_id"] == number)
-            return kept.told(agent_id, [*old, *FORM.record(session_message.to_dict())])
+            return as_run([*old, *FORM.record(session_message.to_dict())], run)
 
         kept.write(tell)
 
@@ -250,24 +243,19 @@ class HoldfastSessionRepository(SessionRepository):
         A result that was lost is put in as a message with a number below zero, always the same.
         """
         kept = self._read(session_id)
-        if (_AGENT, agent_id) not in kept.states:
-            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        found = kept.messages(agent_id)
-        return found[offset : None if limit is None else offset + limit]
+        _found(kept.states.get((_AGENT, agent_id)), session_id, agent_id)
+        return kept.messages(agent_id)[offset : None if limit is None else offset + limit]
 
     def messages(self, session_id: str) -> list[Any]:
         """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
         kept = self._read(session_id)
-        agents = [id for kind, id in kept.states if kind == _AGENT]
-        found = kept.messages(agents[0] if agents else "")
-        return [message.to_message() for message in found]
+        return [message.to_message() for message in kept.messages(kept.first_agent or "")]
 
     # -- groups of agents --------------------------------------------------------------------
 
     def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record the state of a group of agents."""
-        state = multi_agent.serialize_state()
-        self._record(session_id, "multi_agent", multi_agent.id, state)
+        self._record(session_id, "multi_agent", multi_agent.id, multi_agent.serialize_state())
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
         """The state of a group as it was recorded last; None if there is none."""
@@ -276,17 +264,14 @@ class HoldfastSessionRepository(SessionRepository):
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record what changed of a group. Raises SessionException if there is none."""
-        if self.read_multi_agent(session_id, multi_agent.id) is None:
-            id = multi_agent.id
-            raise SessionException(f"MultiAgent state {id} in session {session_id} does not exist")
+        _found(self.read_multi_agent(session_id, multi_agent.id), session_id, multi_agent.id, "MultiAgent state")
         self.create_multi_agent(session_id, multi_agent)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _read(self, session_id: str) -> _AgentSession:
-        kept = self._kept.get(session_id, lambda: _AgentSession(AdapterSession(self._library, _TOOL, session_id)))
-        with kept.lock:
-            kept.catch_up()
+        kept = self._kept(session_id)
+        kept.catch_up()
         return kept
 
     def _record(self, session_id: str, kind: str, id: str, state: dict[str, Any]) -> None:
@@ -321,16 +306,19 @@ def bring_over(
     if target.read_session(session_id) is None:
         target.create_session(session)
     for agent_id in agent_ids:
-        agent = source.read_agent(session_id, agent_id)
-        if agent is None:
-            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        target.create_agent(session_id, agent)
+        target.create_agent(session_id, _found(source.read_agent(session_id, agent_id), session_id, agent_id))
         known = {one.message_id for one in target.list_messages(session_id, agent_id)}
         for message in source.list_messages(session_id, agent_id):
             if message.message_id not in known:
                 target.create_message(session_id, agent_id, message)
                 count += 1
     return count
+
+
+def _found(thing: _Thing | None, session_id: str, id: str, kind: str = "Agent") -> _Thing:
+    if thing is None:
+        raise SessionException(f"{kind} {id} in session {session_id} does not exist")
+    return thing
 
 
 def _frame(**told: Any) -> Event:
@@ -344,22 +332,21 @@ def _check_number(message_id: Any) -> None:
 
 # Messages of Strands, which have the form of Bedrock's Converse API, as events and back.
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PUT_IN = UUID("5f0c6a0e-3b1d-4f0a-9d1c-6f5a52f3f4c7")
-_TIMES = ("created_at", "updated_at")
+
 _LOST = "Tool was interrupted."  # as Strands itself says it
 
 
-def as_message(events: list[Event]) -> list[dict[str, Any]]:
+def as_messages(events: list[Event]) -> list[dict[str, Any]]:
     """What others recorded as messages; neighbours of one side are one message."""
     made: list[dict[str, Any]] = []
     for event in events:
         if event.type == "system":
             continue
         role = "user" if event.type in ("user", "tool_result") else "assistant"
-        content = [_part(block) for block in blocks_of(event.type, event.data)]
+        content = [_part(block) for block in blocks_of([(event.type, event.data)])]
         if made and made[-1]["role"] == role and event.type != "user":
             made[-1]["content"] += content
         else:
@@ -378,16 +365,18 @@ def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, A
     for place, item in enumerate(items):
         calls = _ids(made[-1], "toolUse") if made else {}
         answered = _ids(item, "toolResult")
-        lost = [_lost_result(id) for id in calls if id not in answered]
-        told = item
+        failed = {"status": "error", "content": [{"text": _LOST}]}
+        lost = [{"toolResult": {"toolUseId": id, **failed}} for id in calls if id not in answered]
         if lost and calls.keys() & answered.keys():
-            told = _with_content(item, [*lost, *_said(item)["content"]])
-        elif lost:
+            name, said = _said(item)
+            made.append(item | {name: said | {"content": [*lost, *said["content"]]}})
+            continue
+        if lost:
             tracking_id = uuid5(_PUT_IN, json.dumps([conversation, place, *calls]))
             message = {"role": "user", "content": lost, "tracking_id": str(tracking_id)}
-            times = {name: made[-1][name] for name in _TIMES if name in made[-1]}
+            times = {name: at for name, at in made[-1].items() if name in ("created_at", "updated_at")}
             made.append({"message": message, "message_id": -place, **times})
-        made.append(told)
+        made.append(item)
     return _numbered(made)
 
 
@@ -406,11 +395,9 @@ def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         room = len(waiting) <= number - next_free
         for one in waiting:
-            if room or "message_id" not in one:
-                made.append(one | {"message_id": next_free})
-                next_free += 1
-            else:
-                made.append(one)
+            gets_one = room or "message_id" not in one
+            made.append(one | {"message_id": next_free} if gets_one else one)
+            next_free += gets_one
         waiting = []
         if item is not None:
             made.append(item)
@@ -418,23 +405,15 @@ def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _said(item: dict[str, Any]) -> dict[str, Any]:
-    return cast("dict[str, Any]", item.get("redact_message") or item["message"])
-
-
-def _with_content(item: dict[str, Any], content: list[Any]) -> dict[str, Any]:
+def _said(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The message of an item that counts, and the name that it has there."""
     name = "redact_message" if item.get("redact_message") else "message"
-    return item | {name: item[name] | {"content": content}}
+    return name, item[name]
 
 
 def _ids(item: dict[str, Any], kind: str) -> dict[str, None]:
     """The ids of the calls or of the results in a message, in their order."""
-    parts = _said(item)["content"]
-    return {part[kind]["toolUseId"]: None for part in parts if kind in part}
-
-
-def _lost_result(id: str) -> dict[str, Any]:
-    return {"toolResult": {"toolUseId": id, "status": "error", "content": [{"text": _LOST}]}}
+    return {part[kind]["toolUseId"]: None for part in _said(item)[1]["content"] if kind in part}
 
 
 def micros_of(text: Any) -> int | None:
@@ -452,10 +431,8 @@ def time_of(micros: int) -> str:
 
 
 def _tell(item: dict[str, Any]) -> Words:
-    message = _said(item)
-    blocks = [_block(part) for part in message["content"]]
-    said = [block for block in blocks if block is not None]
-    words = spoken({"role": message["role"], "content": said}, "neutral") if said else []
+    _, message = _said(item)
+    words = spoken({"role": message["role"], "content": [_block(part) for part in message["content"]]})
     made, changed = micros_of(item.get("created_at")), micros_of(item.get("updated_at"))
     if words and made is not None and changed is not None:
         words[0][1]["at"] = [item["message_id"], made, changed - made]
@@ -470,10 +447,10 @@ def _block(part: dict[str, Any]) -> dict[str, Any] | None:
         return {"type": "tool_use", "id": use["toolUseId"], "name": use["name"], "input": use["input"]}
     if "toolResult" in part:
         result = part["toolResult"]
-        content = [_result(one) for one in result.get("content", [])]
+        texts = [one["text"] if "text" in one else str(one.get("json", one)) for one in result.get("content", [])]
+        content = [{"type": "text", "text": text} for text in texts]
         failed = {"is_error": True} if result.get("status") == "error" else {}
-        id = result["toolUseId"]
-        return {"type": "tool_result", "tool_use_id": id, "content": content, **failed}
+        return {"type": "tool_result", "tool_use_id": result["toolUseId"], "content": content, **failed}
     thought = part.get("reasoningContent", {}).get("reasoningText")
     if thought and thought.get("text"):
         signature = {"signature": thought["signature"]} if thought.get("signature") else {}
@@ -481,42 +458,35 @@ def _block(part: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _result(part: dict[str, Any]) -> dict[str, Any]:
-    if "text" in part:
-        return {"type": "text", "text": part["text"]}
-    return {"type": "text", "text": str(part.get("json", part))}
-
-
 def _rebuild(words: Words) -> dict[str, Any]:
     if words[0][0] == "frame":
         return {}
     role = "user" if words[0][0] in ("user", "tool_result") else "assistant"
-    content = [_part(block) for word in words for block in blocks_of(*word)]
+    content = [_part(block) for block in blocks_of(words)]
     made: dict[str, Any] = {"message": {"role": role, "content": content}, "redact_message": None}
     if "at" in words[0][1]:
         number, created, later = words[0][1]["at"]
-        made |= {"message_id": number, "created_at": time_of(created)}
-        made |= {"updated_at": time_of(created + later)}
+        times = {"created_at": time_of(created), "updated_at": time_of(created + later)}
+        made |= {"message_id": number, **times}
     return made
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
-    kind = block["type"]
-    if kind == "text":
-        return {"text": block["text"]}
-    if kind == "tool_use":
-        use = {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}
-        return {"toolUse": use}
-    if kind == "tool_result":
-        given = block["content"]
-        parts = [{"text": given}] if isinstance(given, str) else [_part(one) for one in given or ()]
-        status = "error" if block.get("is_error") else "success"
-        return {"toolResult": {"toolUseId": block["tool_use_id"], "status": status, "content": parts}}
-    if kind == "thinking":
-        text = {"text": block["thinking"]}
-        text |= {"signature": block["signature"]} if block.get("signature") else {}
-        return {"reasoningContent": {"reasoningText": text}}
-    return {"text": f"[{kind}]"}
+    match block["type"]:
+        case "text":
+            return {"text": block["text"]}
+        case "tool_use":
+            return {"toolUse": {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}}
+        case "tool_result":
+            given = block["content"]
+            parts = [{"text": given}] if isinstance(given, str) else [_part(one) for one in given or ()]
+            status = "error" if block.get("is_error") else "success"
+            return {"toolResult": {"toolUseId": block["tool_use_id"], "status": status, "content": parts}}
+        case "thinking":
+            signature = {"signature": block["signature"]} if block.get("signature") else {}
+            return {"reasoningContent": {"reasoningText": {"text": block["thinking"], **signature}}}
+        case kind:
+            return {"text": f"[{kind}]"}
 
 
 FORM = Form("strands/2", _tell, _rebuild, older=("strands/1",))

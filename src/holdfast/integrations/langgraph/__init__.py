@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import ChannelVersions as Versions
     from langgraph.checkpoint.base import Checkpoint, DeltaChannelHistory
     from langgraph.checkpoint.base import CheckpointMetadata as Metadata
-    from langgraph.checkpoint.serde.base import SerializerProtocol
-
-    from holdfast.integrations.langgraph._thread import Typed
+    from langgraph.checkpoint.serde.base import SerializerProtocol as Typed
 
 __all__ = ["HoldfastSaver", "bring_over"]
 
@@ -55,16 +53,15 @@ class NamedThread(NamedTuple):
 class HoldfastSaver(BaseCheckpointSaver[int]):
     """Checkpoints of graphs, in the sessions of a Holdfast.
 
-    ``hf`` is a Holdfast, a store URL or path, or None for the default place. What was put is on the
-    medium when the call returns. Two runs that go on from the same newest checkpoint are not both
-    recorded: the second gets Fenced, in whichever process it is. Only types that LangGraph allows
-    are ever made from what is stored.
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. What was put is on the medium when the
+    call returns. Two runs that go on from the same newest checkpoint are not both recorded: the second gets Fenced,
+    in whichever process it is. Only types that LangGraph allows are ever made from what is stored.
     """
 
-    def __init__(self, hf: Library = None, *, serde: SerializerProtocol | None = None) -> None:
+    def __init__(self, hf: Library = None, *, serde: Typed | None = None) -> None:
         super().__init__(serde=serde)
-        self._library = library_of(hf)
-        self._threads: Recent[str, GraphThread] = Recent()
+        self._library = library = library_of(hf)
+        self._of = Recent[str, GraphThread](lambda name: GraphThread(AdapterSession(library, TOOL, name), FORM))
         # Checkpoints that a run was shown as the newest: only one run may go on from each.
         self._shown: set[NamedThread] = set()
 
@@ -74,8 +71,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         """The checkpoint that a config names, or else the newest of its thread."""
         named = named_in(config)
         thread = self._of(named.thread_id)
-        with thread.lock:
-            thread.catch_up()
+        with thread.reading():
             if named.id is not None:
                 # Whoever names a checkpoint may well go on from it although others did.
                 self._shown.discard(named)
@@ -95,10 +91,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first, of one thread or of all."""
-        until = get_checkpoint_id(before) if before else None
-        found = self._find(config, filter or {}, until)
-        shown = (self._show(named) for named in islice(found, limit))
-        return (one for one in shown if one is not None)
+        found = self._find(config, filter or {}, get_checkpoint_id(before) if before else None)
+        return (one for named in islice(found, limit) if (one := self._show(named)) is not None)
 
     def get_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
@@ -106,10 +100,10 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         """Of each channel the nearest value before a checkpoint, and what was written since."""
         thread_id, ns, id = named_in(config)
         thread = self._of(thread_id)
-        with thread.lock:
-            thread.catch_up()
-            id = id or thread.newest(ns)
-            return {name: _history(thread, ns, id, name, self._typed) for name in channels}
+        with thread.reading():
+            one = thread.checkpoints.get(ns, {}).get(id or thread.newest(ns) or "")
+            parent = one.parent if one else None
+            return {name: _history(thread, ns, parent, name, self.serde) for name in channels}
 
     def messages(self, thread_id: str) -> Sequence[BaseMessage]:
         """The conversation of a thread, whatever recorded it, valid in every state of its log.
@@ -117,7 +111,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         To go on with a session of another framework: give these to the graph as its input, with
         what is to be said next. What is on record already is not recorded a second time.
         """
-        units = Units(FORM, AdapterSession(self._library, TOOL, thread_id)).read()
+        units = Units(AdapterSession(self._library, TOOL, thread_id), FORM).read()
         return answered(messages_of(voices(units)))
 
     # -- writing -----------------------------------------------------------------------------
@@ -150,8 +144,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Move the thread's session to the trash; ``hf.undelete`` brings it back."""
-        thread = self._threads.pop(thread_id)
-        place = thread.place if thread else AdapterSession(self._library, TOOL, thread_id)
+        place = self._of(thread_id).place
+        self._of.pop(thread_id)
         place.delete()
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -231,14 +225,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- inside ------------------------------------------------------------------------------
 
-    @property
-    def _typed(self) -> Typed:
-        return cast("Typed", self.serde)
-
-    def _of(self, thread_id: str) -> GraphThread:
-        """A thread, which may be new."""
-        return self._threads.get(thread_id, lambda: GraphThread(AdapterSession(self._library, TOOL, thread_id)))
-
     def _ids(self) -> Iterator[str]:
         """The threads that were begun by LangGraph."""
         return (link["id"] for _, link in linked(self._library, TOOL))
@@ -250,23 +236,22 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         ids: Iterable[str] = [named_in(config).thread_id] if config else self._ids()
         for thread_id in ids:
             thread = self._of(thread_id)
-            with thread.lock:
-                thread.catch_up()
+            with thread.reading():
                 found = [
                     NamedThread(thread_id, ns, id)
                     for ns, checkpoints in thread.checkpoints.items()
-                    if wanted_ns is None or ns == wanted_ns
+                    if wanted_ns in (None, ns)
                     for id in sorted(checkpoints, reverse=True)
-                    if (wanted_id is None or id == wanted_id)
+                    if wanted_id in (None, id)
                     and (before is None or id < before)
-                    and fits(_metadata(thread, ns, id, self._typed), filter)
+                    and _fits(_metadata(thread, ns, id, self.serde), filter)
                 ]
             yield from found
 
     def _show(self, named: NamedThread) -> CheckpointTuple | None:
         """A checkpoint as the framework has it; None if it is no more."""
         thread_id, ns, id = named
-        thread, serde = self._of(thread_id), self._typed
+        thread, serde = self._of(thread_id), self.serde
         with thread.lock:
             if id not in thread.checkpoints.get(ns, {}):
                 thread.catch_up()  # it may have been let go since the checkpoint was found
@@ -274,7 +259,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             if one is None:
                 return None
             body = thread.values.decode(one.body, serde)
-            body["channel_values"] = thread.channel_values(ns, one, serde)
+            body["channel_values"] = {name: thread.channel_value(ns, one, name, serde) for name in one.values}
             return CheckpointTuple(
                 config=config_of(thread_id, ns, one.id),
                 checkpoint=body,
@@ -290,9 +275,11 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         thread = self._of(named.thread_id)
 
         def tell() -> Words:
-            if named in self._shown:
-                _check_not_overtaken(thread, named)
-            made = NewCheckpoint(thread, named.ns, named.id, self._typed)
+            # A second run from a checkpoint that both were given as the newest is refused.
+            if named in self._shown and (named.ns, named.id) in thread.parents:
+                told = f"another run of thread {named.thread_id} went on from checkpoint {named.id} before"
+                raise Fenced(told, session_id=thread.place.id)
+            made = NewCheckpoint(thread, named.ns, named.id, self.serde)
             return made.words(checkpoint, about, new_versions)
 
         return thread.place, thread.recording(tell)
@@ -315,7 +302,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             known = thread.writes.get((ns, id), {})
             new = [one for one in placed if one[1] < 0 or (task, one[1]) not in known]
             about = {"ns": ns, "id": id, "task": task, "path": path}
-            return writes_words(thread, new, **about, serde=self._typed) if new else []
+            return writes_words(thread, new, **about, serde=self.serde) if new else []
 
         return thread.place, thread.recording(tell)
 
@@ -323,8 +310,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         """Remove checkpoints of a thread; the log keeps them."""
         # Chosen under the lock: what others put since then is not removed unseen.
         thread = self._of(thread_id)
-        with thread.lock:
-            thread.catch_up()
+        with thread.reading():
             removed = set(choose(thread))
         if removed:
             thread.place.write(thread.recording(lambda: removed_words(thread, removed)))
@@ -364,10 +350,7 @@ def _take_over(target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_
 def named_in(config: Config) -> NamedThread:
     """What a config names."""
     about = config["configurable"]
-    thread_id = about.get("thread_id")
-    if not isinstance(thread_id, str):
-        thread_id = str(thread_id)
-    return NamedThread(thread_id, about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
+    return NamedThread(str(about.get("thread_id")), about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
 
 
 def config_of(thread_id: str, ns: str, id: str | None) -> Config:
@@ -376,8 +359,7 @@ def config_of(thread_id: str, ns: str, id: str | None) -> Config:
     return {"configurable": about | ({"checkpoint_id": id} if id is not None else {})}
 
 
-def fits(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
-    """Whether metadata has all that a filter asks for."""
+def _fits(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
     return all(metadata.get(name) == value for name, value in filter.items())
 
 
@@ -396,15 +378,12 @@ def needed(thread: GraphThread, ns: str) -> set[str]:
     return found
 
 
-def _history(thread: GraphThread, ns: str, id: str | None, channel: str, serde: Typed) -> DeltaChannelHistory:
+def _history(thread: GraphThread, ns: str, parent: str | None, channel: str, serde: Typed) -> DeltaChannelHistory:
     """What was written to a channel in its order, after the nearest value if there is one."""
-    one = thread.checkpoints.get(ns, {}).get(id or "")
-    seed, passed = thread.stretch(ns, one.parent if one else None, channel)
+    seed, passed = thread.stretch(ns, parent, channel)
     writes = [write for one in passed for write in _writes(thread, ns, one, serde, channel)]
-    made: DeltaChannelHistory = {"writes": writes}
-    if seed is not None:
-        made["seed"] = thread.channel_value(ns, seed, channel, serde)
-    return made
+    value = {"seed": thread.channel_value(ns, seed, channel, serde)} if seed is not None else {}
+    return cast("DeltaChannelHistory", {"writes": writes, **value})
 
 
 def _writes(
@@ -419,14 +398,4 @@ def _writes(
 
 
 def _metadata(thread: GraphThread, ns: str, id: str, serde: Typed) -> dict[str, Any]:
-    told = thread.checkpoints[ns][id].metadata
-    return cast("dict[str, Any]", thread.values.decode(told, serde))
-
-
-def _check_not_overtaken(thread: GraphThread, named: NamedThread) -> None:
-    """Refuse a second run from a checkpoint that both were given as the newest."""
-    if (named.ns, named.id) in thread.parents:
-        raise Fenced(
-            f"another run of thread {named.thread_id} went on from checkpoint {named.id} before",
-            session_id=thread.place.id,
-        )
+    return cast("dict[str, Any]", thread.values.decode(thread.checkpoints[ns][id].metadata, serde))

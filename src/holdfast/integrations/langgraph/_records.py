@@ -9,11 +9,12 @@ newest checkpoint: one that goes on from an older checkpoint takes back what the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.integrations._units import Words, difference, shared_start, stored
+from holdfast.integrations._units import Words, alike, difference, stored
 from holdfast.integrations.langchain import FORM, reference
 from holdfast.integrations.langgraph._thread import (
     INPUT,
@@ -22,11 +23,13 @@ from holdfast.integrations.langgraph._thread import (
     Checkpoint,
     GraphThread,
     Items,
-    Typed,
     Version,
     is_listed,
     names_in,
 )
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol as Typed
 
 _LISTED_MIN = 4  # a list that shares fewer items with the one before is told whole
 
@@ -40,8 +43,7 @@ class NewCheckpoint:
         self._parent = parent
         self._serde = serde
         self._new: Items = {}
-        self._said: list[str] = []
-        """The messages that its channels have and those before it had not."""
+        self._said: list[str] = []  # the messages that its channels have and those before it had not
         self._gone: list[str] = []
 
     def words(
@@ -54,7 +56,10 @@ class NewCheckpoint:
         told = [self._told(channel, version, checkpoint) for channel, version in versions.items()]
         amended = self._settle() if self._ns == ROOT else []
         if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
-            self._change_branch(checkpoint)
+            # Take back what other branches said, and tell again what this one had said.
+            found = self._thread.checkpoints[ROOT].get(self._parent or "")
+            gone, self._new = _turned(self._thread, found, self._spoken(checkpoint), self._new)
+            self._gone += gone
         back = _retracted(self._thread, self._gone)
         return [*amended, *back, *_message_words(self._new), self._frame(about, told)]
 
@@ -104,7 +109,7 @@ class NewCheckpoint:
         if encoded[: len(before)] == before:
             kept = len(before)
         else:
-            kept = shared_start(before, encoded)
+            kept = alike(before, encoded)
             still = set(names_in(encoded))
             if self._ns == ROOT:
                 self._gone += [name for name in names_in(before[kept:]) if name not in still]
@@ -122,27 +127,15 @@ class NewCheckpoint:
         now = set(_written(thread, channel, id, before, {}))
         return [name for name in before if name not in now]
 
-    # -- branches ----------------------------------------------------------------------------
-
-    def _change_branch(self, checkpoint: Mapping[str, Any]) -> None:
-        """Take back what other branches said, and tell again what this one had said."""
-        found = self._thread.checkpoints[ROOT].get(self._parent or "")
-        gone, self._new = _turned(self._thread, found, self._spoken(checkpoint), self._new)
-        self._gone += gone
-
     def _spoken(self, checkpoint: Mapping[str, Any]) -> Iterator[str]:
-        """The messages in the channels of a checkpoint that hold the conversation."""
-        thread, values = self._thread, checkpoint["channel_values"]
-        for channel in checkpoint["channel_versions"]:
-            if channel not in thread.speaking or channel == INPUT:
-                continue
-            if channel in values:
-                yield from names_in(thread.values.encode(values[channel], self._serde, self._new))
-                continue
-            seed, passed = thread.stretch(ROOT, self._parent, channel)
-            yield from _spelt(thread, channel, seed, passed, self._new)
-
-    # -- what was announced ------------------------------------------------------------------
+        """The messages in the channels of the checkpoint that hold the conversation."""
+        thread, values, new = self._thread, checkpoint["channel_values"], self._new
+        told = {
+            channel: partial(thread.values.encode, values[channel], self._serde, new)
+            for channel in thread.speaking
+            if channel in values
+        }
+        return _spoken(thread, checkpoint["channel_versions"], told, self._parent, new)
 
     def _settle(self) -> Words:
         """Hold what was told before the graph took it up against what it has now."""
@@ -200,20 +193,25 @@ def removed_words(thread: GraphThread, removed: Collection[tuple[str, str]]) -> 
         return told
     one = thread.checkpoints[ROOT].get(newest or "")
     new: Items = {}
-    gone, new = _turned(thread, one, _recorded(thread, one, new) if one else (), new)
+    spoken: Iterable[str] = ()
+    if one is not None:
+        on_record = {channel: partial(thread.encoded, ROOT, one, channel) for channel in one.values}
+        spoken = _spoken(thread, one.body["channel_versions"], on_record, one.parent, new)
+    gone, new = _turned(thread, one, spoken, new)
     return [*_retracted(thread, gone), *_message_words(new), *told]
 
 
-def _recorded(thread: GraphThread, checkpoint: Checkpoint, new: Items) -> Iterator[str]:
-    """The messages in the channels of a checkpoint on record that hold the conversation."""
-    for channel in checkpoint.body["channel_versions"]:
+def _spoken(
+    thread: GraphThread, channels: Iterable[str], told: Mapping[str, Callable[[], Any]], parent: str | None, new: Items
+) -> Iterator[str]:
+    """The messages in the channels of a checkpoint that hold the conversation: as told there, or since its parent."""
+    for channel in channels:
         if channel not in thread.speaking or channel == INPUT:
             continue
-        if channel in checkpoint.values:
-            yield from names_in(thread.encoded(ROOT, checkpoint, channel))
-            continue
-        seed, passed = thread.stretch(ROOT, checkpoint.parent, channel)
-        yield from _spelt(thread, channel, seed, passed, new)
+        if channel in told:
+            yield from names_in(told[channel]())
+        else:
+            yield from _spelt(thread, channel, *thread.stretch(ROOT, parent, channel), new)
 
 
 def _turned(
@@ -253,11 +251,9 @@ def _written(thread: GraphThread, channel: str, id: str, before: list[str], new:
                 known = {name: (new.get(name) or values.items[name])["data"] for name in names}
                 names = [name for name in names if known[name].get("id") != gone]
             elif isinstance(one, dict) and len(one) == 1 and "~v" in one:
-                item = one["~v"]
-                name = reference(item)
-                if name not in values.standing:
-                    new[name] = item
-                names.append(name)
+                names.append(reference(one["~v"]))
+                if names[-1] not in values.standing:
+                    new[names[-1]] = one["~v"]
             else:
                 names += names_in(one)
     return names
@@ -302,8 +298,7 @@ def _amended(thread: GraphThread, got_ids: dict[str, str], new: Items) -> Words:
     values, words = thread.values, []
     for name, now in got_ids.items():
         change = difference(values.items[name], new.pop(now))
-        told = {"amends": values.standing[name][0], "by": FORM.name, "change": change}
-        words.append(stored(**told))
+        words.append(stored(amends=values.standing[name][0], by=FORM.name, change=change))
     return words
 
 

@@ -1,13 +1,11 @@
 """One thread of a graph as a session: its messages as conversation, its checkpoints as frames.
 
-A checkpoint tells only what is new: what changed since the newest one, of a list that grew only
-what was added, and a message, wherever it stands, once in the log and by its name after that. What
-is written here is told in `_records.py`. These forms are on disk: they may gain members, and
-never change.
+A checkpoint tells only what is new: what changed since the newest one, of a list that grew only what was added, and a
+message, wherever it stands, once in the log and by its name after that. What is written here is told in
+`_records.py`. These forms are on disk: they may gain members, and never change.
 
-A value belongs to the checkpoint that told it, and to those that went on from there without a new
-one. Its version alone does not name it: in early logs branches of a thread gave the same versions
-to different values.
+A value belongs to the checkpoint that told it, and to those that went on from there without a new one. Its version
+alone does not name it: in early logs branches of a thread gave the same versions to different values.
 """
 
 from __future__ import annotations
@@ -16,25 +14,17 @@ import base64
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.checkpoint.serde import types as langgraph_types
 
-from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._units import CONVERSATION, Unit, UnitReader, apply, fresh, voices
-from holdfast.integrations.langchain import (
-    FORM,
-    Known,
-    Model,
-    as_item,
-    from_item,
-    plain,
-    reference,
-    seqs_of,
-    told_by_others,
-)
+from holdfast.integrations.langchain import FORM, Known, Model, from_item, plain, reference, seqs_of, told_by_others
 from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol as Typed
 
 TOOL = "langgraph"
 ROOT = ""
@@ -95,9 +85,6 @@ class ChannelWrite(NamedTuple):
 class GraphThread(UnitReader):
     """What the log of a thread says. Keep ``lock`` while reading or writing it."""
 
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(FORM, place)
-
     def _begin_again(self) -> None:
         super()._begin_again()
         self.values = Values()
@@ -150,16 +137,11 @@ class GraphThread(UnitReader):
         """Messages that were told at a checkpoint, are not taken up yet, and still stand."""
         return [name for name in self.announced.get(id, ()) if name in self.values.standing]
 
-    def channel_values(self, ns: str, checkpoint: Checkpoint, serde: Typed) -> dict[str, Any]:
-        """The values of all channels at a checkpoint."""
-        return {name: self.channel_value(ns, checkpoint, name, serde) for name in checkpoint.values}
-
     def channel_value(self, ns: str, checkpoint: Checkpoint, channel: str, serde: Typed) -> Any:
         """The value of a channel that has one at a checkpoint."""
         encoded = self.encoded(ns, checkpoint, channel)
-        if "snapshot" in checkpoint.values[channel].told:
-            encoded = {"~s": encoded}
-        return self.values.decode(encoded, serde)
+        is_snapshot = "snapshot" in checkpoint.values[channel].told
+        return self.values.decode({"~s": encoded} if is_snapshot else encoded, serde)
 
     def encoded(self, ns: str, checkpoint: Checkpoint, channel: str) -> Any:
         """The value of a channel that has one at a checkpoint, as it is on record."""
@@ -243,8 +225,15 @@ class GraphThread(UnitReader):
 
     def _take_checkpoint(self, told: dict[str, Any], seq: int) -> None:
         ns = told.get("ns", ROOT)
-        id, parent, about = self._about(ns, told)
+        newest = self.newest(ns)
+        if newest is None or "change" not in told:
+            about, parent = told, told.get("parent")
+        else:
+            before = self.checkpoints[ns][newest]
+            about = apply({"metadata": before.metadata, "body": before.body}, told["change"])
+            parent = told.get("parent", newest)
         body = about["body"]
+        id = body["id"]
         versions = {name: _number(one) for name, one in body["channel_versions"].items()}
         for channel, *rest in told["values"]:
             version = _number(rest[0]) if len(rest) == 2 else versions.get(channel)
@@ -261,16 +250,6 @@ class GraphThread(UnitReader):
         if ns == ROOT:
             self.announced.pop(parent or "", None)
             self.speaking.update(made.metadata.get("counters_since_delta_snapshot") or ())
-
-    def _about(self, ns: str, told: dict[str, Any]) -> tuple[str, str | None, dict[str, Any]]:
-        newest = self.newest(ns)
-        if newest is None or "change" not in told:
-            about, parent = told, told.get("parent")
-        else:
-            before = self.checkpoints[ns][newest]
-            base = {"metadata": before.metadata, "body": before.body}
-            about, parent = apply(base, told["change"]), told.get("parent", newest)
-        return about["body"]["id"], parent, about
 
     def _belonging(self, ns: str, versions: dict[str, Version], parent: str | None, new: set[str]) -> dict[str, Value]:
         """The values of a checkpoint: new ones, those of its parent, or else those told last."""
@@ -329,12 +308,11 @@ def names_in(encoded: Any) -> Iterator[str]:
 
 # Values of a graph's channels as JSON, each message told once and then only named.
 #
-# Plain data stays readable. A message of the conversation is ``{"~m": reference}``, where the
-# reference of one that others recorded is an id that names its events; one that is not part of it
-# is ``{"~v": item}``. A tuple is ``{"~t": […]}``, a snapshot of a channel of changes ``{"~s":
-# value}``, a number that JSON readers would round ``{"~i": "…"}``, and anything else ``{"~x":
-# [type, base64]}`` as the graph's own serialiser gives it. A map with keys that JSON lacks, or that
-# look like these, is told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
+# Plain data stays readable. A message of the conversation is ``{"~m": reference}``, where the reference of one that
+# others recorded is an id that names its events; one that is not part of it is ``{"~v": item}``. A tuple is ``{"~t":
+# […]}``, a snapshot of a channel of changes ``{"~s": value}``, a number that JSON readers would round ``{"~i":
+# "…"}``, and anything else ``{"~x": [type, base64]}`` as the graph's own serialiser gives it. A map with keys that
+# JSON lacks, or that look like these, is told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
 
 
 Items = dict[str, dict[str, Any]]
@@ -348,28 +326,14 @@ _Snapshot: Any = getattr(langgraph_types, "_DeltaSnapshot", None)
 _SNAPSHOTS = () if _Snapshot is None else (_Snapshot,)
 
 
-class Typed(Protocol):
-    """The serialiser of the framework."""
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """A value as a type and bytes."""
-        ...
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value again; of types that are not allowed, no object is made."""
-        ...
-
-
 class Values:
     """Encodes and decodes, and remembers which messages are on record."""
 
     def __init__(self) -> None:
-        self.items: Items = {}
-        """The messages on record, also those that were taken back."""
+        self.items: Items = {}  # the messages on record, also those that were taken back
         self.standing: dict[str, tuple[int, ...]] = {}
         """Those that are in the conversation, and the events that tell them."""
-        self.told: dict[int, Event] = {}
-        """What others told, by seq."""
+        self.told: dict[int, Event] = {}  # what others told, by seq
         self.known = Known()
         self._models: dict[str, Model] = {}
 
@@ -396,7 +360,8 @@ class Values:
             return None
         units = [Unit((seq,), own=False, item=self.told[seq]) for seq in seqs]
         made = [message for unit in voices(units) for message in told_by_others(unit)]
-        return as_item(made[0]) if len(made) == 1 else None
+        found = plain(made[0]) if len(made) == 1 else None
+        return None if found is None else found[0]
 
     def _decode_marked(self, kind: str, inner: Any, serde: Typed) -> Any:
         if kind == "m":
@@ -438,29 +403,8 @@ class _ValueEncoder:
             return own(self, value)
         return self._message(value) if isinstance(value, BaseMessage) else self._foreign(value)
 
-    def _same(self, value: Any) -> Any:
-        return value
-
-    def _text(self, value: str) -> Any:
-        return value if _is_clean(value) else self._foreign(value)
-
-    def _int(self, value: int) -> Any:
-        return value if -_INT_MAX <= value < _INT_MAX else {"~i": str(value)}
-
-    def _float(self, value: float) -> Any:
-        return value if math.isfinite(value) else self._foreign(value)
-
-    def _list(self, value: list[Any]) -> Any:
-        return [self.encode(item) for item in value]
-
-    def _tuple(self, value: tuple[Any, ...]) -> Any:
-        return {"~t": [self.encode(item) for item in value]}
-
     def _map(self, value: dict[Any, Any]) -> Any:
-        for key in value:
-            if type(key) is not str or key in _MARKS or not _is_clean(key):
-                break
-        else:
+        if all(type(key) is str and key not in _MARKS and _is_clean(key) for key in value):
             return {key: self.encode(item) for key, item in value.items()}
         return {"~d": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
 
@@ -490,23 +434,20 @@ class _ValueEncoder:
         values.standing[name] = seqs_of(name)
         return name
 
-    def _snapshot(self, value: Any) -> Any:
-        return {"~s": self.encode(value.value)}
-
     def _foreign(self, value: Any) -> Any:
         type, data = self._serde.dumps_typed(value)
         return {"~x": [type, base64.b64encode(data).decode()]}
 
     _own: ClassVar[dict[type, Callable[[_ValueEncoder, Any], Any]]] = {
-        type(None): _same,
-        bool: _same,
-        str: _text,
-        int: _int,
-        float: _float,
-        list: _list,
-        tuple: _tuple,
+        type(None): lambda _, value: value,
+        bool: lambda _, value: value,
+        str: lambda self, value: value if _is_clean(value) else self._foreign(value),
+        int: lambda _, value: value if -_INT_MAX <= value < _INT_MAX else {"~i": str(value)},
+        float: lambda self, value: value if math.isfinite(value) else self._foreign(value),
+        list: lambda self, value: [self.encode(item) for item in value],
+        tuple: lambda self, value: {"~t": [self.encode(item) for item in value]},
         dict: _map,
-        _Snapshot: _snapshot,
+        _Snapshot: lambda self, value: {"~s": self.encode(value.value)},
     }
 
 

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
     repair_messages,
 )
 
+from holdfast._lazy import lazy
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
@@ -37,10 +38,10 @@ from holdfast.integrations._units import (
     Unit,
     Units,
     Words,
+    alike,
     answered,
     blocks_of,
     retraction,
-    shared_start,
     spoken,
     stored,
     voices,
@@ -66,19 +67,11 @@ _WAITS = "waits"
 _APPROVED = "approved"
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("HoldfastStepStore", "bring_over_runs"):  # the harness is a package of its own
-        from holdfast.integrations.pydantic_ai import _store
-
-        return getattr(_store, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, {"_store": "HoldfastStepStore bring_over_runs"})  # the harness is a package of its own
 
 
 class _Conversation(Units):
     """The conversation, and what is known of its calls besides."""
-
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -104,34 +97,25 @@ class _Conversation(Units):
 
 
 class HoldfastHistory:
-    """The message history of one conversation, kept as a session of Holdfast.
-
-    ``hf`` is a Holdfast, a store URL or path, or None for the default place.
-    """
+    """The messages of one conversation, kept as a session of ``hf``: a Holdfast, a store URL or path, or None."""
 
     def __init__(self, session_id: str, hf: Library = None) -> None:
         self.session_id = session_id
         self._place = AdapterSession(hf, _TOOL, session_id)
-        self._units = _Conversation(self._place)
+        self._units = _Conversation(self._place, FORM)
 
     def messages(self) -> list[ModelMessage]:
         """What was recorded, for ``agent.run(…, message_history=…)``; also what others recorded."""
         return as_messages([one.item for one in told_by(self._units.read())])
 
     async def append(self, messages: Sequence[ModelMessage]) -> list[int]:
-        """Record messages, such as ``result.new_messages()``; the seqs of their events.
-
-        They are on the medium when this returns.
-        """
-        words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
-        return [event.seq for event in await self._record(words)]
+        """Record messages, such as ``result.new_messages()``, on the medium; the seqs of their events."""
+        return [event.seq for event in await self._record(FORM.words(as_items(list(messages))))]
 
     async def replace(self, messages: Sequence[ModelMessage]) -> None:
         """Put messages in the place of all that were recorded; the log keeps those."""
-        words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
-        async with self._place.awriting() as session:
-            session.extend([*retraction(self._units.read()), *words])
-            await session.abarrier()
+        words = FORM.words(as_items(list(messages)))
+        await self._place.awrite(lambda session: session.extend([*retraction(self._units.read()), *words]))
 
     async def run(self, agent: Agent[Any, Any], prompt: Any, **options: Any) -> AgentRunResult[Any]:
         """Run an agent on the history, each step recorded before the next. Takes what run takes.
@@ -242,8 +226,8 @@ class Steps:
         messages = _opened(self._messages, answered)
         open_ones = {id: self._kept.calls.get(id) for id in _open_calls(messages)}
         if results is not None:
-            approvals = results.approvals.items()
-            self._approved = [id for id, answer in approvals if _approves(answer)]
+            answers = results.approvals.items()
+            self._approved = [id for id, one in answers if one is True or isinstance(one, ToolApproved)]
             for id in self._approved:
                 if open_ones.get(id) == _APPROVED:
                     raise UsageError(
@@ -260,54 +244,39 @@ class Steps:
         result = self.run.result
         if result is None or not isinstance(result.output, DeferredToolRequests):
             return []
-        asked = [*result.output.calls, *result.output.approvals]
-        return [call.tool_call_id for call in asked]
+        return [call.tool_call_id for call in (*result.output.calls, *result.output.approvals)]
 
     # -- the record --------------------------------------------------------------------------
 
     async def _record(self, messages: Sequence[ModelMessage], more: Words | None = None) -> None:
         """Record what messages have that is not on record, and more that is to be said."""
         # The last one may have been completed since; those before it are as they were.
-        same = shared_start(self._messages[:-1], messages, operator.is_)
+        same = alike(self._messages[:-1], messages, operator.is_)
         # What an amendment changed is told anew, so nothing may be skipped as the same.
         if self._kept.misspoken:
             same = 0
         items = as_items(list(messages[same:]))
         stay, words, new = changes(self._told[same:], items, self._kept.misspoken)
         drafts = [FORM.record(item) for item in new]
-        seqs = await self._write([*words, *chain(*drafts), *(more or ())])
-        told = iter(seqs[len(words) :])
-        units = [Unit(tuple(islice(told, len(draft))), own=True, item=None) for draft in drafts]
-        added = [
-            RecordedMessage(item, unit.seqs, unit._replace(item=item)) for item, unit in zip(new, units, strict=True)
-        ]
-        self._told[same:] = [*stay, *added]
+        if to_write := [*words, *chain(*drafts), *(more or ())]:
+            recorded = await self._history._record(to_write, self._at)  # noqa: SLF001 - they are one thing
+            self._at = self._history._newest()  # noqa: SLF001 - as above
+            seqs = (event.seq for event in recorded[len(words) :])
+            for item, draft in zip(new, drafts, strict=True):
+                unit = Unit(tuple(islice(seqs, len(draft))), own=True, item=item)
+                stay.append(RecordedMessage(item, unit.seqs, unit))
+        self._told[same:] = stay
         self._messages = list(messages)
-
-    async def _write(self, words: Words) -> list[int]:
-        if not words:
-            return []
-        recorded = await self._history._record(words, self._at)  # noqa: SLF001 - they are one thing
-        self._at = self._history._newest()  # noqa: SLF001 - as above
-        return [event.seq for event in recorded]
 
 
 def _said_of(calls: Sequence[str], what: str) -> Words:
     """What is known of calls, besides what was said."""
-    if not calls:
-        return []
-    about = {"by": FORM.name, "calls": dict.fromkeys(calls, what)}
-    return [stored(**about)]
-
-
-def _approves(answer: Any) -> bool:
-    return answer is True or isinstance(answer, ToolApproved)
+    return [stored(by=FORM.name, calls=dict.fromkeys(calls, what))] if calls else []
 
 
 def _after_response(messages: list[ModelMessage]) -> int:
     """Where what follows the last response begins; 0 if there is none."""
-    answers = (n for n, one in enumerate(messages, 1) if isinstance(one, ModelResponse))
-    return max(answers, default=0)
+    return max((n for n, one in enumerate(messages, 1) if isinstance(one, ModelResponse)), default=0)
 
 
 def _open_calls(messages: list[ModelMessage]) -> list[str]:
@@ -339,9 +308,8 @@ def _is_put_in(part: Any, answered: set[str]) -> bool:
 async def bring_over(source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None) -> int:
     """Record a message history that was kept elsewhere, or its JSON; how many messages.
 
-    The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done
-    again, it records only what is new there. Raises UsageError if that is no history, or if what is
-    on record is another conversation.
+    The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done again, it records
+    only what is new there. Raises UsageError if that is no history, or if what is on record is another conversation.
     """
     items = as_items(_messages(source))
     target = HoldfastHistory(session_id, hf)
@@ -365,19 +333,11 @@ def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage
 
 # Messages of Pydantic AI as events, and back.
 
-
 _DIALECT: Final = "pydantic-ai"
-_PLAIN_PART = {"id": None, "provider_name": None, "provider_details": None}
-_PLAIN_RESPONSE = {
-    "provider_name": None,
-    "provider_url": None,
-    "provider_details": None,
-    "provider_response_id": None,
-    "finish_reason": None,
-    "metadata": None,
-    "workspace_ref": None,
-    "history_digest": None,
-    "failed_attempts": None,
+_PLAIN_PART = dict.fromkeys(("id", "provider_name", "provider_details"))
+_PLAIN_RESPONSE: dict[str, Any] = {
+    **dict.fromkeys(("provider_name", "provider_url", "provider_details", "provider_response_id", "finish_reason")),
+    **dict.fromkeys(("metadata", "workspace_ref", "history_digest", "failed_attempts")),
     "state": "complete",
 }
 
@@ -411,10 +371,10 @@ def told_by(units: list[Unit]) -> list[RecordedMessage]:
         stretch = list(some)
         if own:
             told += [RecordedMessage(unit.fresh, unit.seqs, unit) for unit in stretch]
-            continue
-        said = [unit.item for unit in stretch]
-        seqs = tuple(seq for unit in stretch for seq in unit.seqs)
-        told += [RecordedMessage(item, seqs, None) for item in to_dialect(said, _DIALECT)]
+        else:
+            seqs = tuple(seq for unit in stretch for seq in unit.seqs)
+            said = to_dialect([unit.item for unit in stretch], _DIALECT)
+            told += [RecordedMessage(item, seqs, None) for item in said]
     return told
 
 
@@ -423,10 +383,9 @@ def changes(
 ) -> tuple[list[RecordedMessage], Words, list[dict[str, Any]]]:
     """What is to be recorded so that these items are on record: nothing that is told already.
 
-    Returns what stays, the words by which it is completed and the rest is taken back, and the items
-    that are new. An item is told already if what is on record says the same, be it as one message
-    or as several; what its unit lacks beside the words is added to it. ``misspoken`` are units
-    whose words say another thing than they hold.
+    Returns what stays, the words by which it is completed and the rest is taken back, and the items that are new. An
+    item is told already if what is on record says the same, be it as one message or as several; what its unit lacks
+    beside the words is added to it. ``misspoken`` are units whose words say another thing than they hold.
     """
     stay: list[RecordedMessage] = []
     words: Words = []
@@ -487,8 +446,7 @@ def _rebuild(words: Words) -> dict[str, Any]:
         parts = [_request_part(*word) for word in words]
         return {"kind": "request", "parts": parts, "metadata": None, "state": "complete"}
     said = next((data for type, data in words if type == "assistant"), data)
-    parts = [_response_part(block) for word in words for block in blocks_of(*word)]
-    made = {"kind": "response", "parts": parts, **_PLAIN_RESPONSE}
+    made = {"kind": "response", "parts": [_response_part(block) for block in blocks_of(words)], **_PLAIN_RESPONSE}
     return made | ({"model_name": said["model"]} if "model" in said else {})
 
 
@@ -508,9 +466,12 @@ def _response_part(block: dict[str, Any]) -> dict[str, Any]:
     if kind == "text":
         return {"part_kind": "text", "content": block["text"], "citations": None, **_PLAIN_PART}
     if kind == "thinking":
-        signature = block.get("signature")
-        thought = {"content": block["thinking"], "signature": signature}
-        return {"part_kind": "thinking", **thought, **_PLAIN_PART}
+        return {
+            "part_kind": "thinking",
+            "content": block["thinking"],
+            "signature": block.get("signature"),
+            **_PLAIN_PART,
+        }
     if kind == "tool_use":
         names = {"tool_name": block["name"], "args": block["input"], "tool_call_id": block["id"]}
         return {"part_kind": "tool-call", **names, "tool_kind": None, **_PLAIN_PART}

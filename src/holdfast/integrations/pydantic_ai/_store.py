@@ -13,8 +13,8 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 
 from holdfast.errors import Conflict
 from holdfast.integrations._history import missing
-from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
-from holdfast.integrations._units import UnitReader, Words, apply, difference, fresh, shared_start, stored
+from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked, unblocked
+from holdfast.integrations._units import UnitReader, Words, alike, apply, as_run, difference, fresh, stored
 from holdfast.integrations.pydantic_ai import FORM, as_items, as_messages
 from holdfast.model import Event
 from holdfast.storage import MUST_NOT_EXIST
@@ -30,104 +30,125 @@ _DOCUMENT = "run.json"
 class HoldfastStepStore:
     """Runs, steps, snapshots and effects of tools, for ``StepPersistence(store=…)``.
 
-    ``hf`` is a Holdfast, a store URL or path, or None for the default place. The runs of one
-    conversation are one session, named by the conversation's id (or the run's, without one); their
-    messages are its conversation, each recorded once however many snapshots hold it. What was
-    given is on the medium when the call returns. Runs within a session that another framework
-    began are found by their id and by their conversation, not by listing all runs.
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. The runs of one conversation are one
+    session, named by the conversation's id (or the run's, without one); their messages are its conversation, each
+    recorded once however many snapshots hold it. What was given is on the medium when the call returns. Runs within a
+    session that another framework began are found by their id and by their conversation, not by listing all runs.
     """
 
     def __init__(self, hf: Library = None) -> None:
-        self._library = library_of(hf)
-        self._conversations: Recent[str, StepLog] = Recent()
+        self._library = library = library_of(hf)
+        self._conversation = Recent[str, StepLog](lambda name: StepLog(AdapterSession(library, TOOL, name), FORM))
         self._of_runs: dict[str, str] = {}
 
     # -- runs --------------------------------------------------------------------------------
 
-    async def register_run(self, record: RunRecord) -> None:
+    @unblocked
+    def register_run(self, record: RunRecord) -> None:
         """Record a run, in the place of what was recorded of it."""
         told = frame(record.run_id, "record", _dump(_RUN, record))
-        await asyncio.to_thread(self._append, record.run_id, record.conversation_id, told)
+        self._settle(record.run_id, record.conversation_id).write(lambda: [told])
 
-    async def get_run(self, *, run_id: str) -> RunRecord | None:
+    @unblocked
+    def get_run(self, *, run_id: str) -> RunRecord | None:
         """A run; None if it was never registered."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        record = None if conversation is None else conversation.run(run_id).record
+        record = self._run(run_id).record
         return None if record is None else _RUN.validate_python(record)
 
-    async def list_runs(
-        self, *, parent_run_id: str | None = None, conversation_id: str | None = None
-    ) -> list[RunRecord]:
+    @unblocked
+    def list_runs(self, *, parent_run_id: str | None = None, conversation_id: str | None = None) -> list[RunRecord]:
         """The runs, the earliest first: all, or those of a parent or of a conversation."""
-        return await asyncio.to_thread(self._list_runs, parent_run_id, conversation_id)
+        ids = {link["id"]: None for _, link in linked(self._library, TOOL)}
+        if conversation_id is not None:
+            ids[conversation_id] = None
+        records: list[RunRecord] = []
+        for conversation in map(self._conversation, ids):
+            with conversation.reading():
+                told = [run.record for run in conversation.runs.values() if run.record]
+            records += [_RUN.validate_python(record) for record in told]
+        chosen = [
+            record
+            for record in records
+            if parent_run_id in (None, record.parent_run_id) and conversation_id in (None, record.conversation_id)
+        ]
+        return sorted(chosen, key=lambda record: record.started_at)
 
     # -- steps -------------------------------------------------------------------------------
 
-    async def append_event(self, event: StepEvent) -> None:
+    @unblocked
+    def append_event(self, event: StepEvent) -> None:
         """Record a step; one whose idempotency key is known is not recorded again."""
-        await asyncio.to_thread(self._append_step, event)
+        conversation = self._settle(event.run_id, event.conversation_id)
 
-    async def list_events(self, *, run_id: str) -> list[StepEvent]:
+        def tell() -> list[Event]:
+            key = event.idempotency_key
+            if key is not None and key in conversation.run(event.run_id).event_keys:
+                return []
+            return [frame(event.run_id, "step", _dump(_STEP, event))]
+
+        conversation.write(tell)
+
+    @unblocked
+    def list_events(self, *, run_id: str) -> list[StepEvent]:
         """The steps of a run in their order."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        events = [] if conversation is None else conversation.run(run_id).events
-        return [_STEP.validate_python(event) for event in events]
+        return [_STEP.validate_python(event) for event in self._run(run_id).events]
 
     # -- snapshots ---------------------------------------------------------------------------
 
     async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
         """Record a snapshot; one whose idempotency key is known or behind is not recorded."""
-        items = as_items(snapshot.messages)
-        await asyncio.to_thread(self._save, snapshot, _about(snapshot), items)
+        # Told as plain data before anything is waited for: the run goes on with its messages.
+        await asyncio.to_thread(self._save, snapshot, _about(snapshot), as_items(snapshot.messages))
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         """The newest snapshot whose tool work was settled, or the newest of all."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        if conversation is None:
-            return None
-        with conversation.lock:
-            chosen = _chosen(conversation, run_id, include_interrupted=include_interrupted)
-            return _snapshot(conversation, chosen[-1]) if chosen else None
+        found = await asyncio.to_thread(self._snapshots, run_id, slice(-1, None), include_interrupted)
+        return found[0] if found else None
 
     async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[ContinuableSnapshot]:
         """The snapshots of a run in their order."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        if conversation is None:
-            return []
-        with conversation.lock:
-            chosen = _chosen(conversation, run_id, include_interrupted=include_interrupted)
-            return [_snapshot(conversation, number) for number in chosen]
+        return await asyncio.to_thread(self._snapshots, run_id, slice(None), include_interrupted)
 
     # -- effects of tools --------------------------------------------------------------------
 
-    async def record_tool_effect(self, record: ToolEffectRecord) -> None:
+    @unblocked
+    def record_tool_effect(self, record: ToolEffectRecord) -> None:
         """Record what is known of a call, in the place of what was."""
         told = frame(record.run_id, "effect", _dump(_EFFECT, record))
-        await asyncio.to_thread(self._append, record.run_id, None, told)
+        self._settle(record.run_id, None).write(lambda: [told])
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+    @unblocked
+    def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         """What is known of a call; None if nothing."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        effects = {} if conversation is None else conversation.run(run_id).effects
-        found = effects.get(tool_call_id)
+        found = self._run(run_id).effects.get(tool_call_id)
         return None if found is None else _EFFECT.validate_python(found)
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+    @unblocked
+    def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
         """The calls of a run that began, and of whose end nothing is known."""
-        conversation = await asyncio.to_thread(self._find, run_id)
-        effects = {} if conversation is None else conversation.run(run_id).effects
-        made = [_EFFECT.validate_python(effect) for effect in effects.values()]
+        made = [_EFFECT.validate_python(effect) for effect in self._run(run_id).effects.values()]
         return [effect for effect in made if effect.status == "started"]
 
     def close(self) -> None:
         """Give all sessions back to other processes now, rather than after a rest."""
-        for conversation in self._conversations.known().values():
+        for conversation in self._conversation.known().values():
             conversation.place.close()
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _conversation(self, foreign_id: str) -> StepLog:
-        return self._conversations.get(foreign_id, lambda: StepLog(AdapterSession(self._library, TOOL, foreign_id)))
+    def _run(self, run_id: str) -> StepRun:
+        """What is on record of a run; something empty if there is nothing."""
+        conversation = self._find(run_id)
+        return StepRun() if conversation is None else conversation.run(run_id)
+
+    def _snapshots(self, run_id: str, which: slice, include_interrupted: bool) -> list[ContinuableSnapshot]:  # noqa: FBT001 - for a thread
+        conversation = self._find(run_id)
+        if conversation is None:
+            return []
+        with conversation.lock:
+            found = {number: conversation.snapshots[number] for number in conversation.run(run_id).snapshots}
+            chosen = [n for n, one in found.items() if include_interrupted or one.about["state"] == "complete"]
+            return [_snapshot(conversation, number) for number in chosen[which]]
 
     def _find(self, run_id: str) -> StepLog | None:
         """The conversation of a run, with what is new in it; None for a run never heard of."""
@@ -138,8 +159,7 @@ class HoldfastStepStore:
                 return None
             foreign_id = self._of_runs[run_id] = msgspec.json.decode(found[0])["conversation"]
         conversation = self._conversation(foreign_id)
-        with conversation.lock:
-            conversation.catch_up()
+        conversation.catch_up()
         return conversation
 
     def _settle(self, run_id: str, conversation_id: str | None) -> StepLog:
@@ -157,20 +177,6 @@ class HoldfastStepStore:
             self._of_runs[run_id] = conversation_id or run_id
         return self._find(run_id) or self._conversation(conversation_id or run_id)
 
-    def _append(self, run_id: str, conversation_id: str | None, event: Event) -> None:
-        self._settle(run_id, conversation_id).write(lambda: [event])
-
-    def _append_step(self, event: StepEvent) -> None:
-        conversation = self._settle(event.run_id, event.conversation_id)
-
-        def tell() -> list[Event]:
-            key = event.idempotency_key
-            if key is not None and key in conversation.run(event.run_id).event_keys:
-                return []
-            return [frame(event.run_id, "step", _dump(_STEP, event))]
-
-        conversation.write(tell)
-
     def _save(self, snapshot: ContinuableSnapshot, about: dict[str, Any], items: list[dict[str, Any]]) -> None:
         run_id, key = snapshot.run_id, snapshot.idempotency_key
         conversation = self._settle(run_id, snapshot.conversation_id)
@@ -183,24 +189,6 @@ class HoldfastStepStore:
             return conversation.tell_snapshot(run_id, about, items)
 
         conversation.write(tell)
-
-    def _list_runs(self, parent_run_id: str | None, conversation_id: str | None) -> list[RunRecord]:
-        ids = {link["id"]: None for _, link in linked(self._library, TOOL)}
-        if conversation_id is not None:
-            ids[conversation_id] = None
-        records: list[RunRecord] = []
-        for id in ids:
-            conversation = self._conversation(id)
-            with conversation.lock:
-                conversation.catch_up()
-                told = [run.record for run in conversation.runs.values() if run.record]
-            records += [_RUN.validate_python(record) for record in told]
-        chosen = [
-            record
-            for record in records
-            if parent_run_id in (None, record.parent_run_id) and conversation_id in (None, record.conversation_id)
-        ]
-        return sorted(chosen, key=lambda record: record.started_at)
 
 
 async def bring_over_runs(source: StepStore, hf: Library = None) -> int:
@@ -215,20 +203,15 @@ async def bring_over_runs(source: StepStore, hf: Library = None) -> int:
             if await target.get_run(run_id=record.run_id) is None:
                 await target.register_run(record)
                 count += 1
-            count += await _bring_steps(source, target, record.run_id)
+            known = await target.list_events(run_id=record.run_id)
+            for event in missing(known, await source.list_events(run_id=record.run_id), record.run_id):
+                await target.append_event(event)
+                count += 1
             count += await _bring_snapshots(source, target, record.run_id)
             count += await _bring_effects(source, target, record.run_id)
     finally:
         target.close()
     return count
-
-
-async def _bring_steps(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
-    known = await target.list_events(run_id=run_id)
-    new = missing(known, await source.list_events(run_id=run_id), run_id)
-    for event in new:
-        await target.append_event(event)
-    return len(new)
 
 
 async def _bring_snapshots(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
@@ -285,14 +268,6 @@ def _key(run_id: str) -> str:
     return f"shared/pydantic-ai-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}"
 
 
-def _chosen(conversation: StepLog, run_id: str, *, include_interrupted: bool) -> list[int]:
-    numbers = conversation.run(run_id).snapshots
-    if include_interrupted:
-        return numbers
-    states = {number: conversation.snapshots[number].about["state"] for number in numbers}
-    return [number for number in numbers if states[number] == "complete"]
-
-
 def _snapshot(conversation: StepLog, number: int) -> ContinuableSnapshot:
     found = conversation.snapshots[number]
     made = _SNAPSHOT.validate_python({"run_id": found.run, **found.about, "messages": []})
@@ -304,7 +279,6 @@ def _snapshot(conversation: StepLog, number: int) -> ContinuableSnapshot:
 #
 # A snapshot is a list of messages that grows from step to step. It is recorded as what it adds to
 # the one before, each message by the seq of the event that says it; so n steps take O(n) bytes.
-
 
 TOOL = "pydantic-ai"
 
@@ -321,24 +295,20 @@ class StepSnapshot(NamedTuple):
     add: list[int]
 
 
-class StepRun:
+class StepRun(msgspec.Struct):
     """What is on record of one run."""
 
-    def __init__(self) -> None:
-        self.record: dict[str, Any] | None = None
-        self.events: list[dict[str, Any]] = []
-        self.event_keys: set[str] = set()
-        self.snapshots: list[int] = []
-        self.snapshot_keys: set[str] = set()
-        self.newest_key = -1
-        self.effects: dict[str, dict[str, Any]] = {}
+    record: dict[str, Any] | None = None
+    events: list[dict[str, Any]] = []
+    event_keys: set[str] = set()
+    snapshots: list[int] = []
+    snapshot_keys: set[str] = set()
+    newest_key: int = -1
+    effects: dict[str, dict[str, Any]] = {}
 
 
 class StepLog(UnitReader):
     """What the log of a conversation says. Keep ``lock`` while reading or writing it."""
-
-    def __init__(self, place: AdapterSession) -> None:
-        super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -367,11 +337,9 @@ class StepLog(UnitReader):
         latest = self._latest.get(self.snapshots[number].run)
         if latest is not None and latest[0] == number:
             return latest[1]
-        steps: list[StepSnapshot] = []
-        at: int | None = number
-        while at is not None:
-            steps.append(self.snapshots[at])
-            at = steps[-1].of
+        steps = [self.snapshots[number]]
+        while (before := steps[-1].of) is not None:
+            steps.append(self.snapshots[before])
         listed: list[int] = []
         for step in reversed(steps):
             listed[step.keep :] = step.add
@@ -435,15 +403,13 @@ class StepLog(UnitReader):
         mark = None if speaks else run_id
         before, shared = self._before(run_id) or (None, [])
         listed, words = self._tell_messages(items, shared, mark)
-        kept = shared_start(shared, listed)
+        kept = alike(shared, listed)
         gone = self._left_out(shared[kept:], listed, words) if speaks else []
-        events = [Event.make(type, data, run=mark) for type, data in words]
-        if gone:
-            events.insert(0, Event.make("retracted", {"seqs": gone}))
+        back = [Event.make("retracted", {"seqs": gone})] if gone else []
         add = [one if isinstance(one, int) else one[0] - len(words) for one in listed[kept:]]
         change = {"keep": kept, "add": add} | ({"of": before} if kept else {})
         told = {"about": about, "messages": change} | ({"speaks": True} if speaks else {})
-        return [*events, frame(run_id, "snapshot", told)]
+        return [*back, *as_run(words, mark), frame(run_id, "snapshot", told)]
 
     def _tell_messages(
         self, items: list[dict[str, Any]], shared: list[int], mark: str | None
@@ -466,7 +432,8 @@ class StepLog(UnitReader):
                 seq = fresh[digest] = (len(words),)
                 key = next(iter(shared[place : place + 1]), None)
                 if key is not None and self._says(key, item, after):
-                    words.append(self._amendment(key, item))
+                    # How it differs from the message in whose place it stands.
+                    words.append(stored(tool=TOOL, amended=[key, difference(self.items[key], item)]))
                     after = self._root(key)
                 else:
                     words += FORM.record(item)
@@ -480,13 +447,10 @@ class StepLog(UnitReader):
         The harness takes a snapshot of a request before it is sent, and of the same with all that
         belongs to it after that: its words are told already.
         """
-        stands = self._root(key) > after and self._root(key) not in self._retracted
-        return stands and FORM.tell(self.items[key]) == FORM.tell(item)
+        return self._stands(key, after) and FORM.tell(self.items[key]) == FORM.tell(item)
 
-    def _amendment(self, key: int, item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """How an item differs from the message in whose place it stands."""
-        told = [key, difference(self.items[key], item)]
-        return stored(tool=TOOL, amended=told)
+    def _stands(self, key: int, after: float) -> bool:
+        return self._root(key) > after and self._root(key) not in self._retracted
 
     def _root(self, key: int) -> int:
         while key in self._amended:
@@ -505,7 +469,7 @@ class StepLog(UnitReader):
         for whose in (None, mark):
             key = self._known.get((whose, digest))
             # What was taken back and comes again is told again.
-            if key is not None and after < self._root(key) and self._root(key) not in self._retracted:
+            if key is not None and self._stands(key, after):
                 return key
         return None
 
