@@ -20,7 +20,7 @@ from holdfast.replay import as_text
 if TYPE_CHECKING:
     from holdfast.apps.tui._main_screen import MainScreen
     from holdfast.model import SessionMetadata
-    from holdfast.replay import Clash, Comparison, TurnView
+    from holdfast.replay import Clash, TurnView
 
 _FORMATS = (
     ("markdown", "Markdown"),
@@ -58,10 +58,8 @@ class SessionActions:
         self._screen = screen
         self._app = screen.app
         self._library = screen.app.library
-        self.under_way = 0
-        """How many actions were asked for and are not done yet."""
-        self.done: list[ActionResult] = []
-        """What can be undone, the last at the end."""
+        self.under_way = 0  # how many actions were asked for and are not done yet
+        self.done: list[ActionResult] = []  # what can be undone, the last at the end
         self._one_by_one = Lock()
 
     # -- doing and undoing -------------------------------------------------------------------
@@ -71,9 +69,12 @@ class SessionActions:
 
         What is asked for meanwhile is done afterwards, so that undo means the key before it.
         """
+        self._begin()
+        self._screen.run_worker(lambda: self._act(act), thread=True, group="act")
+
+    def _begin(self) -> None:
         self.under_way += 1
         self._screen.set_timer(SLOW_S, self._screen.tell_status)
-        self._screen.run_worker(lambda: self._act(act), thread=True, group="act")
 
     def _act(self, act: Callable[[], ActionResult]) -> None:
         try:
@@ -93,27 +94,26 @@ class SessionActions:
         else:
             if came.told:
                 self._app.tell(came.told if came.undo is None else f"{came.told}\n(u undoes it)")
-            self._screen.look_again()
+            self._screen.list_pane.look_again()
         self._screen.tell_status()
 
     def undo(self) -> None:
         """Undo what was done last."""
-        self._do(self._undo)
 
-    def _undo(self) -> ActionResult:
-        if not self.done:
-            raise NotFound("there is nothing to undo", remedy="`holdfast undelete` has what was deleted before.")
-        undo = self.done[-1].undo
-        assert undo is not None
-        try:
-            told = undo()
-        except NotFound as error:
-            # What is gone stays gone: it must not stand before what was done earlier.
+        def undo() -> ActionResult:
+            if not self.done or (act := self.done[-1].undo) is None:
+                raise NotFound("there is nothing to undo", remedy="`holdfast undelete` has what was deleted before.")
+            try:
+                told = act()
+            except NotFound as error:
+                # What is gone stays gone: it must not stand before what was done earlier.
+                self.done.pop()
+                before = "u undoes what was done before it." if self.done else error.remedy
+                raise NotFound(f"this cannot be undone: {error.message}", remedy=before) from error
             self.done.pop()
-            before = "u undoes what was done before it." if self.done else error.remedy
-            raise NotFound(f"this cannot be undone: {error.message}", remedy=before) from error
-        self.done.pop()
-        return ActionResult(told)
+            return ActionResult(told)
+
+        self._do(undo)
 
     def show_made(self, session_id: str, told: str) -> None:
         """Show a new session that was made elsewhere; undoing puts it into the trash."""
@@ -197,17 +197,13 @@ class SessionActions:
 
     def pin(self, row: SessionMetadata) -> None:
         """Keep the session from every policy, or let it go again."""
-        library, id = self._library, row.session_id
+        policies, id = self._library.policies, row.session_id
+        pin, unpin = _telling("pinned", policies.pin, id), _telling("unpinned", policies.unpin, id)
+        self._either(pin, unpin, is_done=row.pinned)
 
-        def pin() -> str:
-            library.policies.pin(id)
-            return "pinned"
-
-        def unpin() -> str:
-            library.policies.unpin(id)
-            return "unpinned"
-
-        do, undo = (unpin, pin) if row.pinned else (pin, unpin)
+    def _either(self, do: Callable[[], str], undo: Callable[[], str], *, is_done: bool) -> None:
+        if is_done:
+            do, undo = undo, do
         self._do(lambda: ActionResult(do(), undo))
 
     # -- copies ------------------------------------------------------------------------------
@@ -216,8 +212,7 @@ class SessionActions:
         """A new session from this one, up to here or to an event."""
 
         def fork(text: str) -> ActionResult:
-            at = int(text) if text.isdecimal() else None
-            made = self._library.fork(row.session_id, at)
+            made = self._library.fork(row.session_id, int(text) if text.isdecimal() else None)
             return self._made(made, f"forked into {made}")
 
         self._prompt("Fork up to event (empty: all of it)", "", fork)
@@ -252,32 +247,22 @@ class SessionActions:
             library.archive(id)
             return "archived; it stays readable"
 
-        def unarchive() -> str:
-            library.unarchive(id)
-            return "taken out of the archive"
-
-        do, undo = (unarchive, archive) if row.archived else (archive, unarchive)
-        self._do(lambda: ActionResult(do(), undo))
+        self._either(archive, _telling("taken out of the archive", library.unarchive, id), is_done=row.archived)
 
     def delete(self, row: SessionMetadata) -> None:
         """Put the session into the trash."""
         id = row.session_id
 
-        def bring_back() -> str:
-            self._library.undelete(id)
-            return f"{id} is back"
-
         def delete() -> ActionResult:
             self._let_go(id)
-            return ActionResult("deleted", bring_back)
+            return ActionResult("deleted", _telling(f"{id} is back", self._library.undelete, id))
 
         def decided(answer: str | None) -> None:
             if answer == "yes":
                 self._do(delete)
 
         answers = (("y", "Yes", "yes"), ("n", "No", "no"))
-        dialog = Buttons("Put this session into the trash?", answers, row.title or id)
-        self._app.push_screen(dialog, decided)
+        self._app.push_screen(Buttons("Put this session into the trash?", answers, row.title or id), decided)
 
     # -- merging -----------------------------------------------------------------------------
 
@@ -290,41 +275,30 @@ class SessionActions:
     def _merge(self, first: str, second: str, question: str) -> ActionResult:
         """Ask what to take, make the new session and show it; what is told of it. Blocking."""
         found = self._library.compare(first, second)
-        offered = _turns_of(found)
+        # The turns of the second one, by the numbers that `merge` takes.
+        offered = [
+            (str(pair.b.number), f"{pair.b.number}  {_asked(pair.b)}") for pair in found.turns if pair.b is not None
+        ]
         answer = self._wait_for(Choose(question, offered)) if offered else ""
-        policy = None if answer is None else self._policy(found)
-        if answer is None or policy is None:
+        if answer is None:
+            return ActionResult("")
+        # Nobody is asked whose values count where nothing else than turns differs.
+        asks = Pick("Where both changed the same value:", _POLICIES)
+        policy = self._wait_for(asks) if found.changes else "ours"
+        if policy is None:
             return ActionResult("")
         chosen = [int(number) for number in answer.split()]
-        made = self._library.merge(
-            first,
-            second,
-            turns="all" if len(chosen) == len(offered) else chosen,
-            policy=policy,
-            ask=self._decide if policy == "ask" else None,
-        )
+        turns: str | list[int] = "all" if len(chosen) == len(offered) else chosen
+        ask = self._decide if policy == "ask" else None
+        made = self._library.merge(first, second, turns=turns, policy=policy, ask=ask)
         report = self._library.merge_report(made)
-        conflicts = len(report.conflicts) if report is not None else 0
-        brought = report.merged_turns if report is not None else 0
-        told = f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
-        hand_over(self._screen, self._unmark)
-        return self._made(made, told)
-
-    def _unmark(self) -> None:
-        """What was marked to be merged is merged."""
-        self._screen.sessions.marked = []
-        self._screen.sessions.refresh()
-
-    def _policy(self, found: Comparison) -> str | None:
-        """Whose values count; nobody is asked where nothing else than turns differs."""
-        if not found.changes:
-            return "ours"
-        return self._wait_for(Pick("Where both changed the same value:", _POLICIES))
+        brought, conflicts = (report.merged_turns, len(report.conflicts)) if report is not None else (0, 0)
+        hand_over(self._screen, self._screen.sessions.unmark)
+        return self._made(made, f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}")
 
     def _decide(self, clash: Clash) -> str:
         values = {"before": clash.base, "the first": clash.ours, "the second": clash.theirs}
-        shown = {name: "none" if it is None else as_text(it) for name, it in values.items()}
-        told = [f"{name}: {value[:_VALUE_CHARS]}" for name, value in shown.items()]
+        told = [f"{name}: {'none' if it is None else as_text(it)[:_VALUE_CHARS]}" for name, it in values.items()]
         question = f"Both changed the {clash.kind} {clash.name}. Which counts?"
         answer = self._wait_for(Buttons(question, _SIDES, "\n".join(told)))
         if answer is None:
@@ -345,8 +319,7 @@ class SessionActions:
         """Show a dialog; as long as it waits for the user, nothing is said to be at work."""
 
         def answered(given: str | None) -> None:
-            self.under_way += 1
-            self._screen.set_timer(SLOW_S, self._screen.tell_status)
+            self._begin()
             answer.set_result(given)
 
         self.under_way -= 1
@@ -358,10 +331,14 @@ def _asked(view: TurnView) -> str:
     return " ".join(view.user[:_QUESTION_CHARS].split()) or "(goes on)"
 
 
-def _turns_of(found: Comparison) -> list[tuple[str, str]]:
-    """The turns of the second one, by the numbers that ``merge`` takes."""
-    views = [pair.b for pair in found.turns if pair.b is not None]
-    return [(str(view.number), f"{view.number}  {_asked(view)}") for view in views]
+def _telling(told: str, act: Callable[[str], object], id: str) -> Callable[[], str]:
+    """Return what does something to a session, and tells that."""
+
+    def do() -> str:
+        act(id)
+        return told
+
+    return do
 
 
 def _told_tags(tags: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from rich.terminal_theme import TerminalTheme
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.theme import Theme
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
 
-# Which session the app is on: its id, whether it was restored, and how many messages it has.
-
-
 @dataclass
 class Tracking:
     """The front end's own view of the current session. Nothing in it is a truth: logs are."""
@@ -45,8 +43,7 @@ class Tracking:
     session_id: str | None = None
     is_restored: bool = False
     message_count: int = 0
-    known: dict[str, SessionMetadata] = field(default_factory=dict)
-    """Rows that were shown last, so that a status line needs no question."""
+    known: dict[str, SessionMetadata] = field(default_factory=dict)  # as shown last: a status line needs no question
 
     def start_session(self, id: str) -> None:
         """A session begins here."""
@@ -70,12 +67,8 @@ class Tracking:
         self.session_id, self.is_restored, self.message_count = None, False, 0
 
 
-# The colours of the app: told apart with any sight of colours, and readable on their ground.
-#
-# Words and signs say the same everywhere, so nothing depends on a colour alone.
-
-
-# Of each the dark theme's, then the light one's.
+# The colours of the app: told apart with any sight of colours, and readable on their ground. Words and signs say the
+# same everywhere, so nothing depends on a colour alone. Of each the dark theme's, then the light one's.
 _COLOURS = {
     "primary": ("#56b4e9", "#0072b2"),
     "secondary": ("#009e73", "#00664a"),
@@ -100,35 +93,26 @@ def _theme(name: str, side: int) -> Theme:
 DARK, LIGHT = _theme("holdfast-dark", 0), _theme("holdfast-light", 1)
 
 
-def _ansi(ground: str, letters: str, *colours: str) -> TerminalTheme:
-    """The sixteen colours of pages and code that name one: black to white, bright as they are."""
-    triples = [_triple(colour) for colour in colours]
-    return TerminalTheme(_triple(ground), _triple(letters), triples, triples)
+def _ansi(colours: str) -> TerminalTheme:
+    """Ground, letters and the sixteen colours of pages and code that name one: black to white, bright as they are."""
+    ground, letters, *named = [Color.parse(f"#{colour}").rgb for colour in colours.split()]
+    return TerminalTheme(ground, letters, named, named)
 
 
-def _triple(colour: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(colour)
-    return red, green, blue
-
-
-DARK_ANSI = _ansi("15181c", "e6e6e6", *("8f99a5", "ff8c5a", "2fc79a", "f0e442", "6fb7ff", "e59ac6", "56b4e9", "e6e6e6"))
-LIGHT_ANSI = _ansi(
-    "fafafa", "1a1a1a", *("1a1a1a", "b34700", "00664a", "7a5200", "0055a5", "9a2f6c", "005f8a", "545d69")
-)
-
-
-# Keys in their order: each goes where the one before it led.
-#
-# Over a slow line, or on a busy machine, several keys arrive at once. Textual hands all of them to
-# what has the focus at that moment, so that of ``c``, ``d`` and ``y`` the last two would not be
-# words to say, but a session deleted. Here a key waits until the one before it has been acted upon.
+DARK_ANSI = _ansi("15181c e6e6e6  8f99a5 ff8c5a 2fc79a f0e442 6fb7ff e59ac6 56b4e9 e6e6e6")
+LIGHT_ANSI = _ansi("fafafa 1a1a1a  1a1a1a b34700 00664a 7a5200 0055a5 9a2f6c 005f8a 545d69")
 
 
 _SETTLE_S = 10.0  # longer than any screen takes to appear, on a busy machine too; no key is lost
 
 
 class KeyOrder(App[None]):
-    """An app that takes keys and pasted text one after the other."""
+    """An app that takes keys and pasted text one after the other: each goes where the one before it led.
+
+    Over a slow line, or on a busy machine, several keys arrive at once. Textual hands all of them to what has the
+    focus at that moment, so that of ``c``, ``d`` and ``y`` the last two would not be words to say, but a session
+    deleted. Here a key waits until the one before it has been acted upon.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,18 +126,19 @@ class KeyOrder(App[None]):
         elif self._settling is not None:
             self._pressed.append(event)
         else:
-            where = self.focused or self.screen
-            await super().on_event(event)
-            self._settling = asyncio.create_task(self._go_on(where))
+            self._settling = asyncio.create_task(self._go_on(await self._press(event)))
+
+    async def _press(self, event: events.Event) -> DOMNode:
+        where = self.focused or self.screen
+        await super().on_event(event)
+        return where
 
     async def _go_on(self, where: DOMNode) -> None:
         """Wait until a key was acted upon; then the next, as long as there are some."""
         try:
             await self._settled(where)
             while self._pressed and self.is_running:
-                where = self.focused or self.screen
-                await super().on_event(self._pressed.popleft())
-                await self._settled(where)
+                await self._settled(await self._press(self._pressed.popleft()))
         finally:
             self._settling = None
 
@@ -214,8 +199,7 @@ class SessionsApp(KeyOrder):
         self.library = library
         self._start = start
         self.tracking = Tracking()
-        self.fresh: set[str] = set()
-        """Sessions that were begun here and in which nothing was said yet."""
+        self.fresh: set[str] = set()  # sessions that were begun here and in which nothing was said yet
         self._agent_options = {"place": place, "model": model, "agent": agent}
         self.talks = AppTalks(self._make_agents, self._heard)
         self._asked: dict[str, Buttons] = {}
@@ -240,9 +224,7 @@ class SessionsApp(KeyOrder):
         able = self.library.store.capabilities
         if not able.stores:
             return "nothing is kept"
-        if able.syncs:
-            return "synced"
-        return "survives a crash" if able.survives_kill else "in memory only"
+        return "synced" if able.syncs else "survives a crash" if able.survives_kill else "in memory only"
 
     def get_default_screen(self) -> Screen[Any]:
         """The list comes first."""
@@ -262,11 +244,9 @@ class SessionsApp(KeyOrder):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every action by its name."""
-        main = self._main
-        if main is not None and screen is main:
-            for binding, does, action in main.commands():
-                key = self.get_key_display(binding)
-                yield SystemCommand(binding.tooltip, f"{does} ({key})", action)
+        if isinstance(screen, MainScreen):
+            for binding, does, action in screen.commands():
+                yield SystemCommand(binding.tooltip, f"{does} ({self.get_key_display(binding)})", action)
         yield SystemCommand("Light or dark", "The other theme. (^t)", self.action_theme)
         yield SystemCommand("Quit", "Leave the app. (q)", self.exit)
 
@@ -298,13 +278,13 @@ class SessionsApp(KeyOrder):
     def _make_agents(self, permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
         from holdfast.agent import AgentMaker
 
-        options: dict[str, Any] = {**self._agent_options, "warn": self._warn}
-        return AgentMaker(self.library, permission=permission, **options)
+        def warn(text: str) -> None:
+            """Called in the thread of the answers."""
+            if self._main is not None:
+                hand_over(self._main, self.tell, text)
 
-    def _warn(self, text: str) -> None:
-        """Called in the thread of the answers."""
-        if self._main is not None:
-            hand_over(self._main, self.tell, text)
+        options: dict[str, Any] = {**self._agent_options, "warn": warn}
+        return AgentMaker(self.library, permission=permission, **options)
 
     def ask_permission(self, question: Question) -> None:
         """Ask whether a tool may be used; the answer that waits goes on with it."""
@@ -314,19 +294,9 @@ class SessionsApp(KeyOrder):
             self.talks.decide(request.session_id, question.id, _SCOPES.get(found))
 
         arguments = "\n".join(f"{name} = {value!r}" for name, value in request.args.items())
-        dialog = self._asked[question.id] = Buttons(
-            f"May the agent use {request.tool}?",
-            _ANSWERS,
-            f"{self.short_name(request.session_id)}\n{arguments[:_ARGUMENT_CHARS]}",
-        )
+        detail = f"{self.short_name(request.session_id)}\n{arguments[:_ARGUMENT_CHARS]}"
+        dialog = self._asked[question.id] = Buttons(f"May the agent use {request.tool}?", _ANSWERS, detail)
         self.push_screen(dialog, decided)
-
-    def _take_back(self, question: Question) -> None:
-        """It is answered, or an answer that was stopped asks no more."""
-        # Only the dialog on top can be closed; one below it is asked in vain, which is harmless.
-        dialog = self._asked.pop(question.id, None)
-        if dialog is not None and dialog in self.screen_stack[-1:]:
-            dialog.dismiss(None)
 
     def short_name(self, session_id: str) -> str:
         """A session's title or id, harmless and short enough for a dialog."""
@@ -344,14 +314,13 @@ class SessionsApp(KeyOrder):
         if what == "question":
             self.ask_permission(detail)
         elif what == "settled":
-            self._take_back(detail)
+            # It is answered, or an answer that was stopped asks no more. Only the dialog on top can be closed; one
+            # below it is asked in vain, which is harmless.
+            dialog = self._asked.pop(detail.id, None)
+            if dialog is not None and dialog in self.screen_stack[-1:]:
+                dialog.dismiss(None)
         else:
             self._main.heard(session_id, what, detail)
-
-
-# Talking on sessions: every answer runs in one thread beside the app, and goes on by itself.
-#
-# One loop serves all of them, so that leaving a session for another never ends its answer.
 
 
 _STOP_S = 10
@@ -360,9 +329,9 @@ _STOP_S = 10
 class AppTalks:
     """The agents of this app, by session. All methods may be called from the app's own loop.
 
-    ``make`` gives the maker of agents, and ``tell`` is called in the thread: with the session, what
-    happened ("began", "piece", "question", "settled", "ended", "failed") and the text, question or
-    error that belongs to it.
+    Every answer runs in one thread beside the app, on one loop for all, so that leaving a session for another never
+    ends its answer. ``make`` gives the maker of agents, and ``tell`` is called in the thread: with the session, what
+    happened ("began", "piece", "question", "settled", "ended", "failed") and the text, question or error of it.
     """
 
     def __init__(
@@ -389,8 +358,12 @@ class AppTalks:
 
     def say(self, session_id: str, text: str | None, *, new: bool = False) -> None:
         """Give a message to the agent of a session, or let it go on; what comes is told."""
-        loop = self._running_loop()
-        loop.call_soon_threadsafe(self._start, session_id, text, new)
+        # Only who talks has the thread; reading alone starts as quickly as without an agent.
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-talks", daemon=True)
+            self._thread.start()
+        self._loop.call_soon_threadsafe(self._start, session_id, text, new)
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
@@ -404,8 +377,7 @@ class AppTalks:
         """Let a tool run for that long, or not at all; harmless once nobody waits for it."""
         turn = self._host.turn(session_id)
         if turn is not None and self._loop is not None:
-            allow = scope is not None
-            answer = partial(turn.answer, question_id, approved=allow, scope=scope or "once")
+            answer = partial(turn.answer, question_id, approved=scope is not None, scope=scope or "once")
             self._loop.call_soon_threadsafe(answer)
 
     def keep(self, session_id: str | None) -> None:
@@ -416,7 +388,10 @@ class AppTalks:
 
     def release(self, session_id: str) -> None:
         """Give a session that rests back, and wait for it. Blocking."""
-        self._close(session_id)
+        try:
+            self._host.let_go(session_id)
+        except HoldfastError as error:
+            self._tell(session_id, "failed", error)
 
     def close(self) -> None:
         """Stop every answer, give every session back, and end the thread. Blocking."""
@@ -431,14 +406,6 @@ class AppTalks:
         loop.close()
 
     # -- in the thread -----------------------------------------------------------------------
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        # Only who talks has the thread; reading alone starts as quickly as without an agent.
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-talks", daemon=True)
-            self._thread.start()
-        return self._loop
 
     def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
         try:
@@ -495,14 +462,7 @@ class AppTalks:
     def _tidy(self) -> None:
         for session_id in self._host.held():
             if session_id != self._kept and not self.is_running(session_id):
-                self._close(session_id)
-
-    def _close(self, session_id: str) -> None:
-        """Give back what rests."""
-        try:
-            self._host.let_go(session_id)
-        except HoldfastError as error:
-            self._tell(session_id, "failed", error)
+                self.release(session_id)
 
     async def _end(self) -> None:
         await self._host.aclose()

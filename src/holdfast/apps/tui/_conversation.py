@@ -88,10 +88,8 @@ class ConversationView(LineView):
         self._all_open = False
         self._found: int | None = None
         self._chosen = -1
-        self._sticks = True
-        """The end is in sight, and stays so when something is added."""
-        self._note = ""
-        """What is said in the place of blocks while there are none."""
+        self._sticks = True  # the end is in sight, and stays so when something is added
+        self._note = ""  # what is said in the place of blocks while there are none
 
     @property
     def session_id(self) -> str | None:
@@ -101,9 +99,7 @@ class ConversationView(LineView):
     @property
     def loaded(self) -> tuple[int, int]:
         """The first event that is in memory, and the one after the last."""
-        if not self._chunks:
-            return (0, 0)
-        return self._chunks[0].first, self._chunks[-1].stop
+        return (self._chunks[0].first, self._chunks[-1].stop) if self._chunks else (0, 0)
 
     def on_mount(self) -> None:
         """Look now and then whether something was added."""
@@ -125,7 +121,14 @@ class ConversationView(LineView):
         self._found, self._chosen = at, -1
         self._waits_for = reader = self._reader
         self.set_timer(SLOW_S, lambda: self._tell_slow(reader))
-        self._open(reader, at)
+
+        def ask() -> tuple[LogChunk | None, list[EntryBlock], bool]:
+            chunk = reader.before(None) if at is None else reader.around(at)
+            at_end = at is None or chunk is None or chunk.stop > reader.newest_seq()
+            return chunk, self._drawn(chunk), at_end
+
+        then, failed = partial(self._opened_chunk, reader, at), partial(self._fail, reader)
+        ask_beside(self, ask, then, failed, group="read")
 
     def _tell_slow(self, reader: PageReader) -> None:
         """A slow store: say so, in the place of what was shown before."""
@@ -133,16 +136,6 @@ class ConversationView(LineView):
             self._take([], at_end=True)
             self._waits_for, self._note = reader, "reading …"
             self.measure(1)
-
-    def _open(self, reader: PageReader, at: int | None) -> None:
-        def ask() -> tuple[LogChunk | None, list[EntryBlock], bool]:
-            chunk = reader.last() if at is None else reader.around(at)
-            newest = reader.newest_seq() if at is not None and chunk is not None else None
-            at_end = newest is None or (chunk is not None and chunk.stop > newest)
-            return chunk, self._drawn(chunk), at_end
-
-        then, failed = partial(self._opened_chunk, reader, at), partial(self._fail, reader)
-        ask_beside(self, ask, then, failed, group="read")
 
     def _opened_chunk(
         self, reader: PageReader, at: int | None, found: tuple[LogChunk | None, list[EntryBlock], bool]
@@ -156,12 +149,9 @@ class ConversationView(LineView):
             self.measure(1)
         self._sticks = at is None
         self.call_after_refresh(self._break_anew)
-        # Once more when the pane has its size, if it was not shown before.
-        for go in (lambda act: act(), self.call_after_refresh):
-            if at is None:
-                go(self._to_end)
-            else:
-                go(lambda: self._go_to(at))
+        show = self._to_end if at is None else partial(self._go_to, at)
+        show()
+        self.call_after_refresh(show)  # once more when the pane has its size, if it was not shown before
 
     def _fail(self, reader: PageReader, error: Exception) -> None:
         if reader is self._reader:
@@ -183,48 +173,40 @@ class ConversationView(LineView):
         self._sticks = self._at_end and new_value >= self.max_scroll_y
         if self._busy or not self._chunks or self._reader is None:
             return
-        if new_value < _EARLIER_AT and self._chunks[0].first > 0:
+        earlier = new_value < _EARLIER_AT and self._chunks[0].first > 0
+        if earlier or (not self._at_end and new_value + self.size.height > self._tops[-1] - _EARLIER_AT):
             self._busy = True
-            self._fetch(self._reader, self._chunks[0].first, earlier=True)
-        elif not self._at_end and new_value + self.size.height > self._tops[-1] - _EARLIER_AT:
-            self._busy = True
-            self._fetch(self._reader, self._chunks[-1].stop, earlier=False)
+            self._fetch(self._reader, earlier=earlier)
 
-    def _fetch(self, reader: PageReader, seq: int, *, earlier: bool) -> None:
+    def _fetch(self, reader: PageReader, *, earlier: bool) -> None:
+        first, stop = self.loaded
+
         def ask() -> tuple[LogChunk | None, list[EntryBlock]]:
-            chunk = reader.before(seq) if earlier else reader.after(seq)
+            chunk = reader.before(first) if earlier else reader.after(stop)
             return chunk, self._drawn(chunk)
 
-        then, failed = partial(self._fetched, reader, earlier), partial(self._fail, reader)
-        ask_beside(self, ask, then, failed, group="fetch", exclusive=False)
-
-    def _fetched(
-        self,
-        reader: PageReader,
-        earlier: bool,  # noqa: FBT001 - a callback
-        found: tuple[LogChunk | None, list[EntryBlock]],
-    ) -> None:
-        chunk, blocks = found
-        self._busy = False
-        # Another session was opened while this part was read, or is being opened now.
-        if reader is not self._reader or self._waits_for is not None:
-            return
-        if chunk is None:
-            self._at_end = self._at_end or not earlier
-            return
-        if not earlier:
-            self._chunks.append(chunk)
-            self._blocks.append(blocks)
-            self._at_end = len(chunk.events) < PAGE
+        def fetched(found: tuple[LogChunk | None, list[EntryBlock]]) -> None:
+            chunk, blocks = found
+            self._busy = False
+            # Another session was opened while this part was read, or is being opened now.
+            if reader is not self._reader or self._waits_for is not None:
+                return
+            if chunk is None:
+                self._at_end = self._at_end or not earlier
+                return
+            place = 0 if earlier else len(self._chunks)
+            self._chunks.insert(place, chunk)
+            self._blocks.insert(place, blocks)
+            if not earlier:
+                self._at_end = len(chunk.events) < PAGE
+            elif self._chosen >= 0:
+                self._chosen += len(blocks)
             self._lay()
-            return
-        self._chunks.insert(0, chunk)
-        self._blocks.insert(0, blocks)
-        added = sum(len(block.lines) for block in blocks)
-        self._chosen += len(blocks) if self._chosen >= 0 else 0
-        self._lay()
-        # What is read stays where it is; the lines above it have become more.
-        self.scroll_to(y=self.scroll_offset.y + added, animate=False, immediate=True)
+            if earlier:  # what is read stays where it is; the lines above it have become more
+                added = sum(len(block.lines) for block in blocks)
+                self.scroll_to(y=self.scroll_offset.y + added, animate=False, immediate=True)
+
+        ask_beside(self, ask, fetched, partial(self._fail, reader), group="fetch", exclusive=False)
 
     def _poll(self) -> None:
         # While a part is fetched the chunks may change under what was read, so one thing at a time.
@@ -241,8 +223,7 @@ class ConversationView(LineView):
             new = reader.new(0 if tail is None else tail.stop)
         except HoldfastError:
             new = []
-        parts = _grown(tail, new) if new else []
-        drawn = [(chunk, self._redrawn(chunk)) for chunk in parts]
+        drawn = [(chunk, self._redrawn(chunk)) for chunk in (_grown(tail, new) if new else ())]
         hand_over(self, self._grow, tail, drawn)
 
     def _redrawn(self, chunk: LogChunk) -> list[EntryBlock]:
@@ -286,14 +267,12 @@ class ConversationView(LineView):
             self.read(self.session_id, seq)
 
     def action_beginning(self) -> None:
-        """To the first event."""
         if self.session_id is not None and (self.loaded[0] > 0 or not self._chunks):
             self.read(self.session_id, 0)
         else:
             self.scroll_home(animate=False)
 
     def action_ending(self) -> None:
-        """To the newest event."""
         if not self._at_end and self.session_id is not None:
             self.read(self.session_id)
         else:
@@ -324,9 +303,10 @@ class ConversationView(LineView):
         self.scroll_end(animate=False, immediate=True)
         self._sticks = True
 
-    def _top_seq(self) -> int | None:
-        place = bisect_right(self._tops, self.scroll_offset.y) - 1
-        return self._flat[place].entry.seq if 0 <= place < len(self._flat) else None
+    def _place_of(self, line: int) -> int | None:
+        """The number of the block that a line belongs to; None where there is none."""
+        place = bisect_right(self._tops, line) - 1
+        return place if 0 <= place < len(self._flat) else None
 
     # -- folding -----------------------------------------------------------------------------
 
@@ -336,15 +316,14 @@ class ConversationView(LineView):
             self._toggle(self._chosen)
 
     def action_toggle_all(self) -> None:
-        """Fold or unfold all of them."""
         self._all_open = not self._all_open
         self._opened.clear()
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:
         """A click folds and unfolds."""
-        number = bisect_right(self._tops, self.scroll_offset.y + event.y) - 1
-        if 0 <= number < len(self._flat):
+        number = self._place_of(self.scroll_offset.y + event.y)
+        if number is not None:
             self._chosen = number
             self._toggle(number)
             self.refresh()
@@ -354,10 +333,9 @@ class ConversationView(LineView):
         if not is_foldable(entry):
             return
         self._opened ^= {(entry.seq, entry.part)}
+        look = self._look()
         for blocks in self._blocks:
-            for at, block in enumerate(blocks):
-                if block.entry is entry:
-                    blocks[at] = self._block(entry, block.who, self._look())
+            blocks[:] = [self._block(entry, one.who, look) if one.entry is entry else one for one in blocks]
         self._lay()
 
     # -- drawing -----------------------------------------------------------------------------
@@ -369,7 +347,7 @@ class ConversationView(LineView):
         return [self._block(entry, chunk.who(entry), look) for entry in chunk.entries]
 
     def _block(self, entry: Entry, who: str, look: EntryLook) -> EntryBlock:
-        found = self._found is not None and entry.seq == self._found
+        found = entry.seq == self._found
         is_open = self._all_open or (entry.seq, entry.part) in self._opened or found
         return block_of(entry, who, look, is_open=is_open, found=found)
 
@@ -381,8 +359,7 @@ class ConversationView(LineView):
     def _lay(self) -> None:
         """Work out where each block begins."""
         self._flat = [block for blocks in self._blocks for block in blocks]
-        heights = [len(block.lines) for block in self._flat]
-        self._tops = [0, *accumulate(heights)]
+        self._tops = [0, *accumulate(len(block.lines) for block in self._flat)]
         self.measure(self._tops[-1])
 
     def _redraw(self, then: Callable[[], None] = lambda: None) -> None:
@@ -400,9 +377,7 @@ class ConversationView(LineView):
         hand_over(self, self._redrew, chunks, drawn, then)
 
     def _redrew(self, chunks: list[LogChunk], drawn: list[list[EntryBlock]], then: Callable[[], None]) -> None:
-        if len(chunks) != len(self._chunks) or any(
-            one is not other for one, other in zip(chunks, self._chunks, strict=True)
-        ):
+        if [*map(id, chunks)] != [*map(id, self._chunks)]:
             self._redraw(then)  # something came or went meanwhile
             return
         self._blocks = drawn
@@ -423,47 +398,37 @@ class ConversationView(LineView):
         # A resize comes several times for one change, and most of them change nothing.
         if all(block.look == look for block in self._flat):
             return
-        sticks, top = self._sticks, self._top_seq()
-
-        def go_back() -> None:
-            if sticks:
-                self._to_end()
-            elif top is not None:
-                self._go_to(top)
-
-        self._redraw(go_back)
+        top = self._place_of(self.scroll_offset.y)
+        if self._sticks:
+            self._redraw(self._to_end)
+        elif top is None:
+            self._redraw()
+        else:
+            self._redraw(partial(self._go_to, self._flat[top].entry.seq))
 
     def line_at(self, number: int) -> Strip:
-        """A line of a block."""
-        place = bisect_right(self._tops, number) - 1
-        if not 0 <= place < len(self._flat):
+        place = self._place_of(number)
+        if place is None:
             return Strip([Segment("" if number else self._note)])
         line = self._flat[place].lines[number - self._tops[place]]
         if place == self._chosen and number == self._tops[place]:
-            width = self.scrollable_content_region.width
             look = self.component("talk--chosen")
-            return Strip([Segment("", look), *line]).extend_cell_length(width, look)
+            return Strip([Segment("", look), *line]).extend_cell_length(self.scrollable_content_region.width, look)
         return line
 
 
 def _grown(last: LogChunk | None, new: list[Event]) -> list[LogChunk]:
     """The last chunk with new events; a long one is left as it is where a turn begins."""
-    if last is None:
-        found = chunk_of(new, 0)
-        return [] if found is None else [found]
     # A chunk is read anew as a whole when it grows, so a long one is not added to for ever.
-    if len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
-        more = chunk_of(new, last.stop)
-        return [last] if more is None else [last, more]
-    found = chunk_of([*last.events, *new], last.first)
-    return [] if found is None else [found]
-
-
-# The conversation side of the main screen: whose it is, what was said, and the line to talk in.
+    if last and len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
+        found = [last, chunk_of(new, last.stop)]
+    else:
+        found = [chunk_of([*last.events, *new], last.first) if last else chunk_of(new, 0)]
+    return [chunk for chunk in found if chunk is not None]
 
 
 class ConversationPane(Vertical):
-    """One session at a time. A line that is sent goes on to the screen, as Input.Submitted."""
+    """Whose conversation it is, what was said, and the line to talk in; what is sent goes on as Input.Submitted."""
 
     DEFAULT_CSS = """
     ConversationPane #heading {
@@ -479,7 +444,6 @@ class ConversationPane(Vertical):
         self._library = library
 
     def compose(self) -> ComposeResult:
-        """The heading above, the line to talk in below."""
         yield Static("", id="heading")
         yield ConversationView(self._library, id="conversation")
         yield SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
@@ -557,17 +521,12 @@ class SayLine(TextLine):
         """Remember a line that was sent."""
         if not line.startswith(" "):
             self._lines.append(line)
-            self._write(line)
+            if self._history is not None:
+                self.run_worker(partial(self._history.add, line), thread=True)
         self._at = len(self._lines)
-
-    @work(thread=True)
-    def _write(self, line: str) -> None:
-        if self._history is not None:
-            self._history.add(line)
 
     def action_recall(self, by: int) -> None:
         """The line before or after; beyond the last, an empty one."""
         self._at = min(max(self._at + by, 0), len(self._lines))
-        at_end = self._at == len(self._lines)
-        self.value = "" if at_end else self._lines[self._at]
+        self.value = [*self._lines, ""][self._at]
         self.cursor_position = len(self.value)

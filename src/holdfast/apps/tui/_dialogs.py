@@ -37,71 +37,68 @@ class _Dialog(ModalScreen[str | None]):
     AUTO_FOCUS = "Input, Button, OptionList, SelectionList"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
 
+    KEYS = ""
+
     def __init__(self, question: str, detail: str = "") -> None:
         super().__init__()
         self._question = question
         self._detail = detail
 
-    def _frame(self, keys: str) -> Vertical:
-        frame = Vertical()
-        frame.border_subtitle = keys
-        return frame
+    def compose(self) -> ComposeResult:
+        with Vertical() as frame:
+            frame.border_subtitle = self.KEYS
+            yield Static(content(self._question), classes="question")
+            if self._detail:
+                with VerticalScroll(classes="detail"):
+                    yield Static(content(self._detail))
+            yield from self.answers()
 
-    def _asked(self) -> ComposeResult:
-        yield Static(content(self._question), classes="question")
-        if self._detail:
-            with VerticalScroll(classes="detail"):
-                yield Static(content(self._detail))
+    def answers(self) -> ComposeResult:
+        """What stands below the question."""
+        raise NotImplementedError
 
     def action_leave(self) -> None:
-        """No answer."""
         self.dismiss(None)
 
 
 class Prompt(_Dialog):
     """Asks for a line of text."""
 
+    KEYS = "Enter accepts · Esc leaves"
+
     def __init__(self, question: str, value: str = "", detail: str = "") -> None:
         super().__init__(question, detail)
         self._value = value
 
-    def compose(self) -> ComposeResult:
-        """The question above the line."""
-        with self._frame("Enter accepts · Esc leaves"):
-            yield from self._asked()
-            yield TextLine(value=self._value)
+    def answers(self) -> ComposeResult:
+        yield TextLine(value=self._value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The answer is what stands there."""
         self.dismiss(event.value.strip())
 
 
 class Buttons(_Dialog):
     """Asks for one of a few answers, each with a key: ``("y", "Yes, once", "once")``."""
 
+    KEYS = "a key, or ← → and Enter · Esc leaves"
+
     def __init__(self, question: str, answers: Sequence[tuple[str, str, str]], detail: str = "") -> None:
         super().__init__(question, detail)
         self._answers = {key: answer for key, _, answer in answers}
         self._labels = [(key, label) for key, label, _ in answers]
 
-    def compose(self) -> ComposeResult:
-        """The question above the buttons."""
-        with self._frame("a key, or ← → and Enter · Esc leaves"):
-            yield from self._asked()
-            with Horizontal(classes="buttons"):
-                for key, label in self._labels:
-                    yield Button(Content(f"{label} ({key})"), id=f"answer-{key}")
+    def answers(self) -> ComposeResult:
+        with Horizontal(classes="buttons"):
+            for key, label in self._labels:
+                yield Button(Content(f"{label} ({key})"), id=f"answer-{key}")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """The button's answer."""
-        self.dismiss(self._answers[(event.button.id or "")[len("answer-") :]])
+        self.dismiss(self._answers[(event.button.id or "").removeprefix("answer-")])
 
     def key_left(self) -> None:
-        """The button before."""
         self.focus_previous()
 
     def key_right(self) -> None:
-        """The next button."""
         self.focus_next()
 
     def on_key(self, event: events.Key) -> None:
@@ -116,37 +113,27 @@ class Buttons(_Dialog):
 class Pick(_Dialog):
     """Asks for one of a list: pairs of what is returned and what is shown."""
 
+    KEYS = "↑ ↓ and Enter · Esc leaves"
+
     def __init__(self, question: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__(question)
         self._choices = list(choices)
 
-    def compose(self) -> ComposeResult:
-        """The question above the list."""
-        with self._frame("↑ ↓ and Enter · Esc leaves"):
-            yield from self._asked()
-            yield OptionList(*(content(label) for _, label in self._choices))
+    def answers(self) -> ComposeResult:
+        yield OptionList(*(content(label) for _, label in self._choices))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """The one that was entered."""
         self.dismiss(self._choices[event.option_index][0])
 
 
-class Choose(_Dialog):
+class Choose(Pick):
     """Asks for some of a list, at first for all of them; gives their keys with a blank between."""
 
+    KEYS = "Space chooses · Enter accepts · Esc leaves"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "accept", "Accept", priority=True)]
 
-    def __init__(self, question: str, choices: Sequence[tuple[str, str]]) -> None:
-        super().__init__(question)
-        self._choices = list(choices)
-
-    def compose(self) -> ComposeResult:
-        """The question above the list."""
-        with self._frame("Space chooses · Enter accepts · Esc leaves"):
-            yield from self._asked()
-            yield SelectionList[str](
-                *(Selection(content(label), key, initial_state=True) for key, label in self._choices)
-            )
+    def answers(self) -> ComposeResult:
+        yield SelectionList[str](*(Selection(content(label), key, initial_state=True) for key, label in self._choices))
 
     def action_accept(self) -> None:
         """Those that are chosen now, in the order of the list."""

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from holdfast.apps.render.transcript import body, is_long_winded
 from holdfast.apps.render.words import clock, counted, day_time
-from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
+from holdfast.apps.tui._safe import cut, lay_out, paragraphs, styled
 from holdfast.replay import Entry
 
 _MARKDOWN_CHARS_MAX = 60_000
@@ -26,8 +26,7 @@ class EntryLook(NamedTuple):
 
     width: int
     dark: bool = True
-    today: str = ""
-    """The day; what is of another one says so."""
+    today: str = ""  # the day; what is of another one says so
 
 
 class EntryBlock(NamedTuple):
@@ -74,7 +73,9 @@ def _heading(entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool
     fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
     label = f"{_SIGNS.get(entry.kind, '')} {_YOU if entry.kind == 'user' else who}".strip()
     line = styled((f"{mark}{fold}{label}", f"{style} reverse" if found else style))
-    end = f"  {_moment(entry.timestamp, look.today)}  #{entry.seq}"
+    when = day_time(entry.timestamp)
+    when = when if look.today and not when.startswith(look.today) else clock(entry.timestamp)
+    end = f"  {when}  #{entry.seq}"
     if not shown:
         room = look.width - line.cell_len - len(end) - 2
         line.append("  " + _first_words(body(entry), room), "dim")
@@ -83,18 +84,11 @@ def _heading(entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool
     return line
 
 
-def _moment(time_ms: int, today: str) -> str:
-    when = day_time(time_ms)
-    return when if today and not when.startswith(today) else clock(time_ms)
-
-
 def _first_words(text: str, room: int) -> str:
     """The beginning of what is folded, and how much there is of it."""
     first, *rest = text.strip().split("\n", 1)
     more = f" (+{counted(rest[0].count(chr(10)) + 1, 'line')})" if rest else ""
-    line = Text(one_line(first[:400]), no_wrap=True)
-    line.truncate(max(room - len(more), 8), overflow="ellipsis")
-    return line.plain + more
+    return cut(first[:400], max(room - len(more), 8)) + more
 
 
 def _body(entry: Entry, look: EntryLook) -> RenderableType:

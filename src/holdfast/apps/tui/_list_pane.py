@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from textual import on
@@ -59,7 +60,6 @@ class ListPane(Vertical):
         self._delay: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """The filter above the rows."""
         yield TextLine(placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter")
         yield SessionTable(id="sessions")
 
@@ -81,31 +81,32 @@ class ListPane(Vertical):
     def summary(self) -> list[str]:
         """How many sessions there are, in which order, and how far the fetching of all has come."""
         count = len(self.sessions.rows)
+        many = counted(max(self._total, count), "session")
         if self._asked.words or self._asked.fields:
             many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
-        else:
-            many = counted(max(self._total, count), "session")
-        parts = [many, f"by {ORDERS[self._asked.order]}"]
-        return [*parts, self._progress] if self._progress else parts
+        return [*filter(None, (many, f"by {ORDERS[self._asked.order]}", self._progress))]
 
     # -- pages -------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Ask for the first page, and for more as it is needed."""
         self._next, self._is_whole, self._wants_all = None, False, False
-        found = self._pages.at_hand(self._asked)
-        if found is not None:
-            self._put(self._asked, *found)
-            self._count()
-            return
-        self.set_timer(SLOW_S, self._tell_slow)
         asked = self._asked
 
         def put(found: tuple[list[SessionMetadata], Any]) -> None:
-            self._put(asked, *found)
-            self._count()
+            if asked == self._asked:  # else this answers what was typed before; another one is on its way
+                rows, after = found
+                self._next, self._is_whole, self._fetching, self._progress = after, after is None, False, ""
+                self.sessions.put(rows, keep=False)
+                self._know(rows)
+                self._tell_change()
+            ask_beside(self, self._pages.total, self._tell_total, self._fail, group="count")
 
-        ask_beside(self, lambda: self._pages.first(asked), put, self._fail, group="list")
+        if (found := self._pages.at_hand(asked)) is not None:
+            put(found)
+        else:
+            self.set_timer(SLOW_S, self._tell_slow)
+            ask_beside(self, lambda: self._pages.first(asked), put, self._fail, group="list")
 
     def _tell_slow(self) -> None:
         """A slow store: say that it is asked, where there is nothing to see yet."""
@@ -113,22 +114,9 @@ class ListPane(Vertical):
             self.sessions.nothing = self._nothing()
             self.sessions.refresh()
 
-    def _count(self) -> None:
-        ask_beside(self, self._pages.total, self._tell_total, self._fail, group="count")
-
     def _fail(self, error: HoldfastError) -> None:
         self._fetching = self._wants_all = False
         self.post_message(self.AskFailed(error))
-
-    def _put(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
-        # An answer to what was typed before; another one is on its way.
-        if asked != self._asked:
-            return
-        self._next, self._is_whole, self._fetching = after, after is None, False
-        self._progress = ""
-        self.sessions.put(rows, keep=False)
-        self._know(rows)
-        self._tell_change()
 
     @on(SessionTable.NearEnd)
     def _near_end(self, event: SessionTable.NearEnd) -> None:
@@ -139,63 +127,54 @@ class ListPane(Vertical):
         if self._next is not None and not self._fetching:
             self._fetching = True
             asked, after = self._asked, self._next
-            ask_beside(
-                self,
-                lambda: self._pages.following(asked, after),
-                lambda found: self._add(asked, *found),
-                self._fail,
-                group="more",
-                exclusive=False,
-            )
+            ask, add = partial(self._pages.following, asked, after), partial(self._add, asked)
+            ask_beside(self, ask, add, self._fail, group="more", exclusive=False)
 
-    def _add(self, asked: ListRequest, rows: list[SessionMetadata], after: Any) -> None:
+    def _add(self, asked: ListRequest, found: tuple[list[SessionMetadata], Any]) -> None:
         self._fetching = False
         if asked != self._asked:
             return
+        rows, after = found
         self._next, self._is_whole = after, after is None
         self.sessions.add(rows)
         count = len(self.sessions.rows)
         self._progress = f"fetched {count:,}" if self._wants_all and after is not None else ""
         self._tell_change()
-        if not self._wants_all:
-            return
-        if after is None:
+        if self._wants_all and after is not None:
+            self._fetch_more()
+        elif self._wants_all:
             self._wants_all = False
             self.sessions.action_move(count)
-        else:
-            self._fetch_more()
 
     def renew(self) -> None:
-        """See what other processes changed; only the newest page is asked for."""
-        if self._asked.is_newest_first:
-            self._look_again()
-
-    def _look_again(self) -> None:
+        """See what other processes changed; only the newest page is asked for, and only of the plain list."""
         asked = self._asked
-        ask_beside(
-            self,
-            lambda: (*self._pages.first(asked), self._pages.total()),
-            lambda found: self._renewed(asked, *found),
-            lambda _: None,  # the next time may go better; the list stays as it was
-            group="renew",
-        )
-
-    def _renewed(self, asked: ListRequest, head: list[SessionMetadata], after: Any, total: int) -> None:
-        self._tell_total(total)
-        rows = self.sessions.rows
-        if asked != self._asked or rows[: len(head)] == head:
+        if not asked.is_newest_first:
             return
-        self.sessions.put(renewed(rows, head, more=after is not None))
-        # With more rows the next page begins behind those, wherever the first one ends.
-        if len(self.sessions.rows) <= FIRST_PAGE:
-            self._next = after
-        self._know(head)
+
+        def show(found: tuple[list[SessionMetadata], Any, int]) -> None:
+            head, after, total = found
+            self._tell_total(total)
+            rows = self.sessions.rows
+            if asked != self._asked or rows[: len(head)] == head:
+                return
+            self.sessions.put(renewed(rows, head, more=after is not None))
+            # With more rows the next page begins behind those, wherever the first one ends.
+            if len(self.sessions.rows) <= FIRST_PAGE:
+                self._next = after
+            self._know(head)
+
+        def ask() -> tuple[list[SessionMetadata], Any, int]:
+            return *self._pages.first(asked), self._pages.total()
+
+        # If that fails, the next time may go better; the list stays as it was.
+        ask_beside(self, ask, show, lambda _: None, group="renew")
 
     def look_again(self) -> None:
         """Something was changed here: look again now."""
         # In another order what changed may stand anywhere, so the list begins anew.
         if self._asked.is_newest_first:
-            self._look_again()
+            self.renew()
         else:
             self.begin()
 
@@ -255,7 +234,6 @@ class ListPane(Vertical):
 
     def sort_by_next(self) -> None:
         """Sort by the column after the one that leads now."""
-        order = (self._asked.order + 1) % len(ORDERS)
-        self._asked = self._asked._replace(order=order)
+        self._asked = self._asked._replace(order=(self._asked.order + 1) % len(ORDERS))
         self._tell_change()
         self.begin()

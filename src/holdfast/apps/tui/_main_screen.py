@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -123,7 +124,6 @@ class MainScreen(Screen[None]):
         self._preview_soon: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """The list to the left, the conversation to the right, the keys below."""
         self.actions = SessionActions(self)
         yield Static(content("Holdfast"), id="top")
         with Horizontal():
@@ -133,9 +133,8 @@ class MainScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Ask for the first page; look again now and then."""
         self.sessions.focus()
-        self._list.begin()
+        self.list_pane.begin()
         self.set_interval(_RENEW_S, self._renew)
         if self._first_id is not None:
             self.read(self._first_id)
@@ -143,7 +142,8 @@ class MainScreen(Screen[None]):
     # -- its parts ---------------------------------------------------------------------------
 
     @property
-    def _list(self) -> ListPane:
+    def list_pane(self) -> ListPane:
+        """The list side."""
         return self.query_one(ListPane)
 
     @property
@@ -181,7 +181,7 @@ class MainScreen(Screen[None]):
         if action == "stop":
             return self._answering is not None
         if action == "back":
-            return self.is_reading or self._list.is_filtering
+            return self.is_reading or self.list_pane.is_filtering
         name = parameters[0] if action == "act" else action
         is_typing = isinstance(self.focused, Input)
         return not (is_typing and name in ("filter", "search", "sort", "delete", "help"))
@@ -198,10 +198,8 @@ class MainScreen(Screen[None]):
     @property
     def named_keys(self) -> dict[str, str]:
         """Which keys the bar shows here, and what it says of them."""
-        if isinstance(self.focused, SayLine):
-            return _SAYING_KEYS
         if isinstance(self.focused, Input):
-            return _FILTER_KEYS
+            return _SAYING_KEYS if isinstance(self.focused, SayLine) else _FILTER_KEYS
         return _READING_KEYS if self.focused is self.conversation else _LIST_KEYS
 
     def action_act(self, name: str) -> None:
@@ -220,27 +218,23 @@ class MainScreen(Screen[None]):
 
     def action_merge(self) -> None:
         """A new session with what two did."""
-        pair = self._pair()
-        if pair is not None:
-            self.actions.merge(*pair)
+        self._with_pair(self.actions.merge)
 
     def action_compare(self) -> None:
         """Two sessions side by side."""
-        pair = self._pair()
-        if pair is not None:
-            from holdfast.apps.tui._page_screen import CompareScreen
+        from holdfast.apps.tui._page_screen import CompareScreen
 
-            self.app.push_screen(CompareScreen(self.app.library, *pair))
+        self._with_pair(lambda *pair: self.app.push_screen(CompareScreen(self.app.library, *pair)))
 
-    def _pair(self) -> tuple[str, str] | None:
-        """The marked session and the chosen one, or two marked ones."""
+    def _with_pair(self, act: Callable[[str, str], object]) -> None:
+        """Do something with the marked session and the chosen one, or with two marked ones."""
         ids = list(self.sessions.marked)
         if len(ids) < 2 and self.chosen is not None and self.chosen.session_id not in ids:
             ids.append(self.chosen.session_id)
         if len(ids) < 2:
             self.app.notify("Mark one session with Space, then choose another.", markup=False)
-            return None
-        return ids[0], ids[1]
+        else:
+            act(ids[0], ids[1])
 
     # -- other screens -----------------------------------------------------------------------
 
@@ -260,19 +254,15 @@ class MainScreen(Screen[None]):
             else:
                 self._went(place)
 
-        row = self.chosen
-        if row is not None:
-            screen = TimeScreen(self.app.library, row.session_id, row.title or "")
-            self.app.push_screen(screen, went)
+        if (row := self.chosen) is not None:
+            self.app.push_screen(TimeScreen(self.app.library, row.session_id, row.title or ""), went)
 
     def action_tree(self) -> None:
         """The session among its relatives."""
         from holdfast.apps.tui._page_screen import TreeScreen
 
-        row = self.chosen
-        if row is not None:
-            screen = TreeScreen(self.app.library, row.session_id, row.title or "")
-            self.app.push_screen(screen, self._went)
+        if (row := self.chosen) is not None:
+            self.app.push_screen(TreeScreen(self.app.library, row.session_id, row.title or ""), self._went)
 
     def _went(self, place: tuple[str, int | None] | None) -> None:
         if place is not None:
@@ -295,19 +285,15 @@ class MainScreen(Screen[None]):
     def action_filter(self) -> None:
         """Type to narrow the list."""
         self.leave_reading()
-        self._list.open_filter()
+        self.list_pane.open_filter()
 
     def action_sort(self) -> None:
         """By the next column."""
-        self._list.sort_by_next()
-
-    def look_again(self) -> None:
-        """Something was changed here: look for it now."""
-        self._list.look_again()
+        self.list_pane.sort_by_next()
 
     def _renew(self) -> None:
         if self.app.screen is self:
-            self._list.renew()
+            self.list_pane.renew()
         self.tell_status()
 
     def forget(self, session_id: str) -> None:
@@ -319,7 +305,7 @@ class MainScreen(Screen[None]):
 
     @on(ListPane.Changed)
     def _tell_top(self) -> None:
-        parts = ["Holdfast", *self._list.summary, self.app.where]
+        parts = ["Holdfast", *self.list_pane.summary, self.app.where]
         self.query_one("#top", Static).update(content("  ·  ".join(parts)))
 
     @on(ListPane.RowsCame)
@@ -369,8 +355,8 @@ class MainScreen(Screen[None]):
             self.conversation.focus()
         elif self.is_reading:
             self.leave_reading()
-        elif self._list.is_filtering:
-            self._list.close_filter()
+        elif self.list_pane.is_filtering:
+            self.list_pane.close_filter()
 
     def leave_reading(self) -> None:
         """Back from the conversation to the list."""
@@ -455,7 +441,7 @@ class MainScreen(Screen[None]):
                 self._await_first(session_id)
         elif what in ("ended", "failed"):
             self.sessions.busy.discard(session_id)
-            self.look_again()
+            self.list_pane.look_again()
             if what == "failed":
                 self.app.tell_failure(detail)
             elif detail or here != session_id:
@@ -470,20 +456,18 @@ class MainScreen(Screen[None]):
         worker = get_current_worker()
         while not worker.is_cancelled:
             is_running = self.app.talks.is_running(session_id)
-            try:
-                is_kept = self.app.library.exists(session_id)
-            except HoldfastError:
-                is_kept = False  # the answer tells what is wrong with the store
-            if is_kept:
-                hand_over(self, self._first_came, session_id)
-            if is_kept or not is_running:
+            with suppress(HoldfastError):  # the answer tells what is wrong with the store
+                if self.app.library.exists(session_id):
+                    hand_over(self, self._first_came, session_id)
+                    return
+            if not is_running:
                 return
             time.sleep(_FIRST_S)
 
     def _first_came(self, session_id: str) -> None:
         if self.app.tracking.session_id == session_id and self.conversation.session_id is None:
             self.conversation.read(session_id)
-        self.look_again()
+        self.list_pane.look_again()
 
     # -- status ------------------------------------------------------------------------------
 
@@ -494,29 +478,25 @@ class MainScreen(Screen[None]):
         self.refresh_bindings()
 
     def _status(self) -> str:
-        row, tracking = self.chosen, self.app.tracking
+        row, tracking, marked = self.chosen, self.app.tracking, len(self.sessions.marked)
         here = tracking.session_id
-        parts = []
-        if here is not None and self.app.talks.is_running(here):
-            parts.append("answering")
-        if self.actions.under_way:
-            parts.append("working …")
-        if self.is_reading and tracking.is_restored:
-            parts.append("restored")
-        model = self.app.talks.model_name if here is not None else ""
-        model = model or (row.model if row else None) or ""
-        parts += [model] if model else []
-        if row is not None:
-            parts += _figures(row)
-        parts.append(self.app.durability)
-        marked = len(self.sessions.marked)
-        parts += [f"{marked} marked"] if marked else []
-        return " · ".join(parts)
+        parts = [
+            "answering" if here is not None and self.app.talks.is_running(here) else "",
+            "working …" if self.actions.under_way else "",
+            "restored" if self.is_reading and tracking.is_restored else "",
+            (self.app.talks.model_name if here is not None else "") or (row.model if row else None),
+            *(_figures(row) if row is not None else ()),
+            self.app.durability,
+            f"{marked} marked" if marked else "",
+        ]
+        return " · ".join(filter(None, parts))
 
 
-def _figures(row: SessionMetadata) -> list[str]:
-    found = [counted(row.message_count, "msg")]
-    about = "about " if row.tokens_estimated else ""
-    found += [f"{about}{short(row.total_tokens)} tokens"] if row.total_tokens else []
-    found += [f"${row.cost:.4f}"] if row.cost is not None else []
-    return [*found, "live"] if row.open else found
+def _figures(row: SessionMetadata) -> Iterator[str]:
+    yield counted(row.message_count, "msg")
+    if row.total_tokens:
+        yield f"{'about ' if row.tokens_estimated else ''}{short(row.total_tokens)} tokens"
+    if row.cost is not None:
+        yield f"${row.cost:.4f}"
+    if row.open:
+        yield "live"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rich.console import Console, Group, RenderableType
-from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 from textual import on
@@ -21,7 +19,7 @@ from textual.widgets import Static
 from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
 from holdfast.apps.render.transcript import family
 from holdfast.apps.render.words import ago, counted, forest
-from holdfast.apps.tui._safe import content, lay_out, styled
+from holdfast.apps.tui._safe import content, first_line, lay_out, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.session import now_ms
@@ -55,7 +53,6 @@ class PageScreen(Screen[T]):
         self._title = title
 
     def compose(self) -> ComposeResult:
-        """The page below its title."""
         yield Static(content(self._title), id="title")
         yield LineView(id="page")
         yield KeyBar()
@@ -70,11 +67,9 @@ class PageScreen(Screen[T]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Show that something is coming."""
         self.page.loading = True
 
     def on_resize(self) -> None:
-        """The width is known, or another one."""
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
@@ -91,25 +86,15 @@ class PageScreen(Screen[T]):
         self.page.loading = False
         self.query_one("#title", Static).update(content(f"{self._title}: {error}"))
 
-    def retitle(self, text: str) -> None:
-        """Another title from now on."""
-        self._title = text
-        self.query_one("#title", Static).update(content(text))
-
     def action_leave(self) -> None:
-        """Back."""
         self.dismiss(None)
 
     def action_help(self) -> None:
-        """What every key does."""
         self.app.push_screen(HelpScreen())
 
 
-# Pages that the command prints too, taken as something the app can show.
-
-
 def printed(width: int, write: Callable[[Canvas], None]) -> list[Strip]:
-    """The lines that ``write`` puts onto a page of that width."""
+    """The lines that ``write``, which prints for the command too, puts onto a page of that width."""
     paper = _Paper(width)
     write(paper)
     return lay_out(Group(*paper.ink.pieces), width)
@@ -156,18 +141,13 @@ class _Ink(Colour):
         return self._console.width
 
     def _write(self, spans: list[Span]) -> None:
-        line = Text()
-        for span in spans:
-            line.append(span.text, STYLES[span.style])
+        line = Text.assemble(*((span.text, STYLES[span.style]) for span in spans))
         line.rstrip()
         self.pieces.append(line)
 
 
-# Two sessions side by side.
-
-
 class CompareScreen(PageScreen[None]):
-    """Where they parted, their turns next to each other, and what else differs."""
+    """Two sessions side by side: where they parted, their turns next to each other, and what else differs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "full", "Long or short")]
 
@@ -181,9 +161,7 @@ class CompareScreen(PageScreen[None]):
         """The page that ``holdfast compare`` prints."""
         from holdfast.apps.render.comparison import print_comparison
 
-        if self._found is None:
-            self._found = self.library.compare(*self._ids)
-        found = self._found
+        self._found = found = self._found or self.library.compare(*self._ids)
         return printed(width, lambda page: print_comparison(page, found, full=self._full))
 
     def action_full(self) -> None:
@@ -192,16 +170,13 @@ class CompareScreen(PageScreen[None]):
         self.draw()
 
 
-# What all sessions used, in charts and tables.
-
-
 By = Literal["day", "week", "month"]
 _NEXT: dict[By, By] = {"day": "week", "week": "month", "month": "day"}
-_SPANS = (None, 7, 30, 90, 365)
+_SPANS = {None: 7, 7: 30, 30: 90, 90: 365, 365: None}  # days, and the next longer span
 
 
 class StatsScreen(PageScreen[None]):
-    """Tokens, cost, activity, models, tools and topics."""
+    """What all sessions used: tokens, cost, activity, models, tools and topics."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "period", "Day, week, month"),
@@ -211,14 +186,13 @@ class StatsScreen(PageScreen[None]):
     def __init__(self, library: Holdfast) -> None:
         super().__init__(library, "Analytics")
         self._by: By = "day"
-        self._span = 0
+        self._days: int | None = None
 
     def make(self, width: int) -> list[Strip]:
         """The page that ``holdfast stats`` prints."""
         from holdfast.apps.render.stats import print_stats
 
-        days = _SPANS[self._span]
-        since = None if days is None else dt.datetime.now(dt.UTC) - dt.timedelta(days=days)
+        since = None if self._days is None else dt.datetime.now(dt.UTC) - dt.timedelta(days=self._days)
         stats = self.library.stats(since, by=self._by)
         return printed(width, lambda page: print_stats(page, stats, width))
 
@@ -229,24 +203,21 @@ class StatsScreen(PageScreen[None]):
 
     def action_span(self) -> None:
         """Of all time, or of the last days."""
-        self._span = (self._span + 1) % len(_SPANS)
+        self._days = _SPANS[self._days]
         self._again()
 
     def _again(self) -> None:
-        days = _SPANS[self._span]
-        told = "all time" if days is None else f"the last {days} days"
-        self.retitle(f"Analytics  ·  by {self._by}  ·  {told}")
+        told = "all time" if self._days is None else f"the last {self._days} days"
+        self._title = f"Analytics  ·  by {self._by}  ·  {told}"
+        self.query_one("#title", Static).update(content(self._title))
         self.draw()
-
-
-# A session among its relatives: where it came from, and what was forked from it.
 
 
 _SHOWN_MAX = 500
 
 
 class TreeScreen(PageScreen[tuple[str, int | None] | None]):
-    """The whole tree that a session belongs to; gives the one that was chosen."""
+    """A session among its relatives: the whole tree that it belongs to; gives the one that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, priority=True),
@@ -277,8 +248,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
                 (f"  {counted(row.message_count, 'message')}  {ago(row.updated_at, now)}", "dim"),
                 (f"  {row.session_id}", "dim"),
             )
-            text.truncate(width, overflow="ellipsis")
-            lines += lay_out(text, width)[:1] or [Strip([Segment("")])]
+            lines += first_line(text, width)
         return lines
 
     def action_move(self, by: int) -> None:
@@ -290,20 +260,15 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
         """The first click chooses, a second one goes there."""
-        if event.line >= len(self._ids):
-            return
         if event.line == self._cursor:
             self.action_take()
-        else:
+        elif event.line < len(self._ids):
             self.action_move(event.line - self._cursor)
 
     def action_take(self) -> None:
         """Read that one."""
         if self._ids:
             self.dismiss((self._ids[self._cursor], None))
-
-
-# What every key does.
 
 
 _KEY_COLUMNS = 25
@@ -352,7 +317,7 @@ _KEYS = {
 
 
 class HelpScreen(ModalScreen[None]):
-    """A page of keys over whatever is shown."""
+    """What every key does, over whatever is shown."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -364,32 +329,23 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
 
     def compose(self) -> ComposeResult:
-        """One page that scrolls."""
         page = LineView()
-        page.border_title = "Keys"
-        page.border_subtitle = "Esc closes"
+        page.border_title, page.border_subtitle = "Keys", "Esc closes"
         yield page
 
     def on_mount(self) -> None:
-        """Draw it, and again when the width is known."""
         self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
         page = self.query_one(LineView)
-        width = page.scrollable_content_region.width
-        page.show(lay_out(Group(*_sections()), width))
+        sections: list[RenderableType] = []
+        for title, keys in _KEYS.items():
+            table = Table.grid(Column(width=_KEY_COLUMNS), Column(), padding=(0, 1))
+            for key, does in keys.items():
+                table.add_row(Text(f"  {key}", "bold"), Text(does))
+            sections += [Text(""), Text(title, "bold underline"), table]
+        page.show(lay_out(Group(*sections), page.scrollable_content_region.width))
         page.focus()
-
-
-def _sections() -> Iterator[RenderableType]:
-    for title, keys in _KEYS.items():
-        yield Text("")
-        yield Text(title, "bold underline")
-        table = Table.grid(Column(width=_KEY_COLUMNS), Column(), padding=(0, 1))
-        for key, does in keys.items():
-            table.add_row(Text(f"  {key}", "bold"), Text(does))
-        yield table

@@ -58,22 +58,22 @@ def cut(text: str, width: int) -> str:
     return line.plain
 
 
+def first_line(text: Text, width: int) -> list[Strip]:
+    """A line that is cut where it ends, as one line of that width."""
+    text.truncate(width, overflow="ellipsis")
+    return lay_out(text, width)[:1] or [Strip.blank(0)]
+
+
 def lay_out(renderable: RenderableType, width: int) -> list[Strip]:
     """What Rich makes of something, in lines of at most ``width`` columns."""
-    console = _console()
-    options = console.options.update(width=max(width, 1), height=None)
-    lines = console.render_lines(renderable, options, pad=False)
-    return [_harmless(line, width) for line in lines]
+    options = _console().options.update(width=max(width, 1), height=None)
+    return [_harmless(line, width) for line in _console().render_lines(renderable, options, pad=False)]
 
 
 def _harmless(segments: Iterable[Segment], width: int) -> Strip:
-    kept = [
-        Segment(one_line(segment.text), _unlinked(segment.style))
-        for segment in segments
-        if not segment.control and segment.text
-    ]
+    shown = (segment for segment in segments if not segment.control and segment.text)
+    strip = Strip([Segment(one_line(segment.text), _unlinked(segment.style)) for segment in shown])
     # A character that became visible may be wider than the one that was laid out.
-    strip = Strip(kept)
     return strip.crop(0, width) if strip.cell_length > width else strip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,8 +14,9 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from holdfast.apps.render.words import ago, counted
-from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
+from holdfast.apps.tui._safe import content, cut, first_line, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine, ask_beside
+from holdfast.errors import HoldfastError
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ class HitList(LineView):
     def draw(self) -> None:
         """Lay all of them out."""
         width, now = self.scrollable_content_region.width, now_ms()
-        lines: list[Strip] = []
-        for hit in self.hits:
-            lines += _hit_lines(hit, width, now)
-        self.show(lines)
+        self.show([line for hit in self.hits for line in _hit_lines(hit, width, now)])
 
     def move(self, by: int) -> None:
         """So many hits on."""
@@ -77,7 +74,6 @@ class HitList(LineView):
         return line
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
         self.draw()
 
 
@@ -113,7 +109,6 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         self._takes_first = False
 
     def compose(self) -> ComposeResult:
-        """The query above the hits."""
         yield TextLine(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
         yield Static("", id="found")
         yield HitList()
@@ -131,17 +126,14 @@ class SearchScreen(Screen[tuple[str, int] | None]):
             self._show([], "")
             return
         self.query_one("#found", Static).update(content("searching …"))
-        ask_beside(
-            self,
-            lambda: self._library.search(query, limit=_HITS_MAX),
-            self._found,
-            lambda error: self._show([], str(error)),
-            group="search",
-        )
 
-    def _found(self, hits: list[Hit]) -> None:
-        more = " and more" if len(hits) == _HITS_MAX else ""
-        self._show(hits, counted(len(hits), "hit") + more)
+        def found(hits: list[Hit]) -> None:
+            self._show(hits, counted(len(hits), "hit") + (" and more" if len(hits) == _HITS_MAX else ""))
+
+        def failed(error: HoldfastError) -> None:
+            self._show([], str(error))
+
+        ask_beside(self, lambda: self._library.search(query, limit=_HITS_MAX), found, failed, group="search")
 
     def _show(self, hits: list[Hit], told: str) -> None:
         self._is_asking = False
@@ -158,11 +150,9 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     def _clicked(self, event: LineView.Clicked) -> None:
         """The first click chooses, a second one goes there."""
         hits, number = self.query_one(HitList), event.line // _HIT_LINES
-        if number >= len(hits.hits):
-            return
-        if number == hits.cursor:
+        if hits.hits and number == hits.cursor:
             self.action_take()
-        else:
+        elif number < len(hits.hits):
             hits.move(number - hits.cursor)
 
     @on(Input.Submitted, "#query")
@@ -176,22 +166,13 @@ class SearchScreen(Screen[tuple[str, int] | None]):
             self.dismiss((hit.session_id, hit.seq))
 
     def action_leave(self) -> None:
-        """Back without one."""
         self.dismiss(None)
 
 
 def _hit_lines(hit: Hit, width: int, now: int) -> list[Strip]:
     where = f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
     title = cut(hit.title or hit.session_id, max(width - len(where), 10))
-    heading = styled((title, "bold"), (where, "dim"))
-    heading.truncate(width, overflow="ellipsis")
-    return [*lay_out(heading, width)[:1], *lay_out(_snippet(hit, width), width)[:1], Strip.blank(0)]
-
-
-def _snippet(hit: Hit, width: int) -> Text:
-    """The words around, with those that were found marked."""
-    text = Text("  ", no_wrap=True, end="")
-    for part, is_found in hit.snippet.parts():
-        text.append(one_line(part.replace("\n", " ")), "bold underline" if is_found else "")
-    text.truncate(width, overflow="ellipsis")
-    return text
+    # The words around, with those that were found marked.
+    marks = ((part.replace("\n", " "), "bold underline" if is_found else "") for part, is_found in hit.snippet.parts())
+    heading, snippet = styled((title, "bold"), (where, "dim")), styled(("  ", ""), *marks)
+    return [*first_line(heading, width), *first_line(snippet, width), Strip.blank(0)]

@@ -35,10 +35,8 @@ class ListColumn(NamedTuple):
     text: Callable[[SessionMetadata, int], str]
     style: str = ""
     right: bool = False
-    from_width: int = 0
-    """Shown where the list is at least so wide."""
-    order: str = ""
-    """The order in which this column leads."""
+    from_width: int = 0  # shown where the list is at least so wide
+    order: str = ""  # in which this column leads
 
 
 def state_of(row: SessionMetadata) -> str:
@@ -47,23 +45,17 @@ def state_of(row: SessionMetadata) -> str:
         return row.state.replace("_", " ")
     if row.status != "idle":
         return row.status
-    if row.held:
-        return "held"
-    return "archived" if row.archived else "pinned" if row.pinned else ""
+    return "held" if row.held else "archived" if row.archived else "pinned" if row.pinned else ""
+
+
+def _tokens(row: SessionMetadata) -> str:
+    return ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else ""
 
 
 _COLUMNS = (
     ListColumn("UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"),
     ListColumn("MSGS", 6, lambda row, _: f"{row.message_count:,}", right=True, from_width=56, order="messages"),
-    ListColumn(
-        "TOKENS",
-        7,
-        lambda row, _: ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
-        "list--faint",
-        right=True,
-        from_width=66,
-        order="tokens",
-    ),
+    ListColumn("TOKENS", 7, lambda row, _: _tokens(row), "list--faint", right=True, from_width=66, order="tokens"),
     ListColumn("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
     ListColumn("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
     ListColumn("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
@@ -74,12 +66,7 @@ class SessionTable(LineView):
     """Rows of sessions with a cursor; the first line is the heading."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "list--heading",
-        "list--cursor",
-        "list--faint",
-        "list--state",
-        "list--tag",
-        "list--mark",
+        f"list--{part}" for part in ("heading", "cursor", "faint", "state", "tag", "mark")
     }
     DEFAULT_CSS = """
     SessionTable > .list--heading { color: $faint; text-style: bold; }
@@ -124,10 +111,8 @@ class SessionTable(LineView):
         self.marked: list[str] = []
         self.restored: set[str] = set()
         self.busy: set[str] = set()
-        self.order = "updated"
-        """What the rows are sorted by; its column is marked."""
-        self.nothing = ""
-        """What is said where there are no rows."""
+        self.order = "updated"  # what the rows are sorted by; its column is marked
+        self.nothing = ""  # what is said where there are no rows
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -159,20 +144,21 @@ class SessionTable(LineView):
 
     def choose(self, session_id: str) -> bool:
         """Put the cursor on a session; False if it is not among the rows."""
-        place = self._find(session_id)
-        if place is None:
-            return False
-        self._place(place)
-        self.post_message(self.Moved())
-        return True
+        if (place := self._find(session_id)) is not None:
+            self._place(place)
+            self.post_message(self.Moved())
+        return place is not None
+
+    def unmark(self) -> None:
+        """Nothing is marked any more."""
+        self.marked = []
+        self.refresh()
 
     def _find(self, session_id: str) -> int | None:
         # Nearly always it is the row under the cursor, and there may be a million others.
-        near = self.rows[self.cursor : self.cursor + 1]
-        if near and near[0].session_id == session_id:
+        if self.chosen is not None and self.chosen.session_id == session_id:
             return self.cursor
-        ids = (at for at, row in enumerate(self.rows) if row.session_id == session_id)
-        return next(ids, None)
+        return next((at for at, row in enumerate(self.rows) if row.session_id == session_id), None)
 
     def _place(self, cursor: int) -> None:
         self.cursor = cursor
@@ -195,8 +181,8 @@ class SessionTable(LineView):
 
     def action_move(self, by: int) -> None:
         """So many rows on."""
-        last = len(self.rows) - 1
-        cursor = min(max(self.cursor + by, 0), max(last, 0))
+        last = max(len(self.rows) - 1, 0)
+        cursor = min(max(self.cursor + by, 0), last)
         if cursor != self.cursor:
             self._place(cursor)
             self.post_message(self.Moved())
@@ -208,7 +194,6 @@ class SessionTable(LineView):
         self.action_move(by * max(self.scrollable_content_region.height - 2, 1))
 
     def action_first(self) -> None:
-        """To the newest."""
         self.action_move(-len(self.rows))
 
     def action_last(self) -> None:
@@ -217,7 +202,6 @@ class SessionTable(LineView):
         self.post_message(self.NearEnd(whole=True))
 
     def action_open(self) -> None:
-        """Enter the row."""
         if self.chosen is not None:
             self.post_message(self.Entered(self.chosen))
 
@@ -226,11 +210,9 @@ class SessionTable(LineView):
         if self.chosen is None:
             return
         id = self.chosen.session_id
-        if id in self.marked:
-            self.marked.remove(id)
-        else:
-            # Two at most, which is what a comparison takes.
-            self.marked = [*self.marked[-1:], id]
+        is_marked = id in self.marked
+        # Two at most, which is what a comparison takes.
+        self.marked = [one for one in self.marked if one != id] if is_marked else [*self.marked[-1:], id]
         self.refresh()
         self.post_message(self.Moved())
 
@@ -278,13 +260,11 @@ class SessionTable(LineView):
     def _heading(self, width: int) -> Strip:
         columns, room = self._shown(width)
         cells = ["   " + ("TITLE ▲" if self.order == "title" else "TITLE").ljust(room)]
-        cells += [_fit(self._named(one), one.width, right=one.right) for one in columns]
+        for column in columns:
+            leading = f"▼{column.name}" if column.right else f"{column.name} ▼"
+            name = leading if column.order == self.order else column.name
+            cells.append(_fit(name, column.width, right=column.right))
         return Strip([Segment(" ".join(cells), self.component("list--heading"))])
-
-    def _named(self, column: ListColumn) -> str:
-        if not column.order or column.order != self.order:
-            return column.name
-        return f"▼{column.name}" if column.right else f"{column.name} ▼"
 
     def _row(self, number: int, width: int) -> Strip:
         row, now = self.rows[number], now_ms()
@@ -308,12 +288,9 @@ class SessionTable(LineView):
 
     def _marks(self, row: SessionMetadata) -> str:
         """Marked; being answered, open for writing somewhere, or restored here."""
-        first = "✓" if row.session_id in self.marked else " "
-        if row.session_id in self.busy:
-            return first + "▶ "
-        if row.open:
-            return first + "● "
-        return first + ("↺ " if row.session_id in self.restored else "  ")
+        id = row.session_id
+        state = "▶" if id in self.busy else "●" if row.open else "↺" if id in self.restored else " "
+        return f"{'✓' if id in self.marked else ' '}{state} "
 
 
 def _fit(text: str, width: int, *, right: bool = False) -> str:

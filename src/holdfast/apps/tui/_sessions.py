@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 FIRST_PAGE = 100
 _PAGE = 1_000
 _FIELDS = ("tag", "status", "agent", "model", "parent")
-
-
 # All are kept by the catalogue: none needs more than the page that is shown.
 ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 
@@ -73,7 +71,7 @@ class SessionPages:
 
         def ask() -> None:
             try:
-                ahead.set_result(self._first(ListRequest(), FIRST_PAGE))
+                ahead.set_result(self.following(ListRequest(), None, FIRST_PAGE))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 ahead.set_exception(error)
 
@@ -94,15 +92,11 @@ class SessionPages:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and asked == ListRequest() and limit == FIRST_PAGE:
             return ahead.result()
-        return self._first(asked, limit)
+        return self.following(asked, None, limit)
 
-    def _first(self, asked: ListRequest, limit: int) -> tuple[list[SessionMetadata], Any]:
-        page = self._library.list(limit, **asked.filters())
-        return list(page), page.next
-
-    def following(self, asked: ListRequest, after: Any) -> tuple[list[SessionMetadata], Any]:
+    def following(self, asked: ListRequest, after: Any, limit: int = _PAGE) -> tuple[list[SessionMetadata], Any]:
         """The page after that."""
-        page = self._library.list(_PAGE, after=after, **asked.filters())
+        page = self._library.list(limit, after=after, **asked.filters())
         return list(page), page.next
 
     def total(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
@@ -78,8 +79,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         for snapshot in self._snapshots:
             bar[self._place(snapshot.seq, room)] = "◇"
         bar[self._place(at, room)] = "█"
-        kept = any(one.seq == at for one in self._snapshots)
-        note = "  a snapshot" if kept else ""
+        note = "  a snapshot" if any(one.seq == at for one in self._snapshots) else ""
         many = counted(len(self._snapshots), "snapshot")
         return [Text("├" + "".join(bar) + "┤"), Text(f"event {at:,} of {self._newest:,}{note}   ◇ {many}", "dim")]
 
@@ -88,21 +88,18 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
 
     def _said(self, at: int, width: int) -> list[Text]:
         events = list(self.library.events(self._session_id, stop=at + 1, reverse=True, limit=12))[::-1]
-        if not events:
-            return []
-        first = events[0].seq
-        told = [
-            (entry, heading(entry, first=first), " ".join(body(entry)[:_VALUE_CHARS].split()))
-            for entry in list(read_transcript(events, first))[-4:]
-        ]
-        return [Text(cut(f"  #{entry.seq} {who}: {text}", width)) for entry, who, text in told]
+        first = events[0].seq if events else 0
+        lines: list[Text] = []
+        for entry in list(read_transcript(events, first))[-4:]:
+            text = " ".join(body(entry)[:_VALUE_CHARS].split())
+            lines.append(Text(cut(f"  #{entry.seq} {heading(entry, first=first)}: {text}", width)))
+        return lines
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
         """On the slider: to the event of that place."""
         if event.line == 0 and self._newest > 0:
-            share = (event.column - 1) / max(self._room - 1, 1)
-            self._go(round(share * self._newest))
+            self._go(round((event.column - 1) / max(self._room - 1, 1) * self._newest))
 
     def action_move(self, by: int) -> None:
         """So many events on."""
@@ -133,16 +130,14 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
 
     def action_restore(self) -> None:
         """Go on from here in a new session; this one stays as it is."""
-        at = self._at
-        if at >= 0:
-            ask_beside(
-                self,
-                lambda: self.library.restore(self._session_id, at),
-                lambda made: self.dismiss((made, None)),
-                self._failed,
-                group="restore",
-                exclusive=False,  # a second one would not undo what the first has made
-            )
+        if self._at >= 0:
+            restore = partial(self.library.restore, self._session_id, self._at)
+
+            def made(session_id: str) -> None:
+                self.dismiss((session_id, None))
+
+            # Not exclusive: a second one would not undo what the first has made.
+            ask_beside(self, restore, made, self._failed, group="restore", exclusive=False)
 
 
 def _told(state: State) -> list[RenderableType]:

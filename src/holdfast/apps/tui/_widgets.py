@@ -63,10 +63,8 @@ class LineView(ScrollView, can_focus=True):
         return self._lines[number] if number < len(self._lines) else Strip.blank(0)
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is in sight."""
-        width = self.scrollable_content_region.width
+        width, base = self.scrollable_content_region.width, self.rich_style
         strip = self.line_at(self.scroll_offset.y + y)
-        base = self.rich_style
         return strip.apply_style(base).extend_cell_length(width, base).crop(0, width)
 
     def on_click(self, event: events.Click) -> None:
@@ -119,7 +117,6 @@ class KeyBar(Widget):
         return [found[action]._replace(does=does) for action, does in named.items() if action in found]
 
     def render_line(self, y: int) -> Strip:
-        """The one line."""
         base, look = self.rich_style, self.get_component_rich_style("keys--key", partial=True)
         segments = []
         for key in self._keys():
@@ -145,11 +142,8 @@ class _ShownKey(NamedTuple):
     node: DOMNode
 
 
-# To a thread, and back to the app: what was found is shown if someone still wants to see it.
-#
-# A thread that reads a slow store may end when its screen was left long ago, or the app with it.
-# Then there is nothing to show it on, and nobody to tell.
-
+# To a thread, and back to the app: a thread that reads a slow store may end when its screen was left long ago, or the
+# app with it. Then there is nothing to show what was found on, and nobody to tell.
 
 SLOW_S = 0.4  # after which one is told that something is under way
 
@@ -166,11 +160,10 @@ def hand_over(node: DOMNode, act: Callable[..., object], *values: Any) -> None:
     """
 
     def take() -> None:
-        if not is_there(node):
-            return
         try:
-            # What it gives may be awaited, but not here: a dialog ends when someone answers it.
-            act(*values)
+            if is_there(node):
+                # What it gives may be awaited, but not here: a dialog ends when someone answers it.
+                act(*values)
         except NoMatches:
             if is_there(node):
                 raise

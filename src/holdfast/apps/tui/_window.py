@@ -7,9 +7,8 @@ and its result, are in one. Nothing here reads more of a log than it is asked fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.apps.render.transcript import heading, lost_from, with_blobs
@@ -56,16 +55,15 @@ class PageReader:
         self._library = library
         self.session_id = session_id
 
-    def last(self) -> LogChunk | None:
-        """The end of the log, from the start of a turn on."""
-        return self.before(None)
-
     def before(self, seq: int | None) -> LogChunk | None:
-        """What comes before an event; None at the beginning."""
+        """What comes before an event (None: the end of the log), from the start of a turn on; None at the beginning."""
         # Backwards, so that the end of a log of any length is there at once.
         events = self._library.events(self.session_id, stop=seq, reverse=True)
         found: list[Event] = list(islice(events, PAGE))
-        found += _until_turn(found, events)
+        for event in islice(events, _PAGE_MAX if found and found[-1].type not in _TURN_STARTS else 0):
+            found.append(event)
+            if event.type in _TURN_STARTS:
+                break
         # Events that cannot be read belong to what comes after them, so that no gap is between two.
         earlier = next(events, None)
         return self._chunk(found[::-1], 0 if earlier is None else earlier.seq + 1)
@@ -83,8 +81,7 @@ class PageReader:
 
     def around(self, seq: int) -> LogChunk | None:
         """The turn of an event with what stands about it."""
-        before = self.before(seq + 1)
-        start = before.first if before is not None else 0
+        start = before.first if (before := self.before(seq + 1)) else 0
         return self.after(start, PAGE + max(seq - start, 0))
 
     def new(self, seq: int) -> list[Event]:
@@ -97,38 +94,12 @@ class PageReader:
         last = next(self._library.events(self.session_id, reverse=True, limit=1), None)
         return -1 if last is None else last.seq
 
-    def seq_at(self, moment_ms: int) -> int | None:
-        """The first event at or after a moment; the last one if all are older."""
-        last = None
-        for event in self._library.events(self.session_id):
-            last = event.seq
-            if event.timestamp >= moment_ms:
-                break
-        return last
-
-    def seq_of_turn(self, number: int) -> int | None:
-        """Where a turn begins, counted from 1, or from the end with a negative number."""
-        turns = self._library.timeline(self.session_id).turns
-        place = number - 1 if number > 0 else number
-        return turns[place].seq if -len(turns) <= place < len(turns) else None
-
     def _chunk(self, events: list[Event], first: int) -> LogChunk | None:
         whole = list(with_blobs(self._library, self.session_id, events))
         return chunk_of(whole, first, lost_from(self._library, self.session_id))
 
 
-def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]:
-    """Earlier events up to the start of the turn that ``found`` begins in."""
-    if not found or found[-1].type in _TURN_STARTS:
-        return
-    for event in islice(chain(earlier), _PAGE_MAX):
-        yield event
-        if event.type in _TURN_STARTS:
-            return
-
-
 # From what a user typed to an event: a number, a turn, or a time. Blocking.
-
 
 _TURN = re.compile(r"t(?:urn)?\s*(-?\d+)\Z")
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
@@ -140,18 +111,22 @@ def find_seq(library: Holdfast, session_id: str, text: str) -> int:
     Raises UsageError for what is none of these, and NotFound for a turn that there is not.
     """
     wanted = text.strip().lower().lstrip("#")
-    reader = PageReader(library, session_id)
     if wanted.isdecimal():
-        return min(int(wanted), max(reader.newest_seq(), 0))
+        return min(int(wanted), max(PageReader(library, session_id).newest_seq(), 0))
     if found := _TURN.match(wanted):
-        seq = reader.seq_of_turn(int(found[1]))
-        if seq is None:
+        turns, number = library.timeline(session_id).turns, int(found[1])
+        place = number - 1 if number > 0 else number
+        if not -len(turns) <= place < len(turns):
             raise NotFound(f"there is no turn {found[1]}", session_id=session_id)
-        return seq
-    seq = reader.seq_at(_moment(library, session_id, wanted))
-    if seq is None:
+        return turns[place].seq
+    moment, last = _moment(library, session_id, wanted), -1
+    for event in library.events(session_id):
+        last = event.seq
+        if event.timestamp >= moment:
+            break
+    if last < 0:
         raise NotFound("nothing has happened in this session yet", session_id=session_id)
-    return seq
+    return last
 
 
 def _moment(library: Holdfast, session_id: str, text: str) -> int:
@@ -161,8 +136,7 @@ def _moment(library: Holdfast, session_id: str, text: str) -> int:
         day = datetime.now().astimezone() if last is None else last.astimezone()
         hour, minute, second = (int(part or 0) for part in found.groups())
         start = day.replace(hour=0, minute=0, second=0, microsecond=0)
-        asked = start + timedelta(hours=hour, minutes=minute, seconds=second)
-        return int(asked.timestamp() * 1000)
+        return int((start + timedelta(hours=hour, minutes=minute, seconds=second)).timestamp() * 1000)
     try:
         moment = moment_of(text)
     except (ValueError, OverflowError, OSError):
