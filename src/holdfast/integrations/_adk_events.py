@@ -12,7 +12,7 @@ from google.adk.events.event import Event
 from google.adk.sessions import State
 
 from holdfast.errors import Conflict, NotFound
-from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, stored, voices
+from holdfast.integrations._units import Form, Unit, Words, blocks_of, heard, spoken, stored
 from holdfast.replay import to_dialect
 from holdfast.storage import MUST_NOT_EXIST
 
@@ -42,7 +42,7 @@ def events_of(units: list[Unit], author: str) -> list[Event]:
     """What the runner gets: its own events as they came, what others said in its form."""
     made: list[Event] = []
     seq = -1
-    for unit in answered(voices(units)):
+    for unit in heard(units):
         if unit.own:
             made.append(Event.model_validate(unit.fresh))
             continue
@@ -164,10 +164,7 @@ class Shared:
         return self._settled(msgspec.json.decode(found[0], type=_Held)).values
 
     def announce(self, changes: dict[str, Values], session_id: str, after: int) -> Announced:
-        """Announce changes of documents that an event of a session is about to make.
-
-        ``after`` is the newest event of the session, which is held, and on the medium.
-        """
+        """Announce changes of documents by an event to come after ``after``, the newest of a session that is held."""
         token = uuid.uuid4().hex
         made = {key: _Change(token, session_id, after, values) for key, values in changes.items()}
         for key, change in made.items():

@@ -7,18 +7,7 @@ from typing import Any, TypeAlias
 
 from holdfast.errors import UsageError
 from holdfast.integrations._place import Act, AdapterSession, Library
-from holdfast.integrations._units import (
-    Form,
-    LogReader,
-    Unit,
-    Units,
-    Words,
-    apply,
-    difference,
-    retraction,
-    stored,
-    voices,
-)
+from holdfast.integrations._units import Form, LogReader, Unit, Units, Words, apply, difference, retract, stored, voices
 from holdfast.model import Event
 from holdfast.session import Session
 
@@ -50,7 +39,7 @@ class MessageHistory:
 
         def tell(units: list[Unit]) -> Words:
             gone, instead = decide(units)
-            return [*retraction(gone), *self.units.form.words(instead)]
+            return [*retract(gone), *self.units.form.words(instead)]
 
         self.record(tell)
 
@@ -99,10 +88,7 @@ class States(LogReader):
         self._last: Any = None
 
     def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:
-        """Record a value; it is on the medium when this returns.
-
-        ``tell`` gives words to record with it. It is asked when nobody else can write any more.
-        """
+        """Record a value, on the medium, with the words of ``tell``, asked when nobody else can write."""
 
         def told() -> Words:
             state = {"name": name, "change": difference(self._last, value)}

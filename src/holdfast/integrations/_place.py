@@ -100,10 +100,7 @@ def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, sco
 
 
 class AdapterSession:
-    """One session, for an adapter: read it at any time, hold it while writing.
-
-    ``framework`` and ``foreign_id`` are kept as a link in the session when it is made.
-    """
+    """One session, with a link to what its framework calls it: read it at any time, hold it while writing."""
 
     def __init__(
         self,

@@ -353,7 +353,7 @@ def as_run(words: Words, run: str | None) -> list[Event]:
     return [Event.make(type, data, run=run) for type, data in words]
 
 
-def retraction(units: Iterable[Unit]) -> Words:
+def retract(units: Iterable[Unit]) -> Words:
     """The event by which units are taken back; none for none."""
     seqs = [seq for unit in units for seq in unit.seqs]
     return [("retracted", {"seqs": seqs})] if seqs else []
@@ -370,10 +370,7 @@ def alike(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) ->
 
 
 def voices(units: list[Unit]) -> list[Unit]:
-    """The conversation itself, without what runs within it said.
-
-    What others recorded comes as neutral messages: neighbours that one side said are one.
-    """
+    """The conversation itself, without its runs; of others as neutral messages, neighbours of one side as one."""
     made: list[Unit] = []
     side = ""
     for unit in units:
@@ -420,6 +417,11 @@ def answered(voiced: list[Unit]) -> list[Unit]:
             told = {"type": "tool_result", "content": LOST, "is_error": True}
             lost = [{**told, "tool_use_id": id} for id in calls if id not in known]
     return made
+
+
+def heard(units: list[Unit]) -> list[Unit]:
+    """The conversation itself, each call of others with a result."""
+    return answered(voices(units))
 
 
 def _ids(unit: Unit, named_by: str) -> list[str]:

@@ -253,10 +253,7 @@ class HoldfastSessionService(BaseSessionService):
         return session
 
     async def _write(self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]) -> bool:
-        """Record something with the changes of shared state that it makes: all of it or nothing.
-
-        Whether anything was recorded; it is on the medium then.
-        """
+        """Record something with the changes of shared state that it makes, all or nothing; whether anything was."""
         async with kept.place.awriting() as written:
             announced = Announced(self._shared, {})
             if shared:
@@ -278,10 +275,7 @@ class HoldfastSessionService(BaseSessionService):
 async def bring_over(
     source: BaseSessionService, app_name: str, hf: Library = None, *, user_id: str | None = None
 ) -> int:
-    """Record the sessions of an app that another service holds, with their state.
-
-    How many events were recorded. Done again, it records only what is new there.
-    """
+    """Record what is new of the sessions of an app, and their state, that another service holds; how many events."""
     target, count = HoldfastSessionService(hf), 0
     for listed in (await source.list_sessions(app_name=app_name, user_id=user_id)).sessions:
         named = {"app_name": app_name, "user_id": listed.user_id}

@@ -49,10 +49,7 @@ class HoldfastHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """The messages of a session, also those that other frameworks recorded.
-
-        A call of theirs that has no result is given one that says so.
-        """
+        """The messages of a session, also of other frameworks, whose calls without a result are given one."""
         if session_id is None:
             return []
         messages = [message_of(unit) for unit in answered(await asyncio.to_thread(self._of(session_id).read))]
@@ -68,10 +65,7 @@ class HoldfastHistoryProvider(HistoryProvider):
     async def save_messages(
         self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Record messages, all of them or none, but for those that are handed over again.
-
-        Without a session's id there is nowhere to record them.
-        """
+        """Record messages, all or none, but for those handed over again; nothing without a session's id."""
         if session_id is None or not messages:
             return
 
@@ -84,10 +78,7 @@ class HoldfastHistoryProvider(HistoryProvider):
 
 
 class HoldfastAgentSessionStore:
-    """Sessions of agents with their state: what changed since the last time is recorded.
-
-    It has the methods of the framework's ``SessionStore``, which is an experiment there.
-    """
+    """Sessions of agents with their state, recorded as changes; the methods are those of their ``SessionStore``."""
 
     def __init__(self, hf: Library = None) -> None:
         library = library_of(hf)
@@ -192,10 +183,7 @@ class HoldfastCheckpointStorage:
 
 
 async def bring_over(source: HistoryProvider, session_id: str, hf: Library = None) -> int:
-    """Record the messages that another history provider holds of a session; how many.
-
-    Done again, it records only what is new there.
-    """
+    """Record the messages that another history provider holds; how many were new, which is all it records."""
     target = HoldfastHistoryProvider(hf)
     units = await asyncio.to_thread(target._of(session_id).read)  # noqa: SLF001 - of this module
     known = [as_item(message_of(unit)) for unit in units]
@@ -225,10 +213,7 @@ def message_of(unit: Unit) -> Message:
 
 
 def with_results(history: Sequence[Message], given: Sequence[Message]) -> list[Message]:
-    """A history with a result for each call that has none, also in what is given now.
-
-    A model refuses a call without one. Those that wait for an approval are the framework's.
-    """
+    """A history with a result for each call that has none and waits for no approval: a model refuses others."""
     contents = [content for message in (*history, *given) for content in message.contents]
     settled = {one.call_id for one in contents if one.type == "function_result"}
     asked = (one for one in contents if one.type.startswith("function_approval_"))

@@ -25,7 +25,7 @@ from pydantic_core import to_jsonable_python
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import MessageHistory, States, missing
 from holdfast.integrations._place import Library
-from holdfast.integrations._units import Form, Unit, Words, alike, answered, blocks_of, fresh, retraction, spoken
+from holdfast.integrations._units import Form, Unit, Words, alike, answered, blocks_of, fresh, retract, spoken
 
 __all__ = ["HoldfastState", "bring_over"]
 
@@ -49,10 +49,7 @@ class HoldfastState:
         self._known: int | None = None
 
     async def save(self, agent: _Stateful) -> None:
-        """Record the state of an agent or a team; it is on the medium when this returns.
-
-        Raises Fenced if it was loaded here, and saved elsewhere since.
-        """
+        """Record the state on the medium. Raises Fenced if it was loaded here, and saved elsewhere since."""
         state = to_jsonable_python(await agent.save_state())
         await asyncio.to_thread(self._save, state)
 
@@ -88,7 +85,7 @@ class HoldfastState:
             )
         units = [unit for unit in self._history.read() if unit.own]
         same = alike([unit.item for unit in units], thread)
-        return [*retraction(units[same:]), *_FORM.words(thread[same:])]
+        return [*retract(units[same:]), *_FORM.words(thread[same:])]
 
     def _load(self) -> dict[str, Any] | None:
         self._states.catch_up()

@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well a
 
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
-from holdfast.integrations._units import Form, Unit, Units, Words, as_run, blocks_of, retraction, spoken
+from holdfast.integrations._units import Form, Unit, Units, Words, as_run, blocks_of, retract, spoken
 from holdfast.model import Event
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class HoldfastSessionStore:
             self._kept.pop((key["project_key"], key["session_id"]))
             await run_sync(kept.place.delete)
             return
-        await run_sync(kept.write, lambda: as_run(retraction(kept.of(subpath)), subpath))
+        await run_sync(kept.write, lambda: as_run(retract(kept.of(subpath)), subpath))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in the order of their first entries."""
@@ -145,10 +145,7 @@ class HoldfastSessionStore:
 
 
 async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:
-    """Record the transcripts of a project that another store holds; how many entries.
-
-    Done again, it records only what is new there.
-    """
+    """Record the transcripts of a project that another store holds; how many entries were new, which are recorded."""
     target, count = HoldfastSessionStore(hf), 0
     for session in await source.list_sessions(project_key):
         main: SessionListSubkeysKey = {"project_key": project_key, "session_id": session["session_id"]}

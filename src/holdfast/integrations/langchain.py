@@ -13,20 +13,9 @@ from copy import deepcopy
 from typing import Any
 
 import msgspec
+from langchain_core import messages as kinds
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ChatMessage,
-    FunctionMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-    message_to_dict,
-    messages_from_dict,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 
 from holdfast.errors import UsageError
 from holdfast.formats import speak
@@ -105,8 +94,15 @@ def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 # Messages of LangChain as events, and back.
 
-_KINDS = {AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage, RemoveMessage}
-_KINDS |= {SystemMessage, ToolMessage}
+_KINDS = {
+    AIMessage,
+    kinds.AIMessageChunk,
+    kinds.ChatMessage,
+    kinds.FunctionMessage,
+    kinds.HumanMessage,
+    kinds.RemoveMessage,
+}
+_KINDS |= {kinds.SystemMessage, ToolMessage}
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 _TYPES = {role: type for type, role in _ROLES.items()}
 _PLAIN: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None}
@@ -145,10 +141,7 @@ def reference(item: dict[str, Any]) -> str:
 
 
 class Model:
-    """A message that nobody else has and that stays as it is; to make others by.
-
-    To make a message anew of plain data takes ten times as long as to copy one.
-    """
+    """A message that nobody else has, to copy: to make one anew of plain data takes ten times as long."""
 
     __slots__ = ("_containers", "_message")
 
@@ -274,10 +267,7 @@ FORM = Form("langchain/1", _tell, _rebuild)
 
 
 def messages_of(units: list[Unit]) -> list[BaseMessage]:
-    """What a chain gets: its own messages as they came, what others said in its form.
-
-    Messages of others have ids that name their events, so that they are known again.
-    """
+    """What a chain gets: its own messages as they came, those of others with ids that name their events."""
     told = ([from_item(unit.fresh)] if unit.own else told_by_others(unit) for unit in units)
     return [message for messages in told for message in messages]
 
@@ -286,7 +276,7 @@ def told_by_others(unit: Unit) -> list[BaseMessage]:
     """The messages that one neutral message becomes: results are messages of their own."""
     role, blocks, id = unit.item["role"], unit.blocks, _own_id(unit.seqs)
     if role == "system":
-        return [SystemMessage(unit.item["content"], id=id)]
+        return [kinds.SystemMessage(unit.item["content"], id=id)]
     if role == "assistant":
         uses = [block for block in blocks if block["type"] == "tool_use"]
         calls = [{"name": block["name"], "args": block["input"], "id": block["id"]} for block in uses]
@@ -295,7 +285,7 @@ def told_by_others(unit: Unit) -> list[BaseMessage]:
         ]
     if all(block["type"] == "tool_result" for block in blocks):
         return [_result_message(block, _own_id((seq,))) for block, seq in zip(blocks, unit.seqs, strict=True)]
-    return [HumanMessage(_content(blocks), id=id)]
+    return [kinds.HumanMessage(_content(blocks), id=id)]
 
 
 def _own_id(seqs: tuple[int, ...]) -> str:
@@ -324,10 +314,7 @@ def _content(blocks: list[dict[str, Any]]) -> Any:
 
 
 def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMessage]:
-    """The messages with a result for each call, without which a model refuses them.
-
-    With ``last=False`` those that nothing follows are left alone: they may wait for somebody.
-    """
+    """The messages with a result for each call, as models demand; with ``last=False`` not for the last ones."""
     made: list[BaseMessage] = []
     open_calls: dict[str, str] = {}
     for message in messages:

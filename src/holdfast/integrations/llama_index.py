@@ -219,10 +219,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
 
 def bring_over(source: BaseChatStore, hf: Library = None) -> int:
-    """Record what another chat store holds, all its keys; how many messages.
-
-    Done again, it records only what is new there.
-    """
+    """Record what another chat store holds, all its keys, as far as it is new; how many messages."""
     target, count = HoldfastChatStore(hf), 0
     for key in source.get_keys():
         messages = missing(target.get_messages(key), source.get_messages(key), key)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import MessageHistory, missing
 from holdfast.integrations._place import Library
-from holdfast.integrations._units import Form, Unit, Words, answered, retraction, spoken, voices
+from holdfast.integrations._units import Form, Unit, Words, answered, heard, retract, spoken, voices
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ class HoldfastSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
-        """The newest ``limit`` items in their order, or as many as the settings say, or all.
-
-        A call that another framework began, and that has no result, is given one that says so.
-        """
+        """The newest items, as many as are asked for or set, or all; calls of others without a result are given one."""
         from agents.memory.session_settings import resolve_session_limit
 
         self._check_open()
@@ -104,7 +101,7 @@ class HoldfastSession:
             units = [unit for unit in self._units.read() if unit.run is None]
             if not units:
                 return None
-            session.extend(retraction(units[-1:]))
+            session.extend(retract(units[-1:]))
             await session.abarrier()
         items = _items(voices(units[-1:]))
         return cast("TResponseInputItem", items[-1]) if items else None
@@ -112,16 +109,16 @@ class HoldfastSession:
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         """Take back everything. The log keeps it; the conversation begins anew."""
         self._check_open()
-        await self._place.awrite(lambda session: session.extend(retraction(self._units.read())))
+        await self._place.awrite(lambda session: session.extend(retract(self._units.read())))
 
     async def _run_compaction(self, compact: Compact, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         async with self._place.awriting() as session:
             units = self._units.read()
-            chosen = compact(cast("Items", _items(answered(voices(units)))), args)
+            chosen = compact(cast("Items", _items(heard(units))), args)
             items = await chosen if isawaitable(chosen) else chosen
             if items is None:
                 return
-            session.extend([*retraction(units), *_FORM.words(map(_as_map, items))])
+            session.extend([*retract(units), *_FORM.words(map(_as_map, items))])
             await session.abarrier()
 
     def close(self) -> None:
@@ -141,10 +138,7 @@ class HoldfastSession:
 
 
 async def bring_over(source: Session, hf: Library = None) -> int:
-    """Record what another session of the SDK holds, such as a SQLiteSession; how many items.
-
-    Done again, it records only what is new there.
-    """
+    """Record what another session of the SDK, such as a SQLiteSession, holds that is new; how many items."""
     target = HoldfastSession(source.session_id, hf)
     known = _items(target._history.read())  # noqa: SLF001 - of this module
     items = missing(known, await source.get_items(), source.session_id)

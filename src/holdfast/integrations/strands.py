@@ -23,15 +23,13 @@ from holdfast.errors import Fenced
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of
 from holdfast.integrations._units import (
     Form,
-    Unit,
     Units,
-    Words,
     apply,
     as_run,
     blocks_of,
     difference,
     fresh,
-    retraction,
+    retract,
     spoken,
     stored,
 )
@@ -39,6 +37,8 @@ from holdfast.model import Event
 
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
+
+    from holdfast.integrations._units import Drafts, Unit, Words
 
 
 __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
@@ -57,10 +57,8 @@ class _AgentSession(Units):
 
     def _begin_again(self) -> None:
         super()._begin_again()
-        self.numbered: dict[tuple[str | None, int], dict[str, Any]] = {}
-        """The messages that Strands recorded, by run and number."""
-        self.mixed: set[str | None] = set()
-        """The runs in which others said something as well."""
+        self.numbered: dict[tuple[str | None, int], dict[str, Any]] = {}  # what Strands recorded, by run and number
+        self.mixed: set[str | None] = set()  # the runs in which others said something as well
         self.session: dict[str, Any] | None = None
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
         """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
@@ -149,10 +147,10 @@ class HoldfastSessionRepository(SessionRepository):
         """A new session. Raises SessionException if there is one of this id."""
         kept = self._read(session.session_id)
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             if kept.session is not None:
                 raise SessionException(f"Session {session.session_id} already exists")
-            return [_frame(session=session.to_dict())]
+            return [stored(tool=_TOOL, session=session.to_dict())]
 
         kept.write(tell)
         return session
@@ -166,9 +164,8 @@ class HoldfastSessionRepository(SessionRepository):
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Move a session to the trash; ``hf.undelete`` brings it back."""
-        place = self._read(session_id).place
-        if not place.exists():
-            raise SessionException(f"Session {session_id} does not exist")
+        _found(self.read_session(session_id), f"Session {session_id}")
+        place = self._kept(session_id).place
         self._kept.pop(session_id)
         place.delete()
 
@@ -185,7 +182,8 @@ class HoldfastSessionRepository(SessionRepository):
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record what changed of an agent. Raises SessionException if there is none."""
-        before = _found(self.read_agent(session_id, session_agent.agent_id), session_id, session_agent.agent_id)
+        id = session_agent.agent_id
+        before = _found(self.read_agent(session_id, id), f"Agent {id} in session {session_id}")
         session_agent.created_at = before.created_at
         self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
@@ -197,7 +195,7 @@ class HoldfastSessionRepository(SessionRepository):
         _check_number(number)
         kept, item = self._read(session_id), session_message.to_dict()
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             known = kept.at(agent_id, number)
             if known is None:
                 return as_run(FORM.record(item), kept.run_of(agent_id))
@@ -221,16 +219,15 @@ class HoldfastSessionRepository(SessionRepository):
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Put a message in the place of another; the log keeps both."""
         number = session_message.message_id
-        before = self.read_message(session_id, agent_id, number)
-        if before is None:
-            raise SessionException(f"Message {number} does not exist")
-        session_message.created_at = before.created_at
+        session_message.created_at = _found(
+            self.read_message(session_id, agent_id, number), f"Message {number}"
+        ).created_at
         kept = self._read(session_id)
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             run = kept.run_of(agent_id)
             units = (unit for unit in kept.read() if unit.own and unit.run == run)
-            old = retraction(unit for unit in units if unit.item["message_id"] == number)
+            old = retract(unit for unit in units if unit.item["message_id"] == number)
             return as_run([*old, *FORM.record(session_message.to_dict())], run)
 
         kept.write(tell)
@@ -238,12 +235,9 @@ class HoldfastSessionRepository(SessionRepository):
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
     ) -> list[SessionMessage]:
-        """The messages of an agent in their order, every call but the last with its result.
-
-        A result that was lost is put in as a message with a number below zero, always the same.
-        """
+        """The messages of an agent, each call but the last with a result: a lost one is put in, numbered below zero."""
         kept = self._read(session_id)
-        _found(kept.states.get((_AGENT, agent_id)), session_id, agent_id)
+        _found(kept.states.get((_AGENT, agent_id)), f"Agent {agent_id} in session {session_id}")
         return kept.messages(agent_id)[offset : None if limit is None else offset + limit]
 
     def messages(self, session_id: str) -> list[Any]:
@@ -264,7 +258,8 @@ class HoldfastSessionRepository(SessionRepository):
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record what changed of a group. Raises SessionException if there is none."""
-        _found(self.read_multi_agent(session_id, multi_agent.id), session_id, multi_agent.id, "MultiAgent state")
+        id = multi_agent.id
+        _found(self.read_multi_agent(session_id, id), f"MultiAgent state {id} in session {session_id}")
         self.create_multi_agent(session_id, multi_agent)
 
     # -- inside ------------------------------------------------------------------------------
@@ -277,7 +272,7 @@ class HoldfastSessionRepository(SessionRepository):
     def _record(self, session_id: str, kind: str, id: str, state: dict[str, Any]) -> None:
         kept = self._read(session_id)
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             before = kept.states.get((kind, id))
             change = difference(before or {}, state)
             if before is not None and change is None:
@@ -285,9 +280,9 @@ class HoldfastSessionRepository(SessionRepository):
             of = {"of": kind} if kind != _AGENT else {}
             at = micros_of(state.get("updated_at"))
             if before is None or at is None:
-                return [_frame(**of, id=id, change=change)]
+                return [stored(tool=_TOOL, **of, id=id, change=change)]
             rest = difference(before, state | {"updated_at": before.get("updated_at")})
-            return [_frame(**of, id=id, at=at, **({"change": rest} if rest else {}))]
+            return [stored(tool=_TOOL, **of, id=id, at=at, **({"change": rest} if rest else {}))]
 
         kept.write(tell)
 
@@ -295,18 +290,14 @@ class HoldfastSessionRepository(SessionRepository):
 def bring_over(
     source: SessionRepository, session_id: str, hf: Library = None, *, agent_ids: Sequence[str] = ("default",)
 ) -> int:
-    """Record a session that another repository holds, such as a FileSessionManager.
-
-    How many messages of these agents were recorded. Done again, it records only what is new there.
-    """
+    """Record what is new of a session in another repository, such as a FileSessionManager; how many messages."""
     target, count = HoldfastSessionRepository(hf), 0
-    session = source.read_session(session_id)
-    if session is None:
-        raise SessionException(f"Session {session_id} does not exist")
+    session = _found(source.read_session(session_id), f"Session {session_id}")
     if target.read_session(session_id) is None:
         target.create_session(session)
     for agent_id in agent_ids:
-        target.create_agent(session_id, _found(source.read_agent(session_id, agent_id), session_id, agent_id))
+        agent = _found(source.read_agent(session_id, agent_id), f"Agent {agent_id} in session {session_id}")
+        target.create_agent(session_id, agent)
         known = {one.message_id for one in target.list_messages(session_id, agent_id)}
         for message in source.list_messages(session_id, agent_id):
             if message.message_id not in known:
@@ -315,14 +306,10 @@ def bring_over(
     return count
 
 
-def _found(thing: _Thing | None, session_id: str, id: str, kind: str = "Agent") -> _Thing:
+def _found(thing: _Thing | None, what: str) -> _Thing:
     if thing is None:
-        raise SessionException(f"{kind} {id} in session {session_id} does not exist")
+        raise SessionException(f"{what} does not exist")
     return thing
-
-
-def _frame(**told: Any) -> Event:
-    return Event.make(*stored(tool=_TOOL, **told))
 
 
 def _check_number(message_id: Any) -> None:
@@ -381,10 +368,7 @@ def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, A
 
 
 def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give every item a number: those that Strands did not number get the ones in between.
-
-    What was put in goes without, and keeps its number below zero, where there is no room.
-    """
+    """Number the items that Strands did not, in between; what was put in stays below zero where there is no room."""
     made: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     next_free = 0

@@ -14,13 +14,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    BaseCheckpointSaver,
-    CheckpointTuple,
-    get_checkpoint_id,
-    get_checkpoint_metadata,
-)
+from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple, get_checkpoint_metadata
 
 from holdfast.errors import Fenced
 from holdfast.integrations._place import Act, AdapterSession, Library, Recent, library_of, linked, unblocked
@@ -91,7 +85,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first, of one thread or of all."""
-        found = self._find(config, filter or {}, get_checkpoint_id(before) if before else None)
+        found = self._find(config, filter or {}, named_in(before).id if before else None)
         return (one for named in islice(found, limit) if (one := self._show(named)) is not None)
 
     def get_delta_channel_history(
@@ -151,16 +145,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made."""
         wanted = set(run_ids)
+
+        def made_by_them(thread: GraphThread, ns: str) -> set[str]:
+            return {id for id, one in thread.checkpoints[ns].items() if one.metadata.get("run_id") in wanted}
+
         for thread_id in self._ids():
-            self._remove(
-                thread_id,
-                lambda thread: [
-                    (ns, id)
-                    for ns, checkpoints in thread.checkpoints.items()
-                    for id, one in checkpoints.items()
-                    if one.metadata.get("run_id") in wanted
-                ],
-            )
+            self._remove(thread_id, made_by_them)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another one, which may have checkpoints of its own."""
@@ -173,28 +163,15 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             self._library.fork(source.id, new_id=target.id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints but the newest of each namespace, or all (``"delete"``).
-
-        Those from which a channel of changes alone is put together are kept as well.
-        """
+        """Remove all checkpoints but the newest of each namespace and what it stands on, or all (``"delete"``)."""
         for thread_id in thread_ids:
             if strategy == "delete":
                 self.delete_thread(thread_id)
-                continue
-            self._remove(
-                thread_id,
-                lambda thread: [
-                    (ns, id)
-                    for ns, checkpoints in thread.checkpoints.items()
-                    for id in set(checkpoints) - needed(thread, ns)
-                ],
-            )
+            else:
+                self._remove(thread_id, lambda thread, ns: set(thread.checkpoints[ns]) - needed(thread, ns))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """A version after this one that no branch of a thread has been given before.
-
-        Texts go on as texts, which savers of the framework have; the others are numbers.
-        """
+        """A version after this one, text or number as it is, that no branch of a thread was given before."""
         if isinstance(current, str):
             number = int(current.partition(".")[0]) + 1
             return f"{number:032}.{secrets.randbits(_CHANCE_BITS):020}"
@@ -306,21 +283,18 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
         return thread.place, thread.recording(tell)
 
-    def _remove(self, thread_id: str, choose: Callable[[GraphThread], Sequence[tuple[str, str]]]) -> None:
-        """Remove checkpoints of a thread; the log keeps them."""
+    def _remove(self, thread_id: str, choose: Callable[[GraphThread, str], set[str]]) -> None:
+        """Remove the checkpoints of a thread that are chosen of each namespace; the log keeps them."""
         # Chosen under the lock: what others put since then is not removed unseen.
         thread = self._of(thread_id)
         with thread.reading():
-            removed = set(choose(thread))
+            removed = {(ns, id) for ns in thread.checkpoints for id in choose(thread, ns)}
         if removed:
             thread.place.write(thread.recording(lambda: removed_words(thread, removed)))
 
 
 def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
-    """Record the checkpoints that another saver holds, with their writes; how many.
-
-    Done again, it records only what is new there.
-    """
+    """Record the checkpoints that another saver holds, with their writes, as far as they are new; how many."""
     return _take_over(HoldfastSaver(hf), source.list(None))
 
 

@@ -16,20 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.integrations._units import Words, alike, difference, stored
 from holdfast.integrations.langchain import FORM, reference
-from holdfast.integrations.langgraph._thread import (
-    INPUT,
-    ROOT,
-    TOOL,
-    Checkpoint,
-    GraphThread,
-    Items,
-    Version,
-    is_listed,
-    names_in,
-)
+from holdfast.integrations.langgraph._thread import INPUT, ROOT, TOOL, GraphThread, Items, is_listed, names_in
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol as Typed
+
+    from holdfast.integrations.langgraph._thread import Checkpoint, Version
 
 _LISTED_MIN = 4  # a list that shares fewer items with the one before is told whole
 
@@ -182,10 +174,7 @@ def writes_words(
 
 
 def removed_words(thread: GraphThread, removed: Collection[tuple[str, str]]) -> Words:
-    """The events by which checkpoints are no more; the log still has them.
-
-    The conversation is that of the newest checkpoint that is left.
-    """
+    """The events by which checkpoints are no more; the newest that is left has the conversation."""
     told = [_frame("removed", [list(one) for one in removed])]
     left = {id for id in thread.checkpoints.get(ROOT, {}) if (ROOT, id) not in removed}
     newest = max(left, default=None)

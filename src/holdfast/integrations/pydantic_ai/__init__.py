@@ -20,32 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
 from pydantic_ai.messages import SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelResponse,
-    ToolCallPart,
-    ToolReturnPart,
-    repair_messages,
-)
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart, ToolReturnPart, repair_messages
 
 from holdfast._lazy import lazy
 from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
-from holdfast.integrations._units import (
-    Form,
-    Unit,
-    Units,
-    Words,
-    alike,
-    answered,
-    blocks_of,
-    retraction,
-    spoken,
-    stored,
-    voices,
-)
+from holdfast.integrations._units import Form, Unit, Units, Words, alike, blocks_of, heard, retract, spoken, stored
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -53,7 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from pydantic_ai import Agent, AgentRun, AgentRunResult
-    from pydantic_ai.messages import ModelRequest
+    from pydantic_ai.messages import ModelMessage, ModelRequest
 
     from holdfast.integrations.pydantic_ai._store import HoldfastStepStore, bring_over_runs
     from holdfast.model import Event
@@ -115,7 +96,7 @@ class HoldfastHistory:
     async def replace(self, messages: Sequence[ModelMessage]) -> None:
         """Put messages in the place of all that were recorded; the log keeps those."""
         words = FORM.words(as_items(list(messages)))
-        await self._place.awrite(lambda session: session.extend([*retraction(self._units.read()), *words]))
+        await self._place.awrite(lambda session: session.extend([*retract(self._units.read()), *words]))
 
     async def run(self, agent: Agent[Any, Any], prompt: Any, **options: Any) -> AgentRunResult[Any]:
         """Run an agent on the history, each step recorded before the next. Takes what run takes.
@@ -161,10 +142,7 @@ class HoldfastHistory:
 
 
 class Steps:
-    """A run that records what is new after each of its steps, and at its end, however it ends.
-
-    Its steps raise Fenced once another run has gone on with the same conversation.
-    """
+    """A run that records each step before the next; raises Fenced once another went on with the conversation."""
 
     def __init__(self, history: HoldfastHistory, agent: Agent[Any, Any], prompt: Any, options: dict[str, Any]) -> None:
         self._history = history
@@ -362,12 +340,9 @@ class RecordedMessage(NamedTuple):
 
 
 def told_by(units: list[Unit]) -> list[RecordedMessage]:
-    """What an agent gets: its own messages as they came, what others said in its form.
-
-    A call that others began, and that has no result, is given one that says so.
-    """
+    """What an agent gets: its own messages as they came, what others said in its form, with a result for each call."""
     told: list[RecordedMessage] = []
-    for own, some in groupby(answered(voices(units)), key=lambda unit: unit.own):
+    for own, some in groupby(heard(units), key=lambda unit: unit.own):
         stretch = list(some)
         if own:
             told += [RecordedMessage(unit.fresh, unit.seqs, unit) for unit in stretch]

@@ -14,7 +14,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 from holdfast.errors import Conflict
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked, unblocked
-from holdfast.integrations._units import UnitReader, Words, alike, apply, as_run, difference, fresh, stored
+from holdfast.integrations._units import Drafts, UnitReader, Words, alike, apply, as_run, difference, fresh, stored
 from holdfast.integrations.pydantic_ai import FORM, as_items, as_messages
 from holdfast.model import Event
 from holdfast.storage import MUST_NOT_EXIST
@@ -80,7 +80,7 @@ class HoldfastStepStore:
         """Record a step; one whose idempotency key is known is not recorded again."""
         conversation = self._settle(event.run_id, event.conversation_id)
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             key = event.idempotency_key
             if key is not None and key in conversation.run(event.run_id).event_keys:
                 return []
@@ -181,7 +181,7 @@ class HoldfastStepStore:
         run_id, key = snapshot.run_id, snapshot.idempotency_key
         conversation = self._settle(run_id, snapshot.conversation_id)
 
-        def tell() -> list[Event]:
+        def tell() -> Drafts:
             run = conversation.run(run_id)
             is_behind = key is not None and -1 < key_number(key) < run.newest_key
             if key is not None and (key in run.snapshot_keys or is_behind):
@@ -397,7 +397,7 @@ class StepLog(UnitReader):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def tell_snapshot(self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]) -> list[Event]:
+    def tell_snapshot(self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]) -> Drafts:
         """The events of a snapshot, to be recorded together: it counts back to those before it."""
         speaks = self._speaks(run_id)
         mark = None if speaks else run_id
@@ -480,9 +480,9 @@ class StepLog(UnitReader):
         return [seq for key in sorted(gone) for seq in self._spans[key]]
 
 
-def frame(run_id: str, kind: str, told: Any) -> Event:
+def frame(run_id: str, kind: str, told: Any) -> tuple[str, dict[str, Any]]:
     """The event of something that the harness recorded."""
-    return Event.make(*stored(tool=TOOL, run=run_id, **{kind: told}))
+    return stored(tool=TOOL, run=run_id, **{kind: told})
 
 
 def key_number(key: str | None) -> int:
