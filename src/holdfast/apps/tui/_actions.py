@@ -49,10 +49,7 @@ class ActionResult(NamedTuple):
 
 
 class SessionActions:
-    """The actions of the main screen, and what can be undone of them.
-
-    Those that take a row are about that session. What blocks is called in a thread.
-    """
+    """The actions of the main screen, about the session of a row, and what can be undone of them."""
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
@@ -65,10 +62,7 @@ class SessionActions:
     # -- doing and undoing -------------------------------------------------------------------
 
     def _do(self, act: Callable[[], ActionResult]) -> None:
-        """Do it in a thread; say what came of it, keep how it is undone, look at the list again.
-
-        What is asked for meanwhile is done afterwards, so that undo means the key before it.
-        """
+        """Do it in a thread, after what was asked for before; say what came of it, and keep how it is undone."""
         self._begin()
         self._screen.run_worker(lambda: self._act(act), thread=True, group="act")
 

@@ -46,15 +46,12 @@ class Tracking:
     known: dict[str, SessionMetadata] = field(default_factory=dict)  # as shown last: a status line needs no question
 
     def start_session(self, id: str) -> None:
-        """A session begins here."""
         self.session_id, self.is_restored, self.message_count = id, False, 0
 
     def restore_session(self, id: str, count: int) -> None:
-        """A session that was there before is taken up again."""
         self.session_id, self.is_restored, self.message_count = id, True, count
 
     def increment_message_count(self) -> None:
-        """Someone said something."""
         self.message_count += 1
 
     def name_of(self, id: str) -> str:
@@ -63,7 +60,6 @@ class Tracking:
         return (row.title if row else None) or id
 
     def clear(self) -> None:
-        """No session."""
         self.session_id, self.is_restored, self.message_count = None, False, 0
 
 
@@ -227,9 +223,8 @@ class SessionsApp(KeyOrder):
         return "synced" if able.syncs else "survives a crash" if able.survives_kill else "in memory only"
 
     def get_default_screen(self) -> Screen[Any]:
-        """The list comes first."""
         pages = SessionPages(self.library) if self._start is None else self._start.pages
-        self._main = MainScreen(pages, session_id=self._first_id)
+        self._main = MainScreen(self.library, pages, self.tracking.known, session_id=self._first_id)
         return self._main
 
     def started(self) -> None:
@@ -243,7 +238,6 @@ class SessionsApp(KeyOrder):
         await asyncio.to_thread(self.talks.close)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Every action by its name."""
         if isinstance(screen, MainScreen):
             for binding, does, action in screen.commands():
                 yield SystemCommand(binding.tooltip, f"{does} ({self.get_key_display(binding)})", action)
@@ -251,13 +245,11 @@ class SessionsApp(KeyOrder):
         yield SystemCommand("Quit", "Leave the app. (q)", self.exit)
 
     def action_theme(self) -> None:
-        """The other theme."""
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
 
     # -- telling -----------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
-        """Say what was done."""
         self.notify(paragraphs(text), markup=False)
 
     def tell_failure(self, error: object) -> None:
@@ -353,7 +345,6 @@ class AppTalks:
         return "" if self._maker is None else self._maker.choice.name
 
     def is_running(self, session_id: str) -> bool:
-        """Whether an answer of that session is under way."""
         return self._host.turn(session_id) is not None
 
     def say(self, session_id: str, text: str | None, *, new: bool = False) -> None:

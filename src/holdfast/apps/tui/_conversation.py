@@ -43,10 +43,7 @@ _DRAWN_AT_ONCE = 80  # blocks that are drawn in the time between two keys
 
 
 class ConversationView(LineView):
-    """Reads one session and follows it. What another process writes appears by itself.
-
-    What is in memory are chunks of its log, drawn as blocks that fold.
-    """
+    """Reads one session and follows it: chunks of its log, drawn as blocks that fold, and what others write."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"talk--chosen"}
     DEFAULT_CSS = """
@@ -93,7 +90,6 @@ class ConversationView(LineView):
 
     @property
     def session_id(self) -> str | None:
-        """The session that is read."""
         return None if self._reader is None else self._reader.session_id
 
     @property
@@ -102,7 +98,6 @@ class ConversationView(LineView):
         return (self._chunks[0].first, self._chunks[-1].stop) if self._chunks else (0, 0)
 
     def on_mount(self) -> None:
-        """Look now and then whether something was added."""
         self.set_interval(_POLL_S, self._poll)
         self.app.theme_changed_signal.subscribe(self, lambda _: self._break_anew())
 
@@ -285,7 +280,6 @@ class ConversationView(LineView):
             self.scroll_to(y=max(self._tops[self._chosen] - 2, 0), animate=False, immediate=True)
 
     def action_step(self, by: int) -> None:
-        """Choose the next entry or the one before."""
         if not self._flat:
             return
         # Nothing is chosen yet: the first step chooses what is at the top of the screen.
@@ -311,7 +305,6 @@ class ConversationView(LineView):
     # -- folding -----------------------------------------------------------------------------
 
     def action_fold(self) -> None:
-        """Fold or unfold the chosen entry."""
         if 0 <= self._chosen < len(self._flat):
             self._toggle(self._chosen)
 
@@ -321,7 +314,6 @@ class ConversationView(LineView):
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:
-        """A click folds and unfolds."""
         number = self._place_of(self.scroll_offset.y + event.y)
         if number is not None:
             self._chosen = number
@@ -441,30 +433,23 @@ class ConversationPane(Vertical):
 
     def __init__(self, library: Holdfast, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._library = library
+        self.view = ConversationView(library, id="conversation")
+        self._line = SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
 
     def compose(self) -> ComposeResult:
         yield Static("", id="heading")
-        yield ConversationView(self._library, id="conversation")
-        yield SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
-
-    @property
-    def view(self) -> ConversationView:
-        """What was said."""
-        return self.query_one(ConversationView)
+        yield self.view
+        yield self._line
 
     @property
     def is_line_open(self) -> bool:
-        """Whether the line to talk in is shown."""
-        return self.query_one(SayLine).has_class("-shown")
+        return self._line.has_class("-shown")
 
     def open_line(self) -> None:
-        """Show the line to talk in, and type there."""
-        self.query_one(SayLine).add_class("-shown").focus()
+        self._line.add_class("-shown").focus()
 
     def close_line(self) -> None:
-        """Hide the line to talk in."""
-        self.query_one(SayLine).remove_class("-shown")
+        self._line.remove_class("-shown")
 
     def read(self, session_id: str, at: int | None = None) -> None:
         """Show a session at its end or around an event, and scroll there."""
@@ -485,7 +470,7 @@ class ConversationPane(Vertical):
     @on(Input.Submitted, "#say")
     def _sent(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.query_one(SayLine).keep(event.value)
+            self._line.keep(event.value)
             event.input.clear()
             self.view.action_ending()  # the answer is to be seen, wherever one was reading
 
@@ -518,7 +503,6 @@ class SayLine(TextLine):
         self._at = len(self._lines)
 
     def keep(self, line: str) -> None:
-        """Remember a line that was sent."""
         if not line.startswith(" "):
             self._lines.append(line)
             if self._history is not None:

@@ -38,8 +38,7 @@ class EntryBlock(NamedTuple):
     lines: list[Strip]
 
 
-# On a dark and on a light ground. Told apart with any sight of colours; a word or a sign always
-# says the same.
+# On a dark and on a light ground. Told apart with any sight of colours; a word or a sign always says the same.
 _STYLES = {
     "user": ("bold #56b4e9", "bold #0072b2"),
     "assistant": ("bold #e69f00", "bold #7d4a00"),

@@ -58,23 +58,15 @@ class ListPane(Vertical):
         self._total = 0
         self._progress = ""
         self._delay: Timer | None = None
+        self._filter = TextLine(placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter")
+        self.sessions = SessionTable(id="sessions")
 
     def compose(self) -> ComposeResult:
-        yield TextLine(placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter")
-        yield SessionTable(id="sessions")
-
-    @property
-    def sessions(self) -> SessionTable:
-        """The rows."""
-        return self.query_one(SessionTable)
-
-    @property
-    def _filter(self) -> TextLine:
-        return self.query_one("#filter", TextLine)
+        yield self._filter
+        yield self.sessions
 
     @property
     def is_filtering(self) -> bool:
-        """Whether the filter line is shown."""
         return self._filter.has_class("-shown")
 
     @property
@@ -233,7 +225,6 @@ class ListPane(Vertical):
         self.sessions.focus()
 
     def sort_by_next(self) -> None:
-        """Sort by the column after the one that leads now."""
         self._asked = self._asked._replace(order=(self._asked.order + 1) % len(ORDERS))
         self._tell_change()
         self.begin()

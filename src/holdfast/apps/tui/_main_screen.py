@@ -31,6 +31,7 @@ from holdfast.session import new_session_id
 
 if TYPE_CHECKING:
     from holdfast.apps.tui._app import SessionsApp
+    from holdfast.library import Holdfast
 
 _PREVIEW_S = 0.15
 _RENEW_S = 2.0
@@ -117,18 +118,27 @@ class MainScreen(Screen[None]):
         def app(self) -> SessionsApp:  # type: ignore[override]  # no other app has this screen
             """The app that this screen is made for."""
 
-    def __init__(self, pages: SessionPages, *, session_id: str | None = None) -> None:
+    def __init__(
+        self,
+        library: Holdfast,
+        pages: SessionPages,
+        known: dict[str, SessionMetadata],
+        *,
+        session_id: str | None = None,
+    ) -> None:
         super().__init__()
         self._pages = pages
         self._first_id = session_id
         self._preview_soon: Timer | None = None
+        self.list_pane, self._pane = ListPane(pages, known, id="left"), ConversationPane(library, id="right")
+        self.sessions, self.conversation = self.list_pane.sessions, self._pane.view
 
     def compose(self) -> ComposeResult:
         self.actions = SessionActions(self)
         yield Static(content("Holdfast"), id="top")
         with Horizontal():
-            yield ListPane(self._pages, self.app.tracking.known, id="left")
-            yield ConversationPane(self.app.library, id="right")
+            yield self.list_pane
+            yield self._pane
         yield Static("", id="status")
         yield KeyBar()
 
@@ -142,25 +152,6 @@ class MainScreen(Screen[None]):
     # -- its parts ---------------------------------------------------------------------------
 
     @property
-    def list_pane(self) -> ListPane:
-        """The list side."""
-        return self.query_one(ListPane)
-
-    @property
-    def _pane(self) -> ConversationPane:
-        return self.query_one(ConversationPane)
-
-    @property
-    def sessions(self) -> SessionTable:
-        """The rows of the list."""
-        return self.query_one(SessionTable)
-
-    @property
-    def conversation(self) -> ConversationView:
-        """What is read."""
-        return self.query_one(ConversationView)
-
-    @property
     def chosen(self) -> SessionMetadata | None:
         """The session that actions are about: the one that is read, else that under the cursor."""
         id = self.conversation.session_id
@@ -171,7 +162,6 @@ class MainScreen(Screen[None]):
 
     @property
     def is_reading(self) -> bool:
-        """Whether the conversation is what the user looks at."""
         return self.has_class("-reading")
 
     # -- keys --------------------------------------------------------------------------------
@@ -340,7 +330,6 @@ class MainScreen(Screen[None]):
         self.read(event.row.session_id)
 
     def read(self, session_id: str, at: int | None = None) -> None:
-        """Show a session's conversation, at its end or around an event."""
         self.add_class("-reading")
         self.sessions.choose(session_id)
         self._pane.read(session_id, at)
@@ -359,7 +348,6 @@ class MainScreen(Screen[None]):
             self.list_pane.close_filter()
 
     def leave_reading(self) -> None:
-        """Back from the conversation to the list."""
         self._pane.close_line()
         self.remove_class("-reading")
         self._switch(None)

@@ -59,7 +59,6 @@ class PageScreen(Screen[T]):
 
     @property
     def page(self) -> LineView:
-        """What scrolls."""
         return self.query_one("#page", LineView)
 
     def make(self, width: int) -> list[Strip]:
@@ -73,7 +72,6 @@ class PageScreen(Screen[T]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Make the page anew."""
         width = max(self.size.width - _MARGIN, 20)
         ask_beside(self, lambda: self.make(width), self._show, self._failed, group="page")
 
@@ -123,7 +121,6 @@ class _Collector(Console):
         self.pieces: list[Any] = []
 
     def print(self, *objects: Any, **_: Any) -> None:
-        """Keep it."""
         self.pieces += objects
 
 
@@ -252,7 +249,6 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
         return lines
 
     def action_move(self, by: int) -> None:
-        """So many lines on."""
         self._cursor = min(max(self._cursor + by, 0), max(len(self._ids) - 1, 0))
         self.page.scroll_to(y=max(self._cursor - self.page.size.height // 2, 0), animate=False)
         self.draw()
@@ -266,7 +262,6 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
             self.action_move(event.line - self._cursor)
 
     def action_take(self) -> None:
-        """Read that one."""
         if self._ids:
             self.dismiss((self._ids[self._cursor], None))
 

@@ -44,18 +44,15 @@ class HitList(LineView):
         self.cursor = 0
 
     def put(self, hits: list[Hit]) -> None:
-        """Show these."""
         self.hits, self.cursor = hits, 0
         self.scroll_home(animate=False)
         self.draw()
 
     def draw(self) -> None:
-        """Lay all of them out."""
         width, now = self.scrollable_content_region.width, now_ms()
         self.show([line for hit in self.hits for line in _hit_lines(hit, width, now)])
 
     def move(self, by: int) -> None:
-        """So many hits on."""
         self.cursor = min(max(self.cursor + by, 0), max(len(self.hits) - 1, 0))
         top = self.cursor * _HIT_LINES
         if top < self.scroll_offset.y:
@@ -143,7 +140,6 @@ class SearchScreen(Screen[tuple[str, int] | None]):
             self.action_take()
 
     def action_move(self, by: int) -> None:
-        """So many hits on, while the query can still be typed."""
         self.query_one(HitList).move(by)
 
     @on(LineView.Clicked)

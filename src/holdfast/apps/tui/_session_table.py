@@ -118,7 +118,6 @@ class SessionTable(LineView):
 
     @property
     def chosen(self) -> SessionMetadata | None:
-        """The row under the cursor."""
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
     def put(self, rows: list[SessionMetadata], *, keep: bool = True) -> None:
@@ -135,7 +134,6 @@ class SessionTable(LineView):
             self.post_message(self.Moved())
 
     def add(self, rows: list[SessionMetadata]) -> None:
-        """More rows, below those that there are."""
         had_none = not self.rows
         self.rows += rows
         self.measure(len(self.rows) + 1)
@@ -150,7 +148,6 @@ class SessionTable(LineView):
         return place is not None
 
     def unmark(self) -> None:
-        """Nothing is marked any more."""
         self.marked = []
         self.refresh()
 
@@ -180,7 +177,6 @@ class SessionTable(LineView):
     # -- keys --------------------------------------------------------------------------------
 
     def action_move(self, by: int) -> None:
-        """So many rows on."""
         last = max(len(self.rows) - 1, 0)
         cursor = min(max(self.cursor + by, 0), last)
         if cursor != self.cursor:
@@ -190,7 +186,6 @@ class SessionTable(LineView):
             self.post_message(self.NearEnd())
 
     def action_leaf(self, by: int) -> None:
-        """A screen on."""
         self.action_move(by * max(self.scrollable_content_region.height - 2, 1))
 
     def action_first(self) -> None:

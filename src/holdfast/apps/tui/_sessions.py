@@ -32,7 +32,6 @@ class ListRequest(NamedTuple):
         return not (self.words or self.order)
 
     def filters(self) -> dict[str, Any]:
-        """What ``hf.list`` is asked for."""
         found: dict[str, Any] = {}
         if self.words:
             found["text"] = " ".join(self.words)
@@ -95,12 +94,10 @@ class SessionPages:
         return self.following(asked, None, limit)
 
     def following(self, asked: ListRequest, after: Any, limit: int = _PAGE) -> tuple[list[SessionMetadata], Any]:
-        """The page after that."""
         page = self._library.list(limit, after=after, **asked.filters())
         return list(page), page.next
 
     def total(self) -> int:
-        """How many sessions there are in all."""
         return self._library.catalog_health().sessions
 
     def foreign_tool(self) -> str | None:

@@ -102,7 +102,6 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
             self._go(round((event.column - 1) / max(self._room - 1, 1) * self._newest))
 
     def action_move(self, by: int) -> None:
-        """So many events on."""
         self._go(self._at + by)
 
     def action_leap(self, by: int) -> None:
@@ -110,7 +109,6 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         self._go(self._at + by * max(self._newest // 20, 1))
 
     def action_to(self, end: int) -> None:
-        """To the first or the last event."""
         self._go(self._newest if end else 0)
 
     def action_snapshot(self) -> None:
@@ -125,7 +123,6 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         self.draw()
 
     def action_take(self) -> None:
-        """Read the conversation there."""
         self.dismiss((self._session_id, max(self._at, 0)))
 
     def action_restore(self) -> None:

@@ -30,10 +30,7 @@ T = TypeVar("T")
 
 
 class LineView(ScrollView, can_focus=True):
-    """Any number of lines, of which only those in sight are drawn.
-
-    Shows the lines that ``show`` was given; subclasses may make each when it is needed.
-    """
+    """Any number of lines, as ``show`` or a subclass gives them, of which only those in sight are drawn."""
 
     DEFAULT_CSS = "LineView { height: 1fr; overflow-x: hidden; }"
 
@@ -49,12 +46,10 @@ class LineView(ScrollView, can_focus=True):
         self._lines: list[Strip] = []
 
     def show(self, lines: list[Strip]) -> None:
-        """Show these lines from now on."""
         self._lines = lines
         self.measure(len(lines))
 
     def measure(self, count: int) -> None:
-        """There are so many lines now."""
         self.virtual_size = Size(self.scrollable_content_region.width, count)
         self.refresh(layout=True)
 
@@ -75,7 +70,6 @@ class LineView(ScrollView, can_focus=True):
             self.post_message(self.Clicked(self.scroll_offset.y + place.y, place.x))
 
     def component(self, name: str) -> Style:
-        """The look of a part, as the theme has it."""
         return self.get_component_rich_style(name, partial=True)
 
 
@@ -89,10 +83,7 @@ class TextLine(Input):
 
 
 class KeyBar(Widget):
-    """The keys that can be pressed here and now; each can be clicked.
-
-    Drawn as one line, which takes a tenth of the time of a widget for each key.
-    """
+    """The keys that can be pressed here and now, in one line: a widget for each would take ten times as long."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key"}
     DEFAULT_CSS = """
@@ -186,10 +177,7 @@ def ask_beside(
     group: str,
     exclusive: bool = True,
 ) -> None:
-    """Ask a store in a thread; ``then`` gets what it said, or ``failed`` why it said nothing.
-
-    With ``exclusive`` only the newest of a group counts.
-    """
+    """Ask a store in a thread; ``then`` gets what it said, or ``failed`` why not. ``exclusive``: the newest counts."""
 
     def work() -> None:
         worker = get_current_worker()
