@@ -108,7 +108,7 @@ def test_what_went_is_told_by_name_until_it_is_long_ago(hf, monkeypatch):
     assert "sessions/a" in store.changes(mark).keys
     assert not store.changes(mark).listed
     run(hf.url, "UPDATE removals SET at = at - interval '8 days'")
-    monkeypatch.setattr("holdfast.storage.postgres.key._FORGET_CHANCE", 2.0)
+    monkeypatch.setattr("holdfast.storage.postgres.store._FORGET_CHANCE", 2.0)
     hf.delete("b")
     assert run(hf.url, "SELECT key FROM removals") == [("sessions/b",)]
     assert store.changes(mark).keys is None

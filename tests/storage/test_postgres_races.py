@@ -149,7 +149,7 @@ def test_a_drop_that_waited_for_a_move_removes_nothing(store, postgres_url):
     thread = threading.Thread(target=drop)
 
     async def slowly(connection):
-        from holdfast.storage.postgres.key import move_key
+        from holdfast.storage.postgres.store import move_key
 
         async with connection.transaction():
             await move_key(connection, KEY, "trash/a")

@@ -6,29 +6,36 @@ Whoever lost the lease finds the epoch changed in the very statement that would 
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
-from holdfast.storage._leases import LeasedStore
-from holdfast.storage._pieces import check_branch
-from holdfast.storage.base import Capabilities, Changes, Entry, check_key, check_prefix
-from holdfast.storage.postgres.key import (
-    PostgresDocuments,
-    PostgresLease,
-    PostgresLog,
-    branch_key,
-    drop_key,
-    move_key,
-    renew,
-    repack_key,
+from holdfast.storage._deferred import Dispatch, SendingLog
+from holdfast.storage._leases import Holder, LeasedStore, RenewedLease, Renewer, stale
+from holdfast.storage._pieces import check_branch, read_rows
+from holdfast.storage.base import (
+    Capabilities,
+    Changes,
+    Documents,
+    Entry,
+    check_document_name,
+    check_key,
+    check_prefix,
+    etag_of,
+    folder_of,
+    needs_log,
 )
+from holdfast.storage.postgres import tables
 from holdfast.storage.postgres.link import ServerLink, read_options
 from holdfast.storage.postgres.sender import LinkSender
-from holdfast.storage.postgres.tables import CHANGES_TOGETHER_BITS
 from holdfast.storage.urls import cache_place
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
 
 _EARS_MAX = 256
 _ENTRIES = """
@@ -102,7 +109,7 @@ class PostgresStore(LeasedStore):
         known = identity == now["name"].hex and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
         if not known or int(seen) <= int(now["forgotten"]):
             return Changes(new, None, listed=True)
-        rows = self.link.fetch(_CHANGED, prefix, seen, int(seen) >> CHANGES_TOGETHER_BITS)
+        rows = self.link.fetch(_CHANGED, prefix, seen, int(seen) >> tables.CHANGES_TOGETHER_BITS)
         return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
@@ -130,8 +137,13 @@ class PostgresStore(LeasedStore):
         self.link.run(lambda connection: move_key(connection, key, to), again=False)
 
     def drop(self, key: str) -> None:
-        check_key(key)
-        self.link.run(lambda connection: drop_key(connection, key), again=False)
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await _free(connection, check_key(key))
+                await _forget(connection, key, head["id"])
+                await _note_removal(connection, key)
+
+        self.link.run(work, again=False)
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         """A copy, made by the server."""
@@ -139,7 +151,13 @@ class PostgresStore(LeasedStore):
         self.link.run(lambda connection: branch_key(connection, key, to, size, documents or {}), again=False)
 
     def _repack(self, key: str, *, archived: bool) -> None:
-        self.link.run(lambda connection: repack_key(connection, key, archived=archived))
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await _free(connection, key, log=True)
+                if head["archived"] != archived:
+                    await tables.repack(connection, head, archived=archived)
+
+        self.link.run(work)
 
     def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
         return renew(self.link, held)
@@ -209,3 +227,275 @@ class PostgresStore(LeasedStore):
 def _entry(row: Any) -> Entry:
     etag = f"{row['id'].hex}-{row['generation']}-{row['size']}-{row['version']}"
     return Entry(row["key"], row["size"], row["modified"], etag)
+
+
+# What one key has in a PostgreSQL store: its log, its documents, its lease.
+
+
+class PostgresLog(SendingLog):
+    """The pieces of one key, each as it was sent."""
+
+    def __init__(self, link: ServerLink, sender: Dispatch, key: str) -> None:
+        super().__init__(sender, key)
+        self._link = link
+
+    def stored(self, start: int) -> Iterator[bytes]:
+        head = self._head()
+        if head is not None:
+            yield from read_rows(lambda at, count: self._rows(head, at, count), start, head["size"])
+
+    def stored_size(self) -> int:
+        head = self._head()
+        return 0 if head is None else int(head["size"])
+
+    def cut_stored(self, offset: int, epoch: int) -> None:
+        """Set aside and removed in one transaction."""
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                if head["size"] <= offset:
+                    return
+                whole = await tables.whole_log(connection, head)
+                torn = whole[offset:]
+                name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
+                await tables.put_document(connection, head["id"], name, torn)
+                await tables.write_pieces(connection, head["id"], head["generation"], whole[:offset], pack=False)
+                await tables.describe(connection, head["id"], head["generation"], offset)
+
+        self._link.run(work)
+
+    def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Another generation, in one transaction; the old bytes are kept as a document."""
+        new = b"".join(chunks)
+        tried = False
+
+        async def work(connection: Connection) -> None:
+            nonlocal tried
+            again, tried = tried, True
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                id, generation = head["id"], head["generation"]
+                if generation:
+                    old = await tables.whole_log(connection, head)
+                    if again and old == new:
+                        return  # the try before this one was stored
+                    name = f"quarantine/generation-{generation}"
+                    await tables.put_document(connection, id, name, old)
+                    await connection.execute("DELETE FROM pieces WHERE id = $1", id)
+                await tables.write_pieces(connection, id, generation + 1, new, pack=False)
+                await tables.describe(connection, id, generation + 1, len(new))
+
+        self._link.run(work)
+
+    def generation(self) -> str:
+        """The id of the log and how often it was replaced."""
+        head = self._head()
+        return f"{head['id'].hex}-{head['generation']}" if head and head["generation"] else ""
+
+    async def _fenced(self, connection: Connection, epoch: int) -> Any:
+        if epoch == 0:
+            await tables.made(connection, self.key)
+        head = await connection.fetchrow(tables.LOCKED, self.key)
+        if head is None or head["epoch"] != epoch:
+            raise stale(self.key)
+        return head
+
+    def _head(self) -> Any:
+        return next(iter(self._link.fetch(tables.HEAD, self.key)), None)
+
+    def _rows(self, head: Any, start: int, count: int) -> list[Any]:
+        return self._link.fetch(tables.READ, head["id"], head["generation"], start, count)
+
+
+class PostgresDocuments(Documents):
+    """Rows of one key."""
+
+    def __init__(self, link: ServerLink, key: str) -> None:
+        self._link = link
+        self._key = key
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        check_document_name(name)
+        data = bytes(data)
+        etag = etag_of(data)
+        tried = False
+
+        async def work(connection: Connection) -> None:
+            nonlocal tried
+            again, tried = tried, True
+            async with connection.transaction():
+                # The head is locked, since a row that is not there yet cannot be.
+                id = (await tables.made_and_locked(connection, self._key))["id"]
+                old = await connection.fetchval("SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name)
+                if if_match is not None and if_match != (old or ""):
+                    if again and old == etag:
+                        return  # the try before this one was stored
+                    raise Conflict(f"{name} is not what it was", etag=old or "")
+                await tables.put_document(connection, id, name, data)
+
+        self._link.run(work)
+        return etag
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        query = "SELECT d.data, d.etag FROM names n JOIN documents d USING (id) WHERE n.key = $1 AND d.name = $2"
+        rows = self._link.fetch(query, self._key, check_document_name(name))
+        return (bytes(rows[0]["data"]), rows[0]["etag"]) if rows else None
+
+    def names(self, prefix: str = "") -> list[str]:
+        rows = self._link.fetch("SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key)
+        return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
+
+    def delete(self, name: str) -> bool:
+        query = (
+            "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1 AND d.name = $2 RETURNING d.name"
+        )
+        rows = self._link.fetch(query, self._key, check_document_name(name))
+        return bool(rows)
+
+
+class PostgresLease(RenewedLease):
+    """The holder in the key's head, by the server's clock."""
+
+    def __init__(self, link: ServerLink, renewer: Renewer, key: str) -> None:
+        super().__init__(renewer, key)
+        self._link = link
+
+    def renew(self, ttl_ms: int) -> None:
+        if self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)}):
+            raise stale(self._key)
+
+    def _give_back(self) -> None:
+        query = (
+            "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+            " AND h.epoch = $2 RETURNING n.id"
+        )
+        rows = self._link.fetch(query, self._key, self._epoch)
+        self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
+
+    def _take(self, holder: Holder, ttl_ms: int) -> int:
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                head = await tables.made_and_locked(connection, self._key)
+                if head["holder"] == holder.to_bytes():
+                    return int(head["epoch"])
+                tables.check_free(self._key, head)
+                # Not below the time: a key of this name may have been dropped or moved away, and
+                # whoever wrote that one must not be taken for the writer of this one.
+                query = (
+                    "UPDATE heads SET holder = $2, epoch = greatest("
+                    "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
+                    " expires = clock_timestamp() + $3 * interval '1 millisecond'"
+                    " WHERE id = $1 RETURNING epoch"
+                )
+                epoch = await connection.fetchval(query, head["id"], holder.to_bytes(), ttl_ms)
+                return int(epoch)
+
+        return self._link.run(work)
+
+
+def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
+    """Put off the end of all these leases; the keys whose lease is lost."""
+    query = (
+        "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
+        " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
+        " JOIN names n USING (key)"
+        " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key"
+    )
+    rows = link.fetch(query, list(held), [epoch for epoch, _ in held.values()], [ttl for _, ttl in held.values()])
+    return set(held) - {row["key"] for row in rows}
+
+
+# What is done to a whole key of a PostgreSQL store: each in one transaction.
+
+
+_STATE = f"""
+SELECT {tables.FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
+FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
+"""  # noqa: S608 - ours
+_REMOVED = """
+INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
+"""
+# Whoever was away for longer compares all names.
+_FORGET_REMOVALS = """
+WITH old AS (
+    DELETE FROM removals WHERE at < clock_timestamp() - interval '7 days' RETURNING version
+)
+UPDATE identity SET forgotten = (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+WHERE forgotten < (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+"""
+_FORGET_CHANCE = 1 / 256
+
+
+async def move_key(connection: Connection, key: str, to: str) -> None:
+    """Give a key another name. Raises NotFound, Conflict and Locked."""
+    async with connection.transaction():
+        head = await _free(connection, key)
+        other = await connection.fetchrow(_STATE, to)
+        if other is not None:
+            _check_not_taken(to, other)
+            tables.check_free(to, other)
+            await _forget(connection, to, other["id"])
+        await connection.execute(
+            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1", key, to, folder_of(to), fold_id(to)
+        )
+        await _note_removal(connection, key)
+        # Whoever wrote it under its old name is fenced off.
+        await connection.execute(
+            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id() WHERE id = $1",
+            head["id"],
+        )
+
+
+async def branch_key(connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
+    """Make a key that begins with what another one has. Raises Conflict and Locked."""
+    async with connection.transaction():
+        await tables.made_and_locked(connection, to)
+        source = await connection.fetchrow(tables.HEAD, key)
+        if source is None or source["size"] < size:
+            raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
+        target = await connection.fetchrow(_STATE, to)
+        if target is None:
+            raise Conflict(f"{to} is taken")
+        _check_not_taken(to, target)
+        tables.check_free(to, target)
+        id = target["id"]
+        await connection.execute("DELETE FROM documents WHERE id = $1", id)
+        whole = await tables.whole_log(connection, source, size)
+        await tables.write_pieces(connection, id, 1, whole, pack=False)
+        query = (
+            "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
+            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'"
+        )
+        await connection.execute(query, id, source["id"])
+        for name, data in documents.items():
+            await tables.put_document(connection, id, name, data)
+        await tables.describe(connection, id, 1, size)
+
+
+async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
+    """The head of a key that has something and that nobody writes."""
+    head = await connection.fetchrow(_STATE, key)
+    if head is None or not (head["generation"] or (head["noted"] and not log)):
+        raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
+    tables.check_free(key, head)
+    return head
+
+
+def _check_not_taken(key: str, head: Any) -> None:
+    """Raise Conflict if a key that has this head is more than what a crash left of a beginning."""
+    if head["generation"] or (head["noted"] and not needs_log(key)):
+        raise Conflict(f"{key} is taken")
+
+
+async def _forget(connection: Connection, key: str, id: Any) -> None:
+    for table in ("pieces", "documents", "heads"):
+        await connection.execute(f"DELETE FROM {table} WHERE id = $1", id)  # noqa: S608 - ours
+    await connection.execute("DELETE FROM names WHERE key = $1", key)
+
+
+async def _note_removal(connection: Connection, key: str) -> None:
+    await connection.execute(_REMOVED, key, folder_of(key))
+    if random.random() < _FORGET_CHANCE:  # noqa: S311 - now and then is enough
+        await connection.execute(_FORGET_REMOVALS)
