@@ -225,7 +225,7 @@ def test_what_is_recorded_is_a_valid_conversation_anywhere(given):
     for provider in PROVIDERS:
         assert validate(recover(events, provider).messages, provider).valid
     for end in range(len(events)):
-        assert validate(recover(events[:end]).messages).valid
+        assert validate(recover(events[:end], "anthropic").messages, "anthropic").valid
 
 
 @given(steps)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from holdfast.apps.wire.frames import object_in
 from holdfast.errors import InvalidData, UsageError
 from holdfast.storage import is_path, place_file, read_file
 
@@ -52,7 +53,9 @@ def command_line(agent: list[str], store: str | None) -> list[str]:
     if store and is_path(store):  # an editor starts it somewhere else
         store = os.path.abspath(os.path.expanduser(store))
     place = ["--store", store] if store else []
-    own = _own_command()
+    # This very command: an editor has its own idea of where programs are.
+    found = os.path.abspath(sys.argv[0])
+    own = found if os.path.basename(found) == "holdfast" and os.path.exists(found) else "holdfast"
     return [own, *place, "acp", "proxy", "--", *agent] if agent else [own, *place, "acp", "agent"]
 
 
@@ -66,7 +69,9 @@ def plan(editor: str, command: list[str], *, name: str, path: str | None = None)
     found = EDITORS[editor]
     place = os.path.realpath(os.path.expanduser(path or found.settings))
     before = _read(place)
-    entry = {**found.marks, "command": command[0], "args": command[1:], "env": _env(before, name)}
+    # The variables that an entry of that name has already are kept.
+    env = object_in(read_settings(before), _KEY, name, "env")
+    entry = {**found.marks, "command": command[0], "args": command[1:], "env": env}
     return EditorPlan(place, name, entry, before, with_member(before, (_KEY, name), entry))
 
 
@@ -90,14 +95,6 @@ def default_name(agent: list[str]) -> str:
     return f"{own} (Holdfast)"
 
 
-def _env(settings: str, name: str) -> dict[str, Any]:
-    """The variables that an entry of that name has already are kept."""
-    known = read_settings(settings).get(_KEY)
-    entry = known.get(name) if isinstance(known, dict) else None
-    env = entry.get("env") if isinstance(entry, dict) else None
-    return env if isinstance(env, dict) else {}
-
-
 def _read(path: str) -> str:
     if not os.path.lexists(path):
         return ""
@@ -107,26 +104,12 @@ def _read(path: str) -> str:
         raise InvalidData(f"{path} is not text in UTF-8", remedy="Mend the file first.") from error
 
 
-def _own_command() -> str:
-    """This very command: an editor has its own idea of where programs are."""
-    found = os.path.abspath(sys.argv[0])
-    return found if os.path.basename(found) == "holdfast" and os.path.exists(found) else "holdfast"
-
-
 # Editors' settings: JSON with comments and stray commas, changed at one place and nowhere else.
 _REMEDY = "Mend the file, or write the entry by hand: --print shows it."
 _SKIPPED = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STRAY_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])')
 _SPACE = re.compile(r"\s*")
 _decoder = json.JSONDecoder()
-
-
-class _Member(NamedTuple):
-    """Where the value of a member begins and ends."""
-
-    name: str
-    start: int
-    end: int
 
 
 def read_settings(text: str) -> dict[str, Any]:
@@ -162,15 +145,15 @@ def with_member(text: str, path: tuple[str, str], value: dict[str, Any]) -> str:
 def _changed(text: str, outer: str, inner: str, value: dict[str, Any]) -> str:
     bare = _bare(text)
     top = bare.index("{")
-    groups = [member for member in _members(bare, top) if member.name == outer]
+    groups = [start for name, start, _ in _members(bare, top) if name == outer]
     if not groups:
         body = _indented({inner: value}, 1)
         return _inserted(text, bare, top, f"{json.dumps(outer)}: {body}", 1)
-    at = groups[-1].start
-    there = [member for member in _members(bare, at) if member.name == inner]
+    there = [(start, end) for name, start, end in _members(bare, groups[-1]) if name == inner]
     if there:
-        return text[: there[-1].start] + _indented(value, 2) + text[there[-1].end :]
-    return _inserted(text, bare, at, f"{json.dumps(inner)}: {_indented(value, 2)}", 2)
+        start, end = there[-1]
+        return text[:start] + _indented(value, 2) + text[end:]
+    return _inserted(text, bare, groups[-1], f"{json.dumps(inner)}: {_indented(value, 2)}", 2)
 
 
 def _inserted(text: str, bare: str, brace: int, member: str, depth: int) -> str:
@@ -185,8 +168,8 @@ def _indented(value: dict[str, Any], depth: int) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + "  " * depth)
 
 
-def _members(bare: str, brace: int) -> Iterator[_Member]:
-    """The members of the object whose brace is there."""
+def _members(bare: str, brace: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the members of the object whose brace is there: the name, where the value begins and where it ends."""
     at = brace + 1
     while True:
         at = _skip(bare, at)
@@ -195,7 +178,7 @@ def _members(bare: str, brace: int) -> Iterator[_Member]:
         name, at = _decoder.raw_decode(bare, at)
         start = _skip(bare, _skip(bare, at) + 1)  # after the colon
         _, at = _decoder.raw_decode(bare, start)
-        yield _Member(str(name), start, at)
+        yield str(name), start, at
         at = _skip(bare, at)
         at += bare[at] == ","
 

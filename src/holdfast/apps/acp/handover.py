@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.apps.acp.link import AgentLink
@@ -314,23 +314,6 @@ async def _replays(channel: Channel, before: int, waits: Waits) -> bool:
     return channel.swallowed > before
 
 
-async def be_quiet(heard_at: Callable[[], float], waits: Waits) -> None:
-    """Return once an agent has been silent for a while; not for ever, if it never is."""
-    patience = time.monotonic() + waits.quiet_max_s
-    while (now := time.monotonic()) < patience:
-        rest = heard_at() + waits.quiet_s - now
-        if rest <= 0:
-            return
-        await asyncio.sleep(rest)
-
-
-class Past(NamedTuple):
-    """What an agent can be told, and whether something is left out before it."""
-
-    messages: list[Frame]
-    is_cut: bool
-
-
 class Missing(NamedTuple):
     """What the agent's own record of a conversation lacks."""
 
@@ -340,12 +323,12 @@ class Missing(NamedTuple):
     """Whether it is told for that; the words of a turn that was cut off are told with that news."""
 
 
-async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) -> Past:
-    """The agent has nothing of the past: it is told with the next prompt."""
-    past = await _read(hf, channel.id, window_tokens)
-    if past.messages:
-        channel.told.insert(0, transcript_note(past.messages, cut=past.is_cut))
-    return past
+async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) -> tuple[list[Frame], bool]:
+    """Tell the agent, which has nothing of the past, with the next prompt: what, and whether something is left out."""
+    messages, is_cut = await _read(hf, channel.id, window_tokens)
+    if messages:
+        channel.told.insert(0, transcript_note(messages, cut=is_cut))
+    return messages, is_cut
 
 
 async def tell_missing(hf: Holdfast, channel: Channel, window_tokens: int, waits: Waits) -> Missing | None:
@@ -356,22 +339,20 @@ async def tell_missing(hf: Holdfast, channel: Channel, window_tokens: int, waits
     heard = await channel.end_replay(waits)
     if heard is None:
         return None
-    past = await _read(hf, channel.id, window_tokens)
-    lost = missing_end(past.messages, heard)
+    messages, is_cut = await _read(hf, channel.id, window_tokens)
+    lost = missing_end(messages, heard)
     if not lost:
         return None
-    is_all = len(lost) == len(past.messages)
+    is_all = len(lost) == len(messages)
     kinds = {block.get("type") for message in lost for block in _blocks(message)}
     is_only_speech = kinds <= {"text", "thinking"} and all(each.get("role") == "assistant" for each in lost)
     if channel.told and is_only_speech:
         return Missing(is_all, is_told=False)
-    known = past.messages[: len(past.messages) - len(lost)]
-    note = transcript_note(lost, cut=is_all and past.is_cut, before=known)
-    channel.told.insert(0, note)
+    known = messages[: len(messages) - len(lost)]
+    channel.told.insert(0, transcript_note(lost, cut=is_all and is_cut, before=known))
     return Missing(is_all, is_told=True)
 
 
-async def _read(hf: Holdfast, id: str, window_tokens: int) -> Past:
+async def _read(hf: Holdfast, id: str, window_tokens: int) -> tuple[list[Frame], bool]:
     recovery = await asyncio.to_thread(hf.recover, id, "neutral", "mark", window_tokens)
-    is_cut = recovery.left_out is not None and bool(recovery.left_out.messages)
-    return Past(recovery.messages, is_cut)
+    return recovery.messages, recovery.left_out is not None and bool(recovery.left_out.messages)

@@ -22,11 +22,10 @@ _TOGETHER_BYTES_MAX = 512 << 20
 class BodyLimit:
     """Refuses bodies of more than ``bytes_max`` with 413, whatever length they claim to have.
 
-    ``bytes_max`` may be a function of the ASGI scope, where paths differ. A body of which nothing
-    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing. So is one
-    that was waited for twice as long, and a second more for each KiB that came of it. When the
-    bodies of all requests together have more than ``together_max`` bytes, who adds to them is
-    refused with 503: otherwise a few clients could fill the memory.
+    ``bytes_max`` may be a function of the ASGI scope, where paths differ. A body of which nothing more comes for
+    ``part_s`` seconds is refused with 408: waiting costs a client nothing. So is one that was waited for twice as
+    long, and a second more for each KiB that came of it. When the bodies of all requests together have more than
+    ``together_max`` bytes, who adds to them is refused with 503: otherwise a few clients could fill the memory.
     """
 
     def __init__(

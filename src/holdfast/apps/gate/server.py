@@ -33,13 +33,11 @@ def run(
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; return when the last request was answered.
 
-    ``ready`` is told the address once clients can come; port 0 is any that is free. When the
-    process is asked to end nobody new is let in, and ``stopping`` is called on the event loop, to
-    end what would go on for long; what still runs after ``grace_seconds`` is cancelled. Then the
-    application's lifespan ends. A second signal does not wait. With ``message_bytes_max`` None
-    there are no WebSockets. A connection on which no request
-    is complete ``head_s`` seconds after it was expected is closed. Raises Unavailable if the port
-    is taken.
+    ``ready`` is told the address once clients can come; port 0 is any that is free. When the process is asked to end
+    nobody new is let in, and ``stopping`` is called on the event loop, to end what would go on for long; what still
+    runs after ``grace_seconds`` is cancelled. Then the application's lifespan ends. A second signal does not wait.
+    With ``message_bytes_max`` None there are no WebSockets. A connection on which no request is complete ``head_s``
+    seconds after it was expected is closed. Raises Unavailable if the port is taken.
     """
     with listen(host, port) as listening:
         config = uvicorn.Config(

@@ -64,8 +64,8 @@ class Connection:
             while (lines := await self._pipe.read()) is not None:
                 for line in lines:
                     await self._take(line)
-            # A client may close its side and still read: what it asked for is answered, except
-            # that nobody can approve a tool any more.
+            # A client may close its side and still read: what it asked for is answered, except that nobody can
+            # approve a tool any more.
             self._current.deny_tools()
             await asyncio.gather(*self._queries, return_exceptions=True)
         except ConnectionError:
@@ -200,8 +200,8 @@ class _RpcAsker:
         return frame is None or "id" in frame or not isinstance(frame.get("method"), str)
 
 
-# How a request was put is how it is answered: `read` says what is asked for, `tell`, `refuse` and
-# `notice` make the frames for it, or None where no answer is wanted.
+# How a request was put is how it is answered: `read` says what is asked for, `tell`, `refuse` and `notice` make the
+# frames for it, or None where no answer is wanted.
 _Asker = _TagAsker | _RpcAsker
 
 

@@ -92,8 +92,7 @@ class SessionExport(Wish, frozen=True):
 
     session_id: str | None = None
     format: str = "markdown"
-    """markdown, json, jsonl, html or text, or a format of another tool; not a bundle, which is
-    bytes."""
+    """markdown, json, jsonl, html or text, or a format of another tool; not a bundle, which is bytes."""
 
 
 class Operation(NamedTuple):

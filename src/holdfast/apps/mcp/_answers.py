@@ -1,8 +1,7 @@
 """What other agents are told of sessions: bounded in size, and harmless to show.
 
-Nothing here knows the protocol. Texts of sessions are records of what people, models and tools
-said; control characters are made visible, and what is longer than there is room for is cut, with
-the way to the rest.
+Nothing here knows the protocol. Texts of sessions are records of what people, models and tools said; control
+characters are made visible, and what is longer than there is room for is cut, with the way to the rest.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ _READ_BYTES = 256 * 1024
 _PIPE_BYTES = 256 * 1024
 _GRACE_S = 2.0
 _LOOK_S = 0.5
-# Some agents go on for ever when their input ends, and with them what they are doing. So a watch
-# in the agent's own process group, and nobody's child, waits for the end of a pipe of which only
-# this process has the other side; the agent takes the shell's place and knows nothing of it.
+# Some agents go on for ever when their input ends, and with them what they are doing. So a watch in the agent's own
+# process group, and nobody's child, waits for the end of a pipe of which only this process has the other side; the
+# agent takes the shell's place and knows nothing of it.
 _SHELL = "/bin/sh"
 _WATCH = (
     "( ( trap '' TERM HUP INT; exec 3</dev/fd/{} || exit; read -r _ <&3; kill -TERM 0; sleep 2;"
@@ -264,10 +264,9 @@ _AHEAD = 2
 async def pour(make: Callable[[], bytes], target: Pipe) -> None:
     """Send what ``make`` gives, called again and again in one thread until it gives nothing.
 
-    The event loop has nothing to do with it as long as the target takes all at once: handing
-    pieces over would cost more than sending them. A few are made before they are taken, and no
-    more. Once this has ended, in whatever way, nothing more is sent. Raises what ``make`` raises,
-    after what it gave before was sent, and ConnectionError.
+    The event loop has nothing to do with it as long as the target takes all at once: handing pieces over would cost
+    more than sending them. A few are made before they are taken, and no more. Once this has ended, in whatever way,
+    nothing more is sent. Raises what ``make`` raises, after what it gave before was sent, and ConnectionError.
     """
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[bool] = asyncio.Queue()

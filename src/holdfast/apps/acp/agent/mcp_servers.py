@@ -174,29 +174,27 @@ async def _connected(server: McpServer, cwd: str) -> AsyncIterator[Client]:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    if server.type == "stdio":
-        if not server.command:
-            raise FileNotFoundError("no command")
-        stdio = StdioServerParameters(
-            command=server.command, args=server.args, env={pair.name: pair.value for pair in server.env}, cwd=cwd
-        )
-        async with Client(stdio_client(stdio, errlog=sys.__stderr__ or sys.stderr)) as client:
-            yield client
-        return
     headers = {pair.name: pair.value for pair in server.headers}
-    if not server.url.startswith(("http://", "https://")) or server.type not in ("http", "sse"):
-        raise ValueError("no address")
-    if server.type == "sse":
-        from mcp.client.sse import sse_client
+    transport: Any
+    async with contextlib.AsyncExitStack() as open_things:
+        if server.type == "stdio":
+            if not server.command:
+                raise FileNotFoundError("no command")
+            env = {pair.name: pair.value for pair in server.env}
+            stdio = StdioServerParameters(command=server.command, args=server.args, env=env, cwd=cwd)
+            transport = stdio_client(stdio, errlog=sys.__stderr__ or sys.stderr)
+        elif not server.url.startswith(("http://", "https://")) or server.type not in ("http", "sse"):
+            raise ValueError("no address")
+        elif server.type == "sse":
+            from mcp.client.sse import sse_client
 
-        events = sse_client(server.url, headers=headers, httpx_client_factory=_http_client)
-        async with Client(events) as client:
-            yield client
-        return
-    from mcp.client.streamable_http import streamable_http_client
+            transport = sse_client(server.url, headers=headers, httpx_client_factory=_http_client)
+        else:
+            from mcp.client.streamable_http import streamable_http_client
 
-    async with _http_client(headers) as http, Client(streamable_http_client(server.url, http_client=http)) as client:
-        yield client
+            http = await open_things.enter_async_context(_http_client(headers))
+            transport = streamable_http_client(server.url, http_client=http)
+        yield await open_things.enter_async_context(Client(transport))
 
 
 def _http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:

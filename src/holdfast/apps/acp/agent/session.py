@@ -53,6 +53,7 @@ class Live:
         self._replayed = -1
         self.kit = kit
         self.session = session
+        self.id = session.id
         self.desk = desk
         self._pending: set[str] = set()
         """Calls that the editor was shown and that have not ended."""
@@ -68,11 +69,6 @@ class Live:
         self._agent: Agent | None = None
         self._box: ToolBox | None = None
         self._servers: Servers | None = None
-
-    @property
-    def id(self) -> str:
-        """The session's id."""
-        return self.session.id
 
     @property
     def is_busy(self) -> bool:

@@ -81,7 +81,8 @@ async def create_or_resume(
     """
     provider, config = Provider.of(provider), config or ClientConfig()
     closing = contextlib.ExitStack()
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(closing.close)
         if library is None:
             place = config.snapshot_storage_path if config.persists else "memory:"
             library = closing.enter_context(Holdfast(place))
@@ -89,10 +90,7 @@ async def create_or_resume(
             snapshotter = Snapshotter(library)
             closing.callback(snapshotter.close)
         session = await asyncio.to_thread(_open, library, id, provider, config)
-    except BaseException:
-        closing.close()
-        raise
-    try:
+        undo.callback(session.close)
         params, warnings = _params(session, config)
         found = AcpSession(
             library,
@@ -103,10 +101,7 @@ async def create_or_resume(
             snapshotter=snapshotter,
             on_close=closing.close,
         )
-    except BaseException:
-        session.close()
-        closing.close()
-        raise
+        undo.pop_all()  # from now on it closes all of this itself
     try:
         for warning in warnings:
             found.warn(warning)

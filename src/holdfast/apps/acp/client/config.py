@@ -82,8 +82,8 @@ class Files:
         if not self.writes:
             raise Forbidden("files may only be read here", remedy="Allow writing to the agent.")
         whole = os.path.normpath(os.path.join(self._folder.root, path))
-        # An agent may have made a link in the midst of the path since it was last looked at: every
-        # step to the folder is taken once without following symlinks.
+        # An agent may have made a link in the midst of the path since it was last looked at: every step to the folder
+        # is taken once without following symlinks.
         relative = os.path.relpath(os.path.dirname(whole), self._folder.root)
         self._folder.names(relative if not relative.startswith(os.pardir) else path)
         if os.path.islink(whole):

@@ -45,7 +45,7 @@ class AcpSession:
         config: ClientConfig,
         params: dict[str, Any],
         snapshotter: Snapshotter,
-        on_close: Callable[[], None] | None = None,
+        on_close: Callable[[], None],
     ) -> None:
         self.id = session.id
         self.provider = provider
@@ -66,7 +66,7 @@ class AcpSession:
         self._snapshotter = snapshotter
         self._on_close = on_close
         self._link = AgentLink(
-            self._launch,
+            partial(AgentProcess.start, provider.command, cwd=params["cwd"], env=provider.env),
             on_frame=self._hear,
             on_batch=self._pass_on,
             on_death=self._mourn,
@@ -95,10 +95,8 @@ class AcpSession:
             raise UsageError(f"session {self.id} is closed", session_id=self.id)
         turn = PromptTurn(_blocks(prompt), self.config.event_buffer, self._stop)
         if not wait and self._prompts.full():
-            raise AgentError(
-                f"{self._prompts.maxsize} prompts are waiting for the agent already",
-                remedy="Wait for an answer, or send with wait=True.",
-            )
+            what = f"{self._prompts.maxsize} prompts are waiting for the agent already"
+            raise AgentError(what, remedy="Wait for an answer, or send with wait=True.")
         await self._prompts.put(turn)
         if self._worker is None:
             self._worker = asyncio.ensure_future(self._work())
@@ -170,8 +168,7 @@ class AcpSession:
         finally:
             await self._link.end()
             await (self.session.aclose() if self._channel is None else self._channel.close())
-            if self._on_close is not None:
-                await asyncio.to_thread(self._on_close)
+            await asyncio.to_thread(self._on_close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -367,8 +364,6 @@ class AcpSession:
             await turn.fail(self._failed(AgentGone(reason)))
 
     # -- the agent gets the session --------------------------------------------------------------
-    async def _launch(self) -> AgentProcess:
-        return await AgentProcess.start(self.provider.command, cwd=self._params["cwd"], env=self.provider.env)
 
     async def _ready(self) -> None:
         """Return once the agent runs and has the session."""

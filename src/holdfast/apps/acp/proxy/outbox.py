@@ -16,8 +16,8 @@ from holdfast.errors import HoldfastError
 
 Failed = Callable[[Channel, HoldfastError], Awaitable[None]]
 
-# The session that a line is about, the line, how much the session had said with it, and whether
-# someone waits for it. One for each frame, so it has to cost little.
+# The session that a line is about, the line, how much the session had said with it, and whether someone waits for it.
+# One for each frame, so it has to cost little.
 _Waiting = tuple[Channel | None, bytes, Said, bool]
 _NOTHING: Said = (0, 0)
 
@@ -42,16 +42,14 @@ class EditorOutbox:
         self._pause = Pause(self._end_words)
         self._settling = asyncio.Lock()
 
-    def touch(self, channel: Channel) -> None:
-        """Something of this session is to be recorded."""
-        self._touched[channel] = None
-
     def put(self, channel: Channel | None, line: Frame | bytes) -> None:
-        """Show the editor a line of a session, or of none, after what came before.
+        """Show the editor a line of a session, or of none, after what came before and once it is recorded.
 
         A frame with an id asks or answers: someone waits for it.
         """
-        said = _NOTHING if channel is None else channel.said
+        said = _NOTHING
+        if channel is not None:
+            said, self._touched[channel] = channel.said, None
         if isinstance(line, bytes):
             self._lines.append((channel, line, said, False))
         else:

@@ -123,8 +123,8 @@ class Proxy:
                 self._from_editor(line)
             await self._agent.drain()
             await self._editor.drain()
-        # A program that sent all it had and reads on, as in a pipe of a shell, is answered; only
-        # prompts take as long as they like.
+        # A program that sent all it had and reads on, as in a pipe of a shell, is answered; only prompts take as long
+        # as they like.
         until = time.monotonic() + _LAST_WORDS_S
         while not self._short.isdisjoint(self._serving) and not self._editor.is_lost:
             if time.monotonic() > until:
@@ -156,8 +156,8 @@ class Proxy:
         """A session again: the past is told, or not, while the agent gets it back."""
         _check_cwd(params)
         channel = await self._sessions.get(params, looks=False)
-        # Before the agent is asked: where all of the past is told, it is seen in passing which
-        # agent has the session. Else the log would have to be read twice.
+        # Before the agent is asked: where all of the past is told, it is seen in passing which agent has the session.
+        # Else the log would have to be read twice.
         told = await self._sessions.replay(channel, params) if replays else {}
         await asyncio.to_thread(channel.look_back)
         await self._sessions.attach(channel)
@@ -188,7 +188,6 @@ class Proxy:
             return False
         update = chunk.update
         channel.say(update.content.text, update.kind, update.message_id)
-        self._outbox.touch(channel)
         self._outbox.put(channel, addressed)
         return True
 
@@ -209,7 +208,6 @@ class Proxy:
             channel.hear_replay(params["update"])
             return
         channel.hold(channel.notes.agent(frame))
-        self._outbox.touch(channel)
         self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
 
     def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
@@ -244,7 +242,6 @@ class Proxy:
                     "params": params,
                 }
                 channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
-            self._outbox.touch(channel)
         elif method == "authenticate" and has_worked:
             self._agent.login = asked.get("params") or {}
         kept = {k: v for k, v in answer.items() if k in ("result", "error")}

@@ -100,8 +100,8 @@ class ProxySessions:
             if channel is None:
                 session = await asyncio.to_thread(self._open, id)
                 channel = self._register(session, self._params_of(session, params))
-            # Nothing is awaited for a session that is known: whoever asked before it was closed has
-            # to come into its queue before that ends.
+            # Nothing is awaited for a session that is known: whoever asked before it was closed has to come into its
+            # queue before that ends.
             if looks and not channel.is_looked_at:
                 await asyncio.to_thread(channel.look_back)
         if "cwd" in params:
@@ -161,10 +161,10 @@ class ProxySessions:
 
     async def _prime(self, channel: Channel, taken: Attached) -> None:
         """The agent has nothing of the past: it is told with the next prompt; the user is, now."""
-        past = await tell_whole_past(self._hf, channel, self._window_tokens)
-        if past.messages:
+        messages, is_cut = await tell_whole_past(self._hf, channel, self._window_tokens)
+        if messages:
             why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
-            part = "the newest part of the conversation" if past.is_cut else "the conversation"
+            part = "the newest part of the conversation" if is_cut else "the conversation"
             about = f"{self._agent.name} could not take this session up again{why}."
             self.warn(channel, f"{about} It is told {part} with your next message.")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp.handover import Attached, ReplayedWords, Waits, be_quiet, interruption_note, undone
+from holdfast.apps.acp.handover import Attached, ReplayedWords, Waits, interruption_note, undone
 from holdfast.apps.acp.recording.recorder import Notes, OpenCall, Taken
 from holdfast.apps.acp.recording.values import clean, mask_servers
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
@@ -27,8 +27,8 @@ Work = Callable[[], Awaitable[None]]
 _GIB = 1024**3
 # The agent decides how long its words are, and a recorder that refuses them loses them.
 _LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
-# After so long without a word, a word has ended: whoever reads should see it. Only words that a
-# secret may begin with wait at all, and a stream that stalls in one of those is to find the rest.
+# After so long without a word, a word has ended: whoever reads should see it. Only words that a secret may begin with
+# wait at all, and a stream that stalls in one of those is to find the rest.
 _PAUSE_S = 10.0
 _HEAD_BYTES = 256
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user", "closed"})
@@ -231,9 +231,14 @@ class Channel:
 
     async def end_replay(self, waits: Waits) -> ReplayedWords | None:
         """Wait until a replay is through; what it said, if it has to be whole."""
-        if self.swallowing:
-            await be_quiet(lambda: self.heard_at, waits)
-            self.swallowing = False
+        patience = time.monotonic() + waits.quiet_max_s
+        # Until the agent has been silent for a while; not for ever, if it never is.
+        while self.swallowing and (now := time.monotonic()) < patience:
+            rest = self.heard_at + waits.quiet_s - now
+            if rest <= 0:
+                break
+            await asyncio.sleep(rest)
+        self.swallowing = False
         heard, self.heard = self.heard, None
         return heard
 
@@ -313,8 +318,7 @@ class Channel:
     # -- order -----------------------------------------------------------------------------------
     def enqueue(self, work: Work) -> None:
         """Do something towards the agent after everything that was enqueued before."""
-        # One worker for each session: frames about it keep their order, and sessions do not wait
-        # for each other.
+        # One worker for each session: frames about it keep their order, and sessions do not wait for each other.
         self._queue.put_nowait(work)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())

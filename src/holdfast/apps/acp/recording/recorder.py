@@ -24,9 +24,9 @@ _ASKED = ("title", "kind", "name", "locations", "_meta")
 Draft = tuple[str, dict[str, Any]]
 
 
-# Agents tell of a call in pieces, each in an order of its own: announced with everything, announced
-# empty and completed later, told of only by asking the user about it, or not before it ends. Here
-# the pieces become one call: what is known of it, how far it came, and what the log lacks of it.
+# Agents tell of a call in pieces, each in an order of its own: announced with everything, announced empty and
+# completed later, told of only by asking the user about it, or not before it ends. Here the pieces become one call:
+# what is known of it, how far it came, and what the log lacks of it.
 
 
 class OpenCall:

@@ -33,9 +33,8 @@ _REQUEST = {"jsonrpc", "id", "method", "params"}
 def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
     """The data in the form that a session takes.
 
-    U+0000 and lone surrogates become U+FFFD; NaN, infinities and endless integers become their
-    text; what is nested too deep becomes its JSON text. Nothing is left out. What a session takes
-    already comes back equal.
+    U+0000 and lone surrogates become U+FFFD; NaN, infinities and endless integers become their text; what is nested
+    too deep becomes its JSON text. Nothing is left out. What a session takes already comes back equal.
     """
     return {key: _clean(value, limits, limits.depth_max - 1) for key, value in _clean_keys(data).items()}
 

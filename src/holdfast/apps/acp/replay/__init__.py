@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from functools import cache, partial
 from typing import Any
 
 from holdfast.apps.acp.replay.log import read_some
 from holdfast.apps.acp.replay.replay import Watch, replay_some
-from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError, next_lines
+from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError, next_lines, utc
 from holdfast.apps.wire.pipes import Pipe, pour
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
@@ -52,9 +51,8 @@ async def tell_past(
 def _keep_memory() -> None:
     """Let memory that is freed be used again.
 
-    What a log is read into was given back to the system again and again, and with it a page fault
-    for every 4 KiB of the next piece: a fifth of a load. Once a larger piece was freed, glibc
-    keeps them.
+    What a log is read into was given back to the system again and again, and with it a page fault for every 4 KiB of
+    the next piece: a fifth of a load. Once a larger piece was freed, glibc keeps them.
     """
     bytes(_KEPT_BYTES)
 
@@ -78,12 +76,5 @@ def list_sessions(hf: Holdfast, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(row: SessionMetadata, cwd: str) -> dict[str, Any]:
-    entry = {"sessionId": row.session_id, "cwd": cwd}
-    if row.title:
-        entry["title"] = row.title
-    try:
-        changed = dt.datetime.fromtimestamp(row.updated_at / 1000, dt.UTC)
-        entry["updatedAt"] = changed.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        pass  # of a clock that was wrong by thousands of years
-    return entry
+    titled = {"title": row.title} if row.title else {}
+    return {"sessionId": row.session_id, "cwd": cwd, **titled, "updatedAt": utc(row.updated_at)}

@@ -22,8 +22,8 @@ CLOSING = 3
 _NOTHING = msgspec.Raw()
 
 
-# Structs without gc: there are as many as lines in a log, and the collector would visit all of them
-# again and again. None of them can be part of a cycle.
+# Structs without gc: there are as many as lines in a log, and the collector would visit all of them again and again.
+# None of them can be part of a cycle.
 class DeltaData(msgspec.Struct, gc=False):
     """A piece of streamed text."""
 

@@ -181,8 +181,8 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
     whole = -1
     for line in lines:
         kind = type(line)
-        # A piece waits for the line after it: if that is its whole message, the bytes of the log
-        # are told as they are, and nothing is decoded.
+        # A piece waits for the line after it: if that is its whole message, the bytes of the log are told as they
+        # are, and nothing is decoded.
         if piece is not None:
             if kind is FinalLine and (update := whole_update(piece, line)):
                 updates.append(update)

@@ -308,8 +308,8 @@ class _Teller:
             updates = [{"sessionUpdate": "user_message_chunk", "content": one} for one in prompt]
         else:
             updates = words.content_updates(data.get("content"), "user_message_chunk")
-        # Other programs record the results of tools as words of the user. They belong to the turn
-        # that goes on; what the user really said begins the next.
+        # Other programs record the results of tools as words of the user. They belong to the turn that goes on; what
+        # the user really said begins the next.
         results = [one for one in updates if "toolCallId" in one]
         said = [one for one in updates if "toolCallId" not in one]
         self._tell_updates(results, event.seq - 1 if said else event.seq)
