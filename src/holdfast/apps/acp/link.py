@@ -258,10 +258,7 @@ class Breaker:
 
     @property
     def wait_s(self) -> float:
-        """How long nothing is to be tried; 0.0 if an attempt may be made now.
-
-        After the rest one attempt is allowed; if it fails, the rest begins again.
-        """
+        """How long nothing is to be tried; 0.0 if an attempt may be made, after whose failure the rest begins again."""
         if self.failures < self._failures_max:
             return 0.0
         return max(0.0, self._failed_at + self._rest_s - self._clock())

@@ -164,10 +164,7 @@ class _Counted:
 
 
 class Buckets:
-    """For each key ``burst`` things at once and ``per_second`` of them in the long run.
-
-    Only the newest keys are remembered, so that many clients cost little.
-    """
+    """For each of the newest keys ``burst`` things at once, and ``per_second`` of them in the long run."""
 
     def __init__(
         self,

@@ -286,10 +286,7 @@ def serve_stdio(place: str | None, kit: Kit) -> None:
 
 
 def serve_socket(place: str | None, kit: Kit, address: str, *, ready: Callable[[str], None] = lambda _: None) -> None:
-    """Serve clients at a socket until the process is asked to end. Raises as PrivateSocket does.
-
-    ``ready`` is told the address once clients can come.
-    """
+    """Serve clients at a socket, whose address ``ready`` is told, until asked to end. Raises as PrivateSocket does."""
 
     async def listen() -> None:
         ready(listening.path)

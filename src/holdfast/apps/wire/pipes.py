@@ -66,10 +66,7 @@ class Pipe:
         return None
 
     def write(self, data: bytes) -> None:
-        """Send whole lines, after those that were offered; what is not taken yet is kept.
-
-        Raises nothing: a lost reader shows in ``drain`` and ``read``.
-        """
+        """Send whole lines, after those that were offered. A lost reader raises only in ``drain`` and ``read``."""
         with self._alone, contextlib.suppress(ConnectionError, RuntimeError):
             if self._offered:
                 data = b"".join((*self._offered, data))
@@ -78,10 +75,7 @@ class Pipe:
                 self._stream.write(data)
 
     def offer(self, data: bytes) -> bool:
-        """Send whole lines from any thread, without waiting; whether all were taken at once.
-
-        The rest is sent before anything else is, with the next ``write``.
-        """
+        """Send whole lines from any thread; whether all were taken at once. The rest goes with the next ``write``."""
         with self._alone:
             taken = 0 if self._offered else self._write_now(data)
             if taken < len(data):
@@ -140,10 +134,7 @@ async def connect(source: IO[bytes], target: IO[bytes], *, line_bytes_max: int =
 
 
 class AgentProcess:
-    """A running agent, in a process group of its own, since some start themselves again.
-
-    The whole group ends with this process, however that ends.
-    """
+    """A running agent, in a process group of its own: some start themselves again. It ends with this process."""
 
     def __init__(self, process: asyncio.subprocess.Process, pipe: Pipe, lifeline: int) -> None:
         self._process = process

@@ -253,10 +253,7 @@ class EditorAccess:
         return found
 
     async def finish(self, terminal: str, timeout_s: float) -> Finished:
-        """Wait for what runs in a terminal; after the time it is ended. The terminal is released.
-
-        The same if the wait is cancelled: nothing goes on running.
-        """
+        """Wait for what runs in a terminal and release it; what takes too long, or is waited for no more, is ended."""
         this = {"terminalId": terminal}
         timed_out = False
         try:

@@ -29,10 +29,7 @@ Update = dict[str, Any]
 
 
 class Live:
-    """A session with its agent and its mode; its turns are the host's.
-
-    ``send`` is given the updates of this session, in order, for the editor.
-    """
+    """A session with its agent and its mode; its turns are the host's. ``send`` is given its updates, in order."""
 
     def __init__(
         self,
@@ -77,10 +74,7 @@ class Live:
 
     # -- turns -------------------------------------------------------------------------------
     async def answer(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
-        """Answer a prompt, or go on with what was interrupted; how the turn ended.
-
-        Raises RpcError while another is answered, and what ends the turn.
-        """
+        """Answer a prompt, or go on; how the turn ended. Raises RpcError while another runs, and what ends it."""
         before, reason = self.session.seq, "failed"
         turn = self._begin(lambda: self._turn(prompt))
         try:
@@ -98,10 +92,7 @@ class Live:
                     self.session.extend([("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})])
 
     async def occupy(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        """Do something that only one can do at a time. Raises RpcError while another is at it.
-
-        What is stopped by ``cancel`` gives the stop reason "cancelled".
-        """
+        """Do what only one can do at a time; the end of it if it is stopped. Raises RpcError while another is at it."""
         return await _end_of(self._begin(work))
 
     def _begin(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> HostedTurn:
@@ -133,10 +124,7 @@ class Live:
         await asyncio.to_thread(self._host.let_go, self.id, used=True)
 
     async def use_servers(self, servers: list[McpServer]) -> None:
-        """Have these MCP servers from now on; those of before are ended.
-
-        A turn that is under way goes on with those that it has, and so do the next ones.
-        """
+        """Have these MCP servers from now on; a turn that is under way goes on with those that it has."""
         # A running turn holds the tools of the servers that it began with.
         before = self._servers
         if self.is_busy or servers == ([] if before is None else before.given):

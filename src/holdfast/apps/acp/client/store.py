@@ -65,10 +65,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def to_json(self, *, compress_from: int = _COMPRESSED_FROM) -> bytes:
         """The snapshot as JSON; as gzip of it from so many bytes on."""
         data = msgspec.json.encode(self)
-        if len(data) < compress_from:
-            return data
-        compressor = zlib.compressobj(wbits=_GZIP_WBITS)
-        return compressor.compress(data) + compressor.flush()
+        return data if len(data) < compress_from else zlib.compress(data, wbits=_GZIP_WBITS)
 
     @classmethod
     def from_json(cls, data: bytes) -> SessionSnapshot:
@@ -125,9 +122,8 @@ def _messages(session_id: str, events: Iterable[Event]) -> list[SnapshotMessage]
     pieces: list[Event] = []
     for number, event in enumerate(events):
         if event.seq != number:
-            raise Damaged(
-                f"session {session_id} is damaged: event {number} cannot be read", session_id=session_id, seq=number
-            )
+            what = f"session {session_id} is damaged: event {number} cannot be read"
+            raise Damaged(what, session_id=session_id, seq=number)
         content = event.data.get("content")
         if event.type == "delta" and event.data.get("kind") is None:
             pieces.append(event)
@@ -250,10 +246,7 @@ class SnapshotStore:
             session.snapshot()
 
     def load(self, session_id: str) -> SessionSnapshot:
-        """A session as it is now.
-
-        Raises NotFound, TooNew for a log of a later format, Damaged if an event cannot be read.
-        """
+        """Return a session as it is now. Raises NotFound, TooNew for a later format, Damaged if an event is lost."""
         state = self._library.state(session_id)
         events = self._library.events(session_id, stop=state.seq + 1)
         documents = self._library.store.documents(f"sessions/{session_id}")
@@ -364,10 +357,7 @@ class Snapshotter:
         self._unsubscribe = library.subscribe(self._count)
 
     def snapshot(self, session: Session) -> SessionSnapshot:
-        """Fold a session, store that, and give it as a value.
-
-        Raises what the store raises; then ``snapshot_failed`` was told.
-        """
+        """Fold a session, store that, and return it. Raises as the store does; ``snapshot_failed`` was told then."""
         begun = time.monotonic()
         session.snapshot()
         found = _view_of(self._library, session)
@@ -389,10 +379,7 @@ class Snapshotter:
             self._timers.soon(auto.take)
 
     def start_auto_snapshot(self, session: Session, interval: float = SNAPSHOT_INTERVAL_S) -> None:
-        """Take a snapshot every so many seconds, if anything was recorded since the last.
-
-        A second start for a session takes the place of the first.
-        """
+        """Take a snapshot every so many seconds, if anything was recorded since. A second start replaces the first."""
         if interval <= 0:
             raise UsageError(f"an interval is more than 0 seconds, not {interval}")
         auto = _Auto(self, session)

@@ -69,10 +69,7 @@ class PromptTurn:
         return update
 
     async def answer(self) -> Answer:
-        """How it ended, once it has. Raises AgentError if the agent failed.
-
-        Whoever waits and is cancelled cancels the turn.
-        """
+        """Return how it ended. Raises AgentError if the agent failed. Whoever waits and is cancelled cancels it."""
         try:
             async for _ in self:
                 pass

@@ -56,10 +56,7 @@ class EditorOutbox:
             self._lines.append((channel, encode(line), said, "id" in line))
 
     async def settle(self) -> None:
-        """Record what came, wait for the medium where a barrier is, and only then show it.
-
-        Raises ConnectionError if the editor is gone.
-        """
+        """Record what came, wait for barriers, and only then show it. Raises ConnectionError if the editor is gone."""
         async with self._settling:
             touched, self._touched = self._touched, {}
             waiting = [*self._late, *self._lines]
@@ -78,10 +75,7 @@ class EditorOutbox:
             await self._show(waiting)
 
     async def shown(self) -> None:
-        """Return once everything that came has been recorded and shown, or kept back.
-
-        Raises ConnectionError if the editor is gone.
-        """
+        """Return once all that came is recorded and shown, or kept back. Raises ConnectionError."""
         async with self._settling:
             self._look(list(self._behind))
             await self._record(list(self._behind))

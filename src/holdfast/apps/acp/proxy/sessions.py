@@ -25,10 +25,7 @@ _OWN = frozenset({"sessionId", "_meta"})
 
 
 class ProxySessions:
-    """Every session that this connection has open, by our id and by the agent's.
-
-    ``shown`` returns once the editor has been shown all that is recorded.
-    """
+    """Every session that this connection has open, by our id and by the agent's. ``shown`` empties the outbox."""
 
     def __init__(
         self,

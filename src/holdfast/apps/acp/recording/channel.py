@@ -277,10 +277,7 @@ class Channel:
         self._held += drafts
 
     def commit(self) -> bool:
-        """Record what is held, with one write; whether it has to be on the medium to go on.
-
-        Raises StoreError; whatever the frames hold, nothing else.
-        """
+        """Record what is held, with one write; whether it has to be on the medium to go on. Raises StoreError only."""
         held, self._held = self._held, []
         barrier, self._barrier = self._barrier, False
         if held:
