@@ -87,7 +87,7 @@ class AcpSession:
         return await (await self.send(prompt)).answer()
 
     async def send(self, prompt: str | list[dict[str, Any]], *, wait: bool = True) -> PromptTurn:
-        """Send a prompt; iterate it for updates. While the buffer is full it waits, or raises AgentError if not ``wait``."""
+        """Send a prompt; iterate it for updates. With a full buffer it waits, or raises AgentError if not ``wait``."""
         if self._closing:
             raise UsageError(f"session {self.id} is closed", session_id=self.id)
         turn = PromptTurn(_blocks(prompt), self.config.event_buffer, self._stop)
