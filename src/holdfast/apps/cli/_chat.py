@@ -60,11 +60,8 @@ class Chat:
             session_id = self.session_id
             self.talker.close()
         if self.is_terminal and session_id is not None:
-            self.app.err.line(
-                Span("Session ", "faint"),
-                Span(session_id, "name"),
-                Span(" is kept; `holdfast chat` goes on with it.", "faint"),
-            )
+            kept = Span(" is kept; `holdfast chat` goes on with it.", "faint")
+            self.app.err.line(Span("Session ", "faint"), Span(session_id, "name"), kept)
         return EXIT_FAILED if self.has_failed and not self.is_terminal else EXIT_FINE
 
     def greet(self) -> None:
@@ -206,10 +203,8 @@ _LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=T
 def obey(chat: Chat, name: str, rest: str) -> None:
     """Carry out a command. Raises UsageError for one that is not known."""
     if name not in COMMANDS:
-        raise UsageError(
-            f"there is no command /{name}{suggestion(name, COMMANDS)}",
-            remedy="/help lists them. To say something that begins with a slash, write two.",
-        )
+        remedy = "/help lists them. To say something that begins with a slash, write two."
+        raise UsageError(f"there is no command /{name}{suggestion(name, COMMANDS)}", remedy=remedy)
     if name in OWN:
         OWN[name](chat, rest)
         return
@@ -233,16 +228,10 @@ def _list(chat: Chat, _: str) -> None:
         chat.app.out.line("There are no sessions yet.")
         return
     now, current = now_ms(), chat.session_id
-    table: list[list[Piece]] = [
-        [
-            "*" if row.session_id == current else "",
-            Span(row.session_id, "name"),
-            Span(ago(row.updated_at, now), "faint"),
-            row.title or "",
-            str(row.message_count),
-        ]
-        for row in rows
-    ]
+    table: list[list[Piece]] = []
+    for row in rows:
+        mark, when = "*" if row.session_id == current else "", Span(ago(row.updated_at, now), "faint")
+        table.append([mark, Span(row.session_id, "name"), when, row.title or "", str(row.message_count)])
     chat.app.out.table(_LIST, table)
 
 

@@ -110,12 +110,9 @@ def _check_durability(library: Holdfast) -> Check:
         return Check("durability", WARNING, "none: what is recorded ends with the program")
     kill = "sent a moment after it is recorded" if able.defers else "safe from a crash at once"
     if not able.syncs or chosen == "os":
-        return Check(
-            "durability",
-            WARNING,
-            f"what is recorded is {kill}; power loss may cost the last seconds",
-            'Set `durability` to "barriers".' if able.syncs else "",
-        )
+        remedy = 'Set `durability` to "barriers".' if able.syncs else ""
+        told = f"what is recorded is {kill}; power loss may cost the last seconds"
+        return Check("durability", WARNING, told, remedy)
     when = "with every event" if chosen == "always" else "after each turn and before each tool"
     return Check("durability", GOOD, f"what is recorded is {kill}, and from power loss {when}")
 
@@ -134,12 +131,8 @@ def _check_folder(path: str) -> Iterator[Check]:
     if os.access(existing, os.W_OK | os.X_OK) and not disk.f_flag & os.ST_RDONLY:
         yield Check("writable", GOOD, "yes")
     else:
-        yield Check(
-            "writable",
-            BAD,
-            f"no: {existing} is read-only for you",
-            "Sessions can be read and not continued. Use another store, or mend the rights.",
-        )
+        remedy = "Sessions can be read and not continued. Use another store, or mend the rights."
+        yield Check("writable", BAD, f"no: {existing} is read-only for you", remedy)
     # What this user may have, not what is left for root.
     free = disk.f_bavail * disk.f_frsize
     if free < _SPACE_NONE_BYTES:
@@ -154,12 +147,8 @@ def _check_rights(path: str) -> Check:
     mode = stat.S_IMODE(os.stat(path).st_mode)
     # Logs hold whatever was said and read, secrets too.
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return Check(
-            "private",
-            WARNING,
-            f"others on this machine can look into it (mode {mode:03o})",
-            f"Close it: chmod go-rwx {path}",
-        )
+        told = f"others on this machine can look into it (mode {mode:03o})"
+        return Check("private", WARNING, told, f"Close it: chmod go-rwx {path}")
     return Check("private", GOOD, "yes, nobody else can look into it")
 
 
@@ -190,12 +179,8 @@ def _check_catalogue(library: Holdfast, *, compare: bool) -> Check:
         return Check("catalogue", GOOD, "made with the first session")
     # It works all the same, and is made anew in each process until its place can be used.
     if health.place is None and library.store.catalog_place() is not None and health.trouble:
-        return Check(
-            "catalogue",
-            WARNING,
-            f"in memory for now: {health.trouble}",
-            "Lists and searches are right, and slower. Mend the rights, or close what locks it.",
-        )
+        remedy = "Lists and searches are right, and slower. Mend the rights, or close what locks it."
+        return Check("catalogue", WARNING, f"in memory for now: {health.trouble}", remedy)
     where = "in memory" if health.place is None else os.path.basename(health.place)
     if health.trouble and not health.mended and health.place is not None:
         return Check("catalogue", WARNING, f"{known}, {where}; {health.trouble}")
@@ -259,12 +244,8 @@ def _check_sample(library: Holdfast, rows: list[SessionMetadata]) -> Check:
         also = f"; {rest:,} more look so and were not read" if rest else ""
         return Check("sample", GOOD, f"the newest {read:,} are whole, to the last byte{also}")
     first = next(iter(broken))
-    return Check(
-        "sample",
-        BAD,
-        ", ".join(f"{id} is {state}" for id, state in broken.items()),
-        f"See `holdfast verify {first}`, then `holdfast repair {first}`.",
-    )
+    told = ", ".join(f"{id} is {state}" for id, state in broken.items())
+    return Check("sample", BAD, told, f"See `holdfast verify {first}`, then `holdfast repair {first}`.")
 
 
 def _is_whole(library: Holdfast, session_id: str) -> bool:

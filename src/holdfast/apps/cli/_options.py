@@ -105,14 +105,10 @@ def verb(
         # `\b` keeps click from joining the lines of a block.
         text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
         blocks = f"Examples:\n{examples}\n".split("\n\n") if examples else []
-        made = click.command(
-            name,
-            cls,
-            help=text,
-            epilog="\n\n".join(f"\b\n{block}" for block in blocks) or None,
-            short_help=VERBS.get(name) if group is None else getattr(group, "parts", {}).get(name),
-            **more,
-        )(click.pass_obj(function))
+        epilog = "\n\n".join(f"\b\n{block}" for block in blocks) or None
+        short = (VERBS if group is None else getattr(group, "parts", {})).get(name)
+        new = click.command(name, cls, help=text, epilog=epilog, short_help=short, **more)
+        made = new(click.pass_obj(function))
         if group is None or cls is click.Command:  # a group in a group leaves it to its parts
             made.params.append(
                 click.Option(
@@ -208,6 +204,12 @@ def filter_options(**helps: str) -> Callable[[F], F]:
     return together(*(click.option(option, name, help=help, **more) for name, help, option, more in rows))
 
 
+def choice_option(*names: str, of: str, help: str, default: str | None = None, **more: Any) -> Callable[[F], F]:
+    """Return an option that takes one of a few words, with its default in the help."""
+    kind = click.Choice(of.split())
+    return click.option(*names, type=kind, default=default, show_default=default is not None, help=help, **more)
+
+
 model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
@@ -218,10 +220,8 @@ def needs_extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this needs the package {error.name}, which is not installed",
-            remedy=f"Install it with: pip install 'holdfast[{name}]'",
-        ) from error
+        told = f"this needs the package {error.name}, which is not installed"
+        raise UsageError(told, remedy=f"Install it with: pip install 'holdfast[{name}]'") from error
 
 
 # For a session that another process has, by verbs that write to it.
@@ -240,21 +240,14 @@ json_option = click.option(
 
 def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
-    return click.option(
-        "--limit", type=AtLeast(0), default=default, show_default=True, metavar="N", help="At most so many; 0 for all."
-    )
+    told = "At most so many; 0 for all."
+    return click.option("--limit", type=AtLeast(0), default=default, show_default=True, metavar="N", help=told)
 
 
 def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
     """``--port``: where a server listens; 0 for any that is free."""
-    return click.option(
-        "--port",
-        type=click.IntRange(0, 65535),
-        default=default,
-        show_default=True,
-        metavar="N",
-        help=f"{help}; 0 for any that is free.",
-    )
+    told, kind = f"{help}; 0 for any that is free.", click.IntRange(0, 65535)
+    return click.option("--port", type=kind, default=default, show_default=True, metavar="N", help=told)
 
 
 def host_option(metavar: str, help: str) -> Callable[[F], F]:
@@ -263,15 +256,15 @@ def host_option(metavar: str, help: str) -> Callable[[F], F]:
 
 
 provider_options = together(
-    click.option(
+    choice_option(
         "--provider",
-        type=click.Choice(PROVIDERS),
+        of=" ".join(PROVIDERS),
         metavar="NAME",
         help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
     ),
-    click.option(
+    choice_option(
         "--incomplete",
-        type=click.Choice(INCOMPLETE),
+        of=" ".join(INCOMPLETE),
         help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
     ),
     click.option(

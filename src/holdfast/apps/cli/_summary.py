@@ -17,16 +17,8 @@ from holdfast.session import now_ms
 T = TypeVar("T")
 _LABEL_CHARS = 10
 _AROUND = 3
-_STYLES = {
-    "user": "user",
-    "assistant": "assistant",
-    "system": "warning",
-    "thinking": "thinking",
-    "call": "tool",
-    "result": "tool",
-    "failure": "bad",
-    "note": "warning",
-}
+_STYLES = {kind: kind for kind in ("user", "assistant", "thinking")}
+_STYLES |= {"system": "warning", "call": "tool", "result": "tool", "failure": "bad", "note": "warning"}
 _MARKS = {"call": "→ ", "result": "← ", "failure": "✗ ", "note": "· "}
 
 

@@ -140,8 +140,6 @@ def _wanted_session(app: App, wishes: Wishes) -> str | None:
     if not wishes.new:
         return choose(app.library, wishes.session)
     if app.library.exists(wishes.session):
-        raise UsageError(
-            f"there is a session {wishes.session} already",
-            remedy="Leave --new out to go on with it, or choose another id.",
-        )
+        remedy = "Leave --new out to go on with it, or choose another id."
+        raise UsageError(f"there is a session {wishes.session} already", remedy=remedy)
     return wishes.session

@@ -15,16 +15,18 @@ import click
 from holdfast.agent import needs_agent
 from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, json_option, model_option, named_option, verb
+from holdfast.apps.cli._options import AtLeast, choice_option, json_option, model_option, named_option, verb
 from holdfast.apps.cli.chat import given_prompt
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import NotFound, UsageError
-from holdfast.library.answers.turns import AcpAnswer
+from holdfast.library.answers import filled
+from holdfast.library.answers.turns import AcpAnswer, AcpInstalled
 from holdfast.model import is_id
 
 if TYPE_CHECKING:
     from holdfast.apps.acp.client import AcpSession, Answer, Permission, PermissionQuestion, PromptTurn
 
+_FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 PARTS = {
     "proxy": "Stand between an editor and its agent, and keep every session.",
     "agent": "Serve Holdfast's own agent to an editor.",
@@ -78,11 +80,10 @@ def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -
 @verb("agent", acp_verb)
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions these are.")
-@click.option(
+@choice_option(
     "--mode",
-    type=click.Choice(["ask", "read-only", "auto"]),
+    of="ask read-only auto",
     default="ask",
-    show_default=True,
     help="How freely it works in a session that is opened; the editor can change it.",
 )
 def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> None:
@@ -113,15 +114,11 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
 @named_option(
     "--session", of="session", help="Go on with this session, or begin it; `-` is the newest [default: a new one]."
 )
-@click.option(
-    "--cwd",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="Where the agent works [default: where the session did, or here].",
-)
+@click.option("--cwd", type=_FOLDER, help="Where the agent works [default: where the session did, or here].")
 @click.option("--yes", is_flag=True, help="The same as --permission allow.")
-@click.option(
+@choice_option(
     "--permission",
-    type=click.Choice(("ask", "allow", "deny")),
+    of="ask allow deny",
     help="When the agent wants to use a tool [default: ask on a terminal, else deny].",
 )
 @json_option
@@ -197,9 +194,8 @@ class _Talk:
         if wanted == "allow":
             return wanted
         if not someone:
-            raise UsageError(
-                "nobody can be asked: standard input is no terminal", remedy="Choose --permission allow or deny."
-            )
+            told = "nobody can be asked: standard input is no terminal"
+            raise UsageError(told, remedy="Choose --permission allow or deny.")
         return self._ask
 
     async def _refuse(self, request: PermissionQuestion) -> str | None:
@@ -261,18 +257,10 @@ class _Talk:
 
 
 def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswer:
-    return AcpAnswer(
-        session_id=session.id,
-        acp_session_id=session.acp_session_id,
-        agent=session.agent_info,
-        attached=session.attached,
-        output=answer.text,
-        stop_reason=answer.stop_reason,
-        usage=answer.usage,
-        warnings=[str(warning) for warning in session.warnings],
-        refused=refused,
-        cwd=session.metadata.get("cwd") or os.getcwd(),
-    )
+    told = {"output": answer.text, "stop_reason": answer.stop_reason, "usage": answer.usage, "refused": refused}
+    told |= {"warnings": [str(warning) for warning in session.warnings]}
+    cwd = session.metadata.get("cwd") or os.getcwd()
+    return filled(AcpAnswer, session, session_id=session.id, agent=session.agent_info, cwd=cwd, **told)
 
 
 _COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
@@ -282,11 +270,7 @@ _STYLES = {"works": "good", "not tried": "faint"}
 @verb("doctor", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--prompt", metavar="TEXT", help="Ask its model this, to see whether it is kept.")
-@click.option(
-    "--cwd",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="Where the agent works [default: here].",
-)
+@click.option("--cwd", type=_FOLDER, help="Where the agent works [default: here].")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -320,18 +304,11 @@ def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: st
         Span(f"{name} {version}".strip(), "name"),
         f", protocol {found.protocol_version}, ready after {found.start_s:.1f} s",
     )
-    app.out.table(
-        _COLUMNS,
-        [
-            [
-                one.name,
-                "yes" if one.advertised else "no",
-                Span(one.real, _STYLES.get(one.real, "warning" if one.advertised else "faint")),
-                one.detail,
-            ]
-            for one in found.findings
-        ],
-    )
+    rows: list[list[Piece]] = []
+    for one in found.findings:
+        real = Span(one.real, _STYLES.get(one.real, "warning" if one.advertised else "faint"))
+        rows.append([one.name, "yes" if one.advertised else "no", real, one.detail])
+    app.out.table(_COLUMNS, rows)
     for sentence in found.verdicts:
         app.out.line("- ", sentence, hang=2)
 
@@ -364,17 +341,8 @@ def install_verb(
     found = plan(editor, command, name=name or default_name(words), path=path)
     backup = None if only_print or not found.changes else write(found)
     if app.as_json:
-        from holdfast.library.answers.turns import AcpInstalled
-
-        app.out.json(
-            AcpInstalled(
-                file=found.path,
-                name=found.name,
-                entry=found.entry,
-                written=found.changes and not only_print,
-                backup=backup,
-            )
-        )
+        written = found.changes and not only_print
+        app.out.json(filled(AcpInstalled, found, file=found.path, written=written, backup=backup))
     elif only_print:
         app.out.line(Span(f"for {found.path}:", "faint"))
         app.out.json({"agent_servers": {found.name: found.entry}})

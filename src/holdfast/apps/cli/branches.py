@@ -8,7 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, complete_id, json_option, session_argument, verb
+from holdfast.apps.cli._options import AtLeast, choice_option, complete_id, json_option, session_argument, verb
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
@@ -131,12 +131,8 @@ class _Turns(click.ParamType[list[int] | str]):
     metavar="WHICH",
     help="all, summary, or numbers as `holdfast compare` shows them: 1,3.",
 )
-@click.option(
-    "--policy",
-    type=click.Choice(["ours", "theirs", "both", "ask"]),
-    default="ours",
-    show_default=True,
-    help="Whose value counts where both changed the same.",
+@choice_option(
+    "--policy", of="ours theirs both ask", default="ours", help="Whose value counts where both changed the same."
 )
 @_id_option
 @_title_option

@@ -13,6 +13,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, model_option, named_option, together, verb, wait_option
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
+from holdfast.library.answers import filled
 from holdfast.library.answers.turns import RunAnswer
 
 
@@ -99,17 +100,8 @@ def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
             talker.answer(text)
             return
         result = talker.ask_quietly(text)
-        app.out.json(
-            RunAnswer(
-                output=result.output,
-                session_id=result.session_id,
-                agent=talker.agent_id,
-                model=talker.choice.name,
-                usage=msgspec.to_builtins(result.usage),
-                finish_reason=result.finish_reason,
-                suspended=result.suspended is not None,
-            )
-        )
+        asked = {"agent": talker.agent_id, "model": talker.choice.name, "suspended": result.suspended is not None}
+        app.out.json(filled(RunAnswer, result, usage=msgspec.to_builtins(result.usage), **asked))
     finally:
         talker.close()
 

@@ -29,16 +29,7 @@ from holdfast.errors import (
     Tampered,
     UsageError,
 )
-from holdfast.library.answers.store import (
-    Check,
-    DoctorAnswer,
-    OptionalPart,
-    RepairedAgent,
-    RepairedSession,
-    StoreHealth,
-    VerifyReport,
-    VerifyReports,
-)
+from holdfast.library.answers import store as answers
 from holdfast.model import FORMAT_VERSION, VERSION, Gap
 from holdfast.session import Report
 from holdfast.storage import read_file
@@ -87,7 +78,7 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
         gone = sorted(heads.keys() - deleted)
         reports += [_Unreadable(session_id=id, ok=False, kept=False, reason=reason) for id in gone]
     if app.as_json:
-        app.out.json(VerifyReports(reports=[VerifyReport.of(report) for report in reports]))
+        app.out.json(answers.VerifyReports(reports=[answers.VerifyReport.of(report) for report in reports]))
     else:
         _tell(app, reports, everything=everything)
     return EXIT_FINE if all(report.ok for report in reports) else EXIT_DAMAGED
@@ -172,7 +163,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
     # Nothing is thrown away: who knows better can still look at the old bytes.
     kept = f"{app.library.location(session_id)}/quarantine" if gaps else None
     if app.as_json:
-        app.out.json(RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
+        app.out.json(answers.RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
         return
     if kept is None:
         app.out.line("There is nothing to repair: ", Span(session_id, "name"), " is whole.")
@@ -187,7 +178,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
 def _repair_agent(app: App, agent: str) -> None:
     done = app.library.agents.repair(agent)
     if app.as_json:
-        app.out.json(RepairedAgent(agent_id=agent, documents=done))
+        app.out.json(answers.RepairedAgent(agent_id=agent, documents=done))
     elif not done:
         app.out.line("There is nothing to repair: what ", Span(agent, "name"), " has is whole.")
     else:
@@ -259,8 +250,8 @@ def doctor_verb(app: App) -> int:
     extras = find_extras()
     healthy = all(check.state != BAD for check in checks)
     if app.as_json:
-        store = StoreHealth(place=place, reason=reason, checks=checks)
-        app.out.json(DoctorAnswer(healthy=healthy, store=store, versions=versions(), extras=extras))
+        store = answers.StoreHealth(place=place, reason=reason, checks=checks)
+        app.out.json(answers.DoctorAnswer(healthy=healthy, store=store, versions=versions(), extras=extras))
     else:
         _print_store(app, place, reason, checks)
         app.out.line()
@@ -294,7 +285,7 @@ def versions() -> dict[str, str | None]:
     return found | {name: installed_version(name) for name in needed}
 
 
-def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None:
+def _print_store(app: App, place: str, reason: str, checks: list[answers.Check]) -> None:
     app.out.line(Span("Store", "strong"))
     app.out.line(f"     {'place':{_NAME_CHARS}}", Span(place, "name"))
     app.out.line(f"     {'':{_NAME_CHARS}}", Span(reason, "faint"))
@@ -304,7 +295,7 @@ def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None
             app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}", hang=_INDENT)
 
 
-def _print_extras(app: App, extras: list[OptionalPart]) -> None:
+def _print_extras(app: App, extras: list[answers.OptionalPart]) -> None:
     app.out.line()
     app.out.line(Span("Optional parts", "strong"))
     for extra in extras:
@@ -342,12 +333,12 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def find_extras() -> list[OptionalPart]:
+def find_extras() -> list[answers.OptionalPart]:
     """Return every optional part with what it lacks."""
     found = []
     for name, (gives, packages) in EXTRAS.items():
         missing = tuple(package for package in packages if installed_version(package) is None)
-        found.append(OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'"))
+        found.append(answers.OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'"))
     return found
 
 

@@ -10,7 +10,7 @@ from holdfast._config import KEYS, configuration, places, strange_variables, var
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
 from holdfast.apps.cli._options import json_option, verb
-from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
 from holdfast.library.answers.store import ConfigFile, ConfigFiles, Setting, SettingCheck, SettingList
@@ -45,23 +45,18 @@ def config_verb(app: App, what: str, *, everything: bool) -> int:
 
 def _show(app: App, *, everything: bool) -> None:
     found = configuration(_given(app))
-    names = KEYS if everything else [name for name, _ in found.items()]
-    rows = {
-        name: Setting(
-            value=found.get(name), origin=found.origin(name), variable=variable(name), meaning=KEYS[name].meaning
-        )
-        for name in names
-    }
+    rows: dict[str, Setting] = {}
+    for name in KEYS if everything else [name for name, _ in found.items()]:
+        origin, meaning = found.origin(name), KEYS[name].meaning
+        rows[name] = Setting(value=found.get(name), origin=origin, variable=variable(name), meaning=meaning)
     if app.as_json:
         app.out.json(SettingList(settings=rows))
         return
-    app.out.table(
-        _COLUMNS,
-        [
-            [Span(name, "name"), "" if row.value is None else str(row.value), Span(row.origin or "", "faint")]
-            for name, row in rows.items()
-        ],
-    )
+    table: list[list[Piece]] = []
+    for name, row in rows.items():
+        value = "" if row.value is None else str(row.value)
+        table.append([Span(name, "name"), value, Span(row.origin or "", "faint")])
+    app.out.table(_COLUMNS, table)
     if not everything and app.out.is_terminal:
         more = len(KEYS) - len(rows)
         app.err.line(Span(f"and {counted(more, 'setting')} not set; all with --all", "faint"))

@@ -86,10 +86,8 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
         from holdfast.apps.web.app import serve_web
     # Plain HTTP, and whoever is let in can do everything: that is for this machine alone.
     if host not in _LOOPBACK:
-        raise UsageError(
-            f"{host[:60]!a} is not this machine for itself",
-            remedy="Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere.",
-        )
+        remedy = "Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere."
+        raise UsageError(f"{host[:60]!a} is not this machine for itself", remedy=remedy)
     from holdfast.agent import Kit
     from holdfast.apps.cli._health import check_settings, check_store
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,19 +61,7 @@ def _complete_tool(_ctx: click.Context, parameter: click.Parameter, incomplete: 
     "--verify-key", metavar="KEY", help="Only files that were signed with this public key, or the one in this file."
 )
 @json_option
-def import_verb(
-    app: App,
-    /,
-    *,
-    paths: tuple[str, ...],
-    format: str,
-    scan: bool,
-    tool: str | None,
-    watch: bool,
-    every: float,
-    dry_run: bool,
-    verify_key: str | None,
-) -> int:
+def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: str | None, **how: Any) -> int:
     """Bring in sessions from files and folders of other tools, from bundles and message lists.
 
     Files are only read. Importing the same again adds what is new and nothing else. What a file
@@ -86,6 +74,7 @@ def import_verb(
       holdfast import --scan
       holdfast import --scan --tool claude-code --watch
     """
+    format, scan, watch = how["format"], how["scan"], how["watch"]
     _check(paths, format, tool, scan=scan)
     signed: dict[str, SignedFile] = {}
     if verify_key is not None:
@@ -95,7 +84,7 @@ def import_verb(
             raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
         # All of them are verified before the first one is brought in.
         signed = {path: read_signed(path, verify_key) for path in paths}
-    importing = _Importing(app, signed, dry_run=dry_run)
+    importing = _Importing(app, signed, dry_run=how["dry_run"])
 
     def places() -> list[Place]:
         if scan:
@@ -103,7 +92,7 @@ def import_verb(
         return [Place(format, path) for path in paths]
 
     if watch:
-        return importing.watch(places, every)
+        return importing.watch(places, how["every"])
     report = importing.take(places())
     # One file that is not what it should be is a failure of the command, not a line in a report.
     if not report.sessions and len(paths) == 1 and report.errors:

@@ -65,17 +65,7 @@ _WITH_TRASH = {"trash", "limit", "everything", "json", "store"}
 @click.option("--trash", is_flag=True, help="What was deleted, last first, and can come back.")
 @json_option
 def list_verb(
-    app: App,
-    /,
-    *,
-    words: tuple[str, ...],
-    sort: str,
-    limit: int,
-    everything: bool,
-    watch: bool,
-    tree: bool,
-    trash: bool,
-    **narrowed: Any,
+    app: App, *, limit: int, everything: bool, watch: bool, tree: bool, trash: bool, sort: str, **narrowed: Any
 ) -> None:
     """List the sessions, newest first.
 
@@ -101,7 +91,7 @@ def list_verb(
     if trash:
         list_trash(app, shown)
         return
-    narrowed["text"] = " ".join(words) or None
+    narrowed["text"] = " ".join(narrowed.pop("words")) or None
 
     def ask() -> Page:
         return app.library.list(shown, sort=sort, **narrowed)
@@ -117,8 +107,7 @@ def list_verb(
         return
     if rows:
         _print(app, rows, tree=tree)
-    filtered = any(value not in (None, ()) for value in narrowed.values())
-    filtered = filtered or (sort != _ORDERS[0] and bool(rows))
+    filtered = any(value not in (None, ()) for value in narrowed.values()) or (sort != _ORDERS[0] and bool(rows))
     _tell_rest(app, rows, narrowed["tags"], filtered=filtered)
 
 
@@ -149,12 +138,8 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         app.err.line(older(app.library.catalog_health().sessions - len(rows)))
 
 
-_COLUMNS = (
-    Column("ID"),
-    Column("DELETED"),
-    Column("TITLE", flexible=True, least=30),
-    Column("SIZE", right=True, spared=True),
-)
+_TITLE = Column("TITLE", flexible=True, least=30)
+_COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, spared=True))
 
 
 def list_trash(app: App, limit: int | None) -> None:
@@ -243,8 +228,5 @@ def _tell(app: App, change: Change) -> None:
         app.out.json_line(SessionChange(change=kind, session=row))
         return
     state = row.status if row.state == "ok" else row.state
-    app.out.line(
-        Span(f"{kind:8}", _STYLES[kind]),
-        Span(row.session_id, "name"),
-        f"  {row.message_count} msgs  {state}  {row.title or ''}",
-    )
+    about = f"  {row.message_count} msgs  {state}  {row.title or ''}"
+    app.out.line(Span(f"{kind:8}", _STYLES[kind]), Span(row.session_id, "name"), about)

@@ -105,10 +105,5 @@ def schema_of(name: str) -> dict[str, Any]:
         )
     printed_by, shape = DOCUMENTS[name]
     (root,), parts = schemas_of([shape])
-    return {
-        "$schema": DRAFT,
-        "title": name,
-        "description": f"Printed by: {printed_by}",
-        **root,
-        "$defs": dict(sorted(parts.items())),
-    }
+    about = {"$schema": DRAFT, "title": name, "description": f"Printed by: {printed_by}"}
+    return {**about, **root, "$defs": dict(sorted(parts.items()))}

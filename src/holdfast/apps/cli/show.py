@@ -94,19 +94,7 @@ _CONVERSATION = frozenset(
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
 @provider_options
 @json_option
-def show_verb(
-    app: App,
-    /,
-    *,
-    id: str,
-    full: bool,
-    at: int | None,
-    last: int | None,
-    events: bool,
-    state: bool,
-    messages: bool,
-    **recovery: Any,
-) -> int:
+def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool, **given: Any) -> int:
     """Show a session: what it is, and its conversation.
 
     Of a damaged session everything that is whole is shown; the exit code is then 4.
@@ -120,11 +108,12 @@ def show_verb(
       holdfast show trip-planner --events --json
       holdfast show trip-planner --messages --provider openai
     """
+    events, state, messages = (given.pop(name) for name in ("events", "state", "messages"))
     if events + state + messages > 1:
         refuse("choose one of --events, --state and --messages")
-    given = {name: value for name, value in recovery.items() if value is not None}
-    if given and not messages:
-        refuse(f"--{next(iter(given)).replace('_', '-')} belongs to --messages")
+    recovery = {name: value for name, value in given.items() if value is not None}
+    if recovery and not messages:
+        refuse(f"--{next(iter(recovery)).replace('_', '-')} belongs to --messages")
     session_id = choose(app.library, id)
     if at is not None and not (events or state or messages or app.as_json):
         return _show_around(app, session_id, at, full=full, last=last)
@@ -133,7 +122,7 @@ def show_verb(
     if at is not None:
         row = _row_at(app, row, at)
     if messages:
-        print_recovery(app, app.library.recover(session_id, at=at, **given))
+        print_recovery(app, app.library.recover(session_id, at=at, **recovery))
     elif state:
         from holdfast.library.answers.events import SessionState
 
@@ -169,36 +158,24 @@ def _check_reached(app: App, session_id: str, at: int | None) -> None:
     """Refuse what cannot be read, and a point that is not in the log."""
     newest = app.library.state(session_id).seq
     if at is not None and at > newest:
-        raise NotFound(
-            f"there is no event {at} in {session_id}; the last is {newest}",
-            remedy="Choose an earlier one.",
-            session_id=session_id,
-            seq=at,
-        )
+        told = f"there is no event {at} in {session_id}; the last is {newest}"
+        raise NotFound(told, remedy="Choose an earlier one.", session_id=session_id, seq=at)
 
 
 def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
     """The row as it would have been after event ``at``."""
     state = app.library.state(row.session_id, at=at)
-    return msgspec.structs.replace(
-        row,
-        title=state.shown_title,
-        tags=tuple(state.tags),
-        updated_at=state.updated_at,
-        message_count=state.message_count,
-        total_tokens=state.usage.total_tokens,
-        tokens_estimated=False,
-        event_count=state.event_count,
-        status=state.status,
-    )
+    then = {name: getattr(state, name) for name in ("updated_at", "message_count", "event_count", "status")}
+    then |= {"title": state.shown_title, "tags": tuple(state.tags)}
+    then |= {"total_tokens": state.usage.total_tokens, "tokens_estimated": False}
+    return msgspec.structs.replace(row, **then)
 
 
 def _judge(app: App, row: SessionMetadata) -> int:
     if row.state != "damaged":
         return EXIT_FINE
-    app.warn(
-        f"{row.session_id} is damaged; everything that is whole was shown", f"See `holdfast verify {row.session_id}`."
-    )
+    id = row.session_id
+    app.warn(f"{id} is damaged; everything that is whole was shown", f"See `holdfast verify {id}`.")
     return EXIT_DAMAGED
 
 
@@ -252,13 +229,8 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
     data = bytes(event.raw).decode(errors="replace")
     if not full and len(data) > _DATA_CHARS:
         data = data[:_DATA_CHARS] + "…"
-    return [
-        Span(str(event.seq), "faint"),
-        Span(day_time(event.timestamp), "faint"),
-        Span(event.type, "name"),
-        event.run or "",
-        data,
-    ]
+    when = Span(day_time(event.timestamp), "faint")
+    return [Span(str(event.seq), "faint"), when, Span(event.type, "name"), event.run or "", data]
 
 
 @verb("recover")
@@ -316,9 +288,8 @@ def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery
     for event in events:
         check_format(event)
     if at is not None and at > events[-1].seq:
-        raise NotFound(
-            f"there is no event {at} in {path}; the last is {events[-1].seq}", remedy="Choose an earlier one.", seq=at
-        )
+        told = f"there is no event {at} in {path}; the last is {events[-1].seq}"
+        raise NotFound(told, remedy="Choose an earlier one.", seq=at)
     if reader.gaps:
         lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)
         _warn_lost(app, path, lost)

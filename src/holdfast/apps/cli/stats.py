@@ -14,7 +14,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import filter_options, json_option, named_option, refuse, verb
+from holdfast.apps.cli._options import choice_option, filter_options, json_option, named_option, refuse, verb
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.catalog import Period, SessionFigures, Share, ToolFigures, TopicCount
 from holdfast.errors import HoldfastError, UsageError
@@ -36,22 +36,10 @@ _TABLES = "periods models agents tags tools topics longest most_expensive days h
     agent_id="Only sessions of this agent.",
     model="Only the tokens of this model.",
 )
-@click.option(
-    "--by",
-    type=click.Choice(["day", "week", "month"]),
-    default="day",
-    show_default=True,
-    help="What the figures over time are added up by.",
-)
+@choice_option("--by", of="day week month", default="day", help="What the figures over time are added up by.")
 @named_option("--session", "id", of="session", help="One session, turn by turn.")
 @click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Zurich or UTC.")
-@click.option(
-    "--csv",
-    "table",
-    type=click.Choice(_TABLES.split()),
-    metavar="TABLE",
-    help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.",
-)
+@choice_option("--csv", "table", of=_TABLES, metavar="TABLE", help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.")
 @json_option
 def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any) -> None:
     """Show what the sessions used: tokens and cost over time, activity, tools and topics.
@@ -122,16 +110,9 @@ def _width(app: App) -> int:
 
 # Statistics as CSV: one table at a time.
 
-_SHAPES: dict[str, type[msgspec.Struct]] = {
-    "periods": Period,
-    "models": Share,
-    "agents": Share,
-    "tags": Share,
-    "tools": ToolFigures,
-    "topics": TopicCount,
-    "longest": SessionFigures,
-    "most_expensive": SessionFigures,
-}
+_SHAPES: dict[str, type[msgspec.Struct]] = {"periods": Period, "tools": ToolFigures, "topics": TopicCount}
+_SHAPES |= dict.fromkeys(("models", "agents", "tags"), Share)
+_SHAPES |= dict.fromkeys(("longest", "most_expensive"), SessionFigures)
 # A spreadsheet takes a text that begins like this for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

@@ -57,11 +57,8 @@ def _may_delete(app: App, ids: list[str]) -> bool:
     now = now_ms()
     for session_id in ids:
         row = app.library.info(session_id)
-        app.err.line(
-            Span(session_id, "name"),
-            f"  {row.title or '(no title)'}",
-            Span(f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}", "faint"),
-        )
+        about = f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}"
+        app.err.line(Span(session_id, "name"), f"  {row.title or '(no title)'}", Span(about, "faint"))
     what = "it" if len(ids) == 1 else f"these {len(ids)} sessions"
     return click.confirm(f"Put {what} into the trash?", err=True)
 
@@ -251,14 +248,9 @@ def _tell(app: App, done: Pruned) -> None:
 
 
 def _cells(one: RetentionDecision, now: int) -> list[Piece]:
-    return [
-        Span(one.action, "warning" if one.action == "delete" else ""),
-        Span(one.session_id, "name"),
-        Span(ago(one.updated_at, now), "faint"),
-        size(one.size_bytes),
-        one.title or "",
-        one.why,
-    ]
+    action = Span(one.action, "warning" if one.action == "delete" else "")
+    when = Span(ago(one.updated_at, now), "faint")
+    return [action, Span(one.session_id, "name"), when, size(one.size_bytes), one.title or "", one.why]
 
 
 def _summary(done: Pruned) -> str:

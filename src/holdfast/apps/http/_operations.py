@@ -21,15 +21,7 @@ from holdfast.apps.http._turns import approve, begin_turn, cancel
 from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog import Stats
 from holdfast.errors import Conflict, HoldfastError, NotFound
-from holdfast.library.answers.events import (
-    Appended,
-    EventPage,
-    EventRecord,
-    MessageList,
-    SearchHits,
-    SnapshotList,
-    SnapshotTaken,
-)
+from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import SessionCreated, SessionMade, SessionPage, SessionRow, TrashPage
 from holdfast.library.answers.store import ImportedIds, ServerHealth, VerifiedSession
 from holdfast.library.answers.turns import TurnAnswer
@@ -48,23 +40,16 @@ _BYTES = "application/octet-stream"
 def list_sessions(call: Call) -> SessionPage:
     """A page of sessions, newest first."""
     asked = call.query
-    page = call.hf.list(
-        asked.limit,
-        **_narrowing(asked),
-        model=asked.model,
-        status=asked.status,
-        parent=asked.parent,
-        archived=asked.archived,
-        after=asked.after,
-    )
+    more = {name: getattr(asked, name) for name in ("model", "status", "parent", "archived", "after")}
+    page = call.hf.list(asked.limit, **_narrowing(asked), **more)
     return SessionPage(sessions=list(page), next=page.next)
 
 
-def search(call: Call) -> SearchHits:
+def search(call: Call) -> answers.SearchHits:
     """What was said, best first."""
     asked = call.query
     by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
-    return SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
+    return answers.SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
 
 
 def _narrowing(asked: Any) -> dict[str, Any]:
@@ -79,31 +64,31 @@ def _moment(time_s: float | None) -> dt.datetime | None:
     return dt.datetime.fromtimestamp(min(max(time_s, _FIRST_S), _LAST_S), dt.UTC)
 
 
-def read_events(call: Call) -> EventPage:
+def read_events(call: Call) -> answers.EventPage:
     """Events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
     types = asked.type or None
     # One more than is told, which says where the next page begins.
     found = call.hf.events(id, asked.start, types=types, limit=asked.limit + 1)
     documents = call.hf.store.documents(f"sessions/{id}")
-    told: list[EventRecord] = []
+    told: list[answers.EventRecord] = []
     size = 0
     for event in resolve_blobs(islice(found, asked.limit + 1), documents):
         if len(told) == asked.limit or size > _PAGE_BYTES_MAX:
-            return EventPage(events=told, next=event.seq)
-        told.append(EventRecord.of(event))
+            return answers.EventPage(events=told, next=event.seq)
+        told.append(answers.EventRecord.of(event))
         # Payloads that were kept beside the log count too; the line itself may be short.
         size += len(event.raw) if event.data is None else _size(event.data)
-    return EventPage(events=told)
+    return answers.EventPage(events=told)
 
 
-def messages(call: Call) -> MessageList:
+def messages(call: Call) -> answers.MessageList:
     """A valid conversation, whatever the log holds."""
     asked = call.query
     found = call.hf.recover(call.id, asked.provider, asked.incomplete, asked.window_tokens, asked.at)
     plain = msgspec.to_builtins(found.messages)
     issues = [f"{issue.where}: {issue.detail}" for issue in found.issues]
-    return MessageList(messages=plain, system=found.system, issues=issues)
+    return answers.MessageList(messages=plain, system=found.system, issues=issues)
 
 
 def stats(call: Call) -> Stats:
@@ -221,10 +206,10 @@ def _open(call: Call) -> Session:
     return call.session
 
 
-def _append(call: Call, wishes: list[Append]) -> Appended:
+def _append(call: Call, wishes: list[Append]) -> answers.Appended:
     session = _open(call)
     recorded = record(session, wishes, call.key)
-    return Appended(session_id=session.id, seqs=[event.seq for event in recorded])
+    return answers.Appended(session_id=session.id, seqs=[event.seq for event in recorded])
 
 
 def record(session: Session, wishes: list[Append], key: str | None) -> list[Event]:
@@ -253,10 +238,8 @@ def _check_same(wish: Append, event: Event) -> None:
     # What is kept beside the log, or was taken out as a secret, is not there to be compared.
     whole = b"[secret:" not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
     if event.type != wish.type or (whole and event.data != wish.data):
-        raise Refused(
-            422, "key_reused", f"the key {str(event.key)[:80]!a} was used for another event",
-            "Use a new key for each thing that is to happen once.",
-        )  # fmt: skip
+        detail = f"the key {str(event.key)[:80]!a} was used for another event"
+        raise Refused(422, "key_reused", detail, "Use a new key for each thing that is to happen once.")
 
 
 def _derived(call: Call, wanted: str | None) -> str | None:
@@ -344,9 +327,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
          alone=True),
     _row("GET /v1/sessions/{id}/events", "Read events, page by page.", read_events, query=requests.EventsAsked),
     _row("POST /v1/sessions/{id}/events", "Record an event; it is on the medium when this is answered.",
-         lambda call: _append(call, [call.body]), answer=Appended, body=requests.Append, keyed=True, writes=True),
+         lambda call: _append(call, [call.body]), answer=answers.Appended, body=requests.Append, keyed=True,
+         writes=True),
     _row("POST /v1/sessions/{id}/batch", "Record several events, all of them or none.",
-         lambda call: _append(call, call.body.events), answer=Appended, body=requests.AppendMany, keyed=True,
+         lambda call: _append(call, call.body.events), answer=answers.Appended, body=requests.AppendMany, keyed=True,
          writes=True),
     _row("GET /v1/sessions/{id}/follow", "Events as they come, with ids; Last-Event-ID goes on after one.", follow,
          query=requests.Follow, answer=str, media=EVENT_STREAM),
@@ -363,9 +347,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _row("POST /v1/sessions/{id}/restore", "Go back to an earlier moment, as a new session.", restore,
          body=requests.Resuming, keyed=True),
     _row("GET /v1/sessions/{id}/snapshots", "List the snapshots of a session.",
-         lambda call: SnapshotList(snapshots=call.hf.snapshots(call.id)), answer=SnapshotList),
+         lambda call: answers.SnapshotList(snapshots=call.hf.snapshots(call.id)), answer=answers.SnapshotList),
     _row("POST /v1/sessions/{id}/snapshots", "Take a snapshot now.",
-         lambda call: SnapshotTaken(seq=_open(call).snapshot()), answer=SnapshotTaken, writes=True),
+         lambda call: answers.SnapshotTaken(seq=_open(call).snapshot()), answer=answers.SnapshotTaken, writes=True),
     _row("GET /v1/sessions/{id}/export", "A session as a document, a bundle, or for another tool.", export,
          query=requests.Export, answer=bytes, media="*/*"),
     _row("GET /v1/sessions/{id}/verify", "Look at every byte and say what is whole.",

@@ -71,10 +71,8 @@ class Service:
                 audit("input_refused", connection, None, status=429 if wait else 401)
             if wait:
                 raise Refused(429, "too_many", "too many requests without a good token", wait_s=wait)
-            raise Refused(
-                401, "token", "a token is needed that is good here",
-                "Make one with `holdfast serve token create`; send Authorization: Bearer <token>.",
-            )  # fmt: skip
+            remedy = "Make one with `holdfast serve token create`; send Authorization: Bearer <token>."
+            raise Refused(401, "token", "a token is needed that is good here", remedy)
         self.count(token)
         return token
 

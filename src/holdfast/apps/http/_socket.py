@@ -25,19 +25,9 @@ from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.library.answers import encoded
+from holdfast.library.answers import turns as answers
 from holdfast.library.answers.events import EventRecord
 from holdfast.library.answers.failures import ProblemTold
-from holdfast.library.answers.turns import (
-    Connected,
-    Recorded,
-    ServerStopping,
-    Subscribed,
-    ToolQuestion,
-    TurnAnswer,
-    TurnEnded,
-    TurnPiece,
-    TurnStopped,
-)
 from holdfast.model import check_id
 from holdfast.session import Session, new_session_id
 
@@ -47,18 +37,18 @@ if TYPE_CHECKING:
 TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")
 """What a client may send."""
 EVENTS: dict[str, type[msgspec.Struct]] = {
-    "session.connected": Connected,
-    "session.subscribed": Subscribed,
+    "session.connected": answers.Connected,
+    "session.subscribed": answers.Subscribed,
     "session.event": EventRecord,
-    "session.appended": Recorded,
-    "session.cancelled": TurnStopped,
-    "input.received": Recorded,
-    "agent.piece": TurnPiece,
-    "agent.tool_request_approval": ToolQuestion,
-    "agent.response": TurnAnswer,
-    "agent.interrupted": TurnEnded,
-    "agent.cancelled": TurnEnded,
-    "server.stopping": ServerStopping,
+    "session.appended": answers.Recorded,
+    "session.cancelled": answers.TurnStopped,
+    "input.received": answers.Recorded,
+    "agent.piece": answers.TurnPiece,
+    "agent.tool_request_approval": answers.ToolQuestion,
+    "agent.response": answers.TurnAnswer,
+    "agent.interrupted": answers.TurnEnded,
+    "agent.cancelled": answers.TurnEnded,
+    "server.stopping": answers.ServerStopping,
     "error": ProblemTold,
 }
 """What the server sends, and what belongs to it."""
@@ -166,7 +156,7 @@ class _Input:
 
     async def _say_why(self, *, is_stopping: bool) -> None:
         if is_stopping:
-            await self._send("server.stopping", ServerStopping(session_id=self._id))
+            await self._send("server.stopping", answers.ServerStopping(session_id=self._id))
             await self._socket.close(_RESTARTING)
             return
         await self._send("error", told_problem(Refused(401, "token", _NO_MORE)))
@@ -188,7 +178,7 @@ class _Input:
                     return
                 await self._take(message)
 
-    async def _greeting(self) -> Connected:
+    async def _greeting(self) -> answers.Connected:
         async with self._service.spaces.use(self._token.space) as hf:
             return await self._service.threads.run(_greeting, hf, self._id)
 
@@ -220,7 +210,7 @@ class _Input:
             turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope)
         elif said.type == "cancel":
             stopped = await self._service.spaces.host.cancel((self._token.space, self._id))
-            await self._send("session.cancelled", TurnStopped(session_id=self._id, stopped=stopped))
+            await self._send("session.cancelled", answers.TurnStopped(session_id=self._id, stopped=stopped))
         else:
             detail = f"{said.type[:40]!a} is no type of message"
             raise Refused(400, "usage", detail, f"One of {', '.join(TYPES)}.")
@@ -234,7 +224,7 @@ class _Input:
         if not self._is_following and self._components:
             self._is_following = True
             self._do(self._follow((await self._greeting()).last_seq + 1))
-        answer = Subscribed(session_id=self._id, subscribed_components=sorted(self._components))
+        answer = answers.Subscribed(session_id=self._id, subscribed_components=sorted(self._components))
         await self._send("session.subscribed", answer)
 
     async def _follow(self, start: int) -> None:
@@ -279,7 +269,7 @@ class _Input:
         async with self._service.spaces.session(self._token.space, self._id, _open) as session:
             (event,) = await self._service.threads.run(record, session, [wish], None)
             await session.aflush()
-        await self._send(name, Recorded(session_id=self._id, seq=event.seq, key=wish.key))
+        await self._send(name, answers.Recorded(session_id=self._id, seq=event.seq, key=wish.key))
 
     def _do(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -309,10 +299,10 @@ def _understood(text: str) -> Input | None:
         return Input(input=text)
 
 
-def _greeting(hf: Holdfast, id: str) -> Connected:
+def _greeting(hf: Holdfast, id: str) -> answers.Connected:
     """What a client that comes back wants to know first."""
     found = hf.info(id) if hf.exists(id) else None
-    return Connected(
+    return answers.Connected(
         session_id=id,
         subscribed_components=[],
         restored=found is not None,

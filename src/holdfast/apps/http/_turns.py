@@ -144,16 +144,11 @@ def _stream(agent: Agent, wish: TurnRequest, session: Session) -> RunStream:
 
 
 def _answered(session: Session, result: RunResult) -> TurnAnswer:
-    waits = result.suspended
-    return TurnAnswer(
-        session_id=session.id,
-        output=result.output,
-        status="completed" if waits is None else "suspended",
-        usage=msgspec.to_builtins(result.usage),
-        resume_token=None if waits is None else waits.token,
-        resume_as=None if waits is None else waits.resume_as,
-        reason=None if waits is None else waits.reason,
-    )
+    answer = TurnAnswer(session_id=session.id, output=result.output, usage=msgspec.to_builtins(result.usage))
+    if (waits := result.suspended) is None:
+        return answer
+    how = {"resume_token": waits.token, "resume_as": waits.resume_as, "reason": waits.reason}
+    return msgspec.structs.replace(answer, status="suspended", **how)
 
 
 def _take_key(session: Session, wish: TurnRequest, key: str) -> tuple[TurnRequest, TurnAnswer | None]:

@@ -81,10 +81,8 @@ class TokenBook:
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
         if store.space is not None:
-            raise UsageError(
-                f"tokens are for all spaces, and this is the space {store.space}",
-                remedy="Leave the setting `space` (HOLDFAST_SPACE) out.",
-            )
+            told = f"tokens are for all spaces, and this is the space {store.space}"
+            raise UsageError(told, remedy="Leave the setting `space` (HOLDFAST_SPACE) out.")
         self._documents = store.documents(_KEY)
         self._clock = clock
         self._known: tuple[float, dict[str, Token]] | None = None

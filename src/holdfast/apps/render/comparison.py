@@ -13,7 +13,7 @@ from holdfast.security import neutralise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.replay import Change, Comparison, Side, TurnPair, TurnView
+    from holdfast.replay import Change, Comparison, TurnPair, TurnView
 
 __all__ = ["kept_value", "print_comparison"]
 
@@ -55,28 +55,16 @@ def print_comparison(page: Canvas, found: Comparison, *, full: bool) -> None:
 
 def _print_sides(page: Canvas, found: Comparison) -> None:
     for name, side in (("A", found.a), ("B", found.b)):
-        page.line(
-            Span(f"{name}  ", "strong"),
-            Span(side.session_id, "name"),
-            f"  {side.title or '(no title)'}",
-            Span(f"  {_figures(side)}", "faint"),
-            hang=3,
-        )
+        cost = "" if side.cost is None else f", ${side.cost:.4f}"
+        figures = f"  {counted(side.turns, 'turn')}, {side.tokens:,} tokens{cost} since"
+        who = (Span(f"{name}  ", "strong"), Span(side.session_id, "name"), f"  {side.title or '(no title)'}")
+        page.line(*who, Span(figures, "faint"), hang=3)
     ancestor = found.ancestor
     if ancestor is None:
         page.line(Span("   They have no event in common.", "faint"))
         return
-    page.line(
-        Span("   In common: events up to ", "faint"),
-        str(ancestor.seq),
-        Span(f" of {ancestor.session_id}, {counted(ancestor.turns, 'turn')}", "faint"),
-        hang=3,
-    )
-
-
-def _figures(side: Side) -> str:
-    cost = "" if side.cost is None else f", ${side.cost:.4f}"
-    return f"{counted(side.turns, 'turn')}, {side.tokens:,} tokens{cost} since"
+    of = Span(f" of {ancestor.session_id}, {counted(ancestor.turns, 'turn')}", "faint")
+    page.line(Span("   In common: events up to ", "faint"), str(ancestor.seq), of, hang=3)
 
 
 def _heading(page: Canvas, text: str) -> None:

@@ -31,10 +31,8 @@ def told(error: BaseException, *, waits: bool = False) -> FailureText:
     if isinstance(error, OSError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return FailureText(f"the system refused: {why}", "Check the disk and your rights.")
-    return FailureText(
-        f"{type(error).__name__}: {error}",
-        "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
-    )
+    remedy = "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds."
+    return FailureText(f"{type(error).__name__}: {error}", remedy)
 
 
 def strangers_hint(library: Holdfast) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span
@@ -19,6 +20,8 @@ _ROWS_MAX = 8
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _FEW_DAYS = 3
 _WIDE = 84
+_figure = partial(Column, right=True)
+_spared = partial(Column, right=True, spared=True)
 
 
 def print_stats(page: Canvas, stats: Stats, width: int) -> None:
@@ -44,20 +47,14 @@ def _heading(page: Canvas, text: str, note: str = "") -> None:
 
 
 def _summary(page: Canvas, stats: Stats) -> None:
-    page.line(
-        Span(counted(stats.sessions, "session"), "strong"),
-        f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}",
-        Span(f"   {_duration(stats.active_ms)} active", "faint"),
-        hang=2,
-    )
+    said = f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}"
+    active = Span(f"   {_duration(stats.active_ms)} active", "faint")
+    page.line(Span(counted(stats.sessions, "session"), "strong"), said, active, hang=2)
     if stats.tokens:
-        page.line(
-            Span(f"{short(stats.tokens)} tokens", "strong"),
-            f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out",
-            f"   {short(stats.cache_read_tokens)} cached" if stats.cache_read_tokens else "",
-            Span(f"   {counted(stats.requests, 'request')}", "faint"),
-            hang=2,
-        )
+        both = f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out"
+        cached = f"   {short(stats.cache_read_tokens)} cached" if stats.cache_read_tokens else ""
+        requests = Span(f"   {counted(stats.requests, 'request')}", "faint")
+        page.line(Span(f"{short(stats.tokens)} tokens", "strong"), both, cached, requests, hang=2)
     if stats.estimated_tokens:
         about = f"about {short(stats.estimated_tokens)} tokens"
         page.line(about, Span("   estimated, where nobody told how many", "faint"), hang=2)
@@ -89,12 +86,9 @@ def _over_time(page: Canvas, stats: Stats, width: int) -> None:
         _heading(page, f"{what} by {stats.by}")
         most = max(values)
         for period, value in zip(stats.periods, values, strict=True):
-            page.line(
-                Span(f"  {_named(period, stats.by):10}  ", "faint"),
-                Span(bar(value, most, width // 2), "good"),
-                f" {short(value)}",
-                Span("" if period.cost is None else f"   {_money(period.cost)}", "faint"),
-            )
+            start = Span(f"  {_named(period, stats.by):10}  ", "faint")
+            cost = Span("" if period.cost is None else f"   {_money(period.cost)}", "faint")
+            page.line(start, Span(bar(value, most, width // 2), "good"), f" {short(value)}", cost)
         return
     chart = columns(values, width - 10, _CHART_ROWS)
     left_out = len(values) - chart.shown
@@ -150,12 +144,9 @@ def _shares(page: Canvas, title: str, name: str, shares: Sequence[Share]) -> Non
     most = max(share.tokens for share in shares)
     table = (
         Column(name, flexible=True),
-        Column("SESSIONS", right=True, spared=True),
-        Column("INPUT", right=True, spared=True),
-        Column("OUTPUT", right=True, spared=True),
-        Column("CACHED", right=True, optional=True, spared=True),
-        Column("TOKENS", right=True),
-        Column("COST", right=True),
+        *map(_spared, ("SESSIONS", "INPUT", "OUTPUT")),
+        _spared("CACHED", optional=True),
+        *map(_figure, ("TOKENS", "COST")),
         Column("", spared=True),
     )
     page.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
@@ -187,11 +178,8 @@ def _tools(page: Canvas, tools: Sequence[ToolFigures]) -> None:
     most = max(tool.calls for tool in tools)
     table = (
         Column("TOOL", flexible=True),
-        Column("CALLS", right=True),
-        Column("FAILED", right=True),
-        Column("MEDIAN", right=True, spared=True),
-        Column("95 %", right=True, spared=True),
-        Column("LONGEST", right=True, spared=True),
+        *map(_figure, ("CALLS", "FAILED")),
+        *map(_spared, ("MEDIAN", "95 %", "LONGEST")),
         Column("", spared=True),
     )
     page.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
@@ -228,26 +216,13 @@ def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures]) -> N
     if not sessions:
         return
     _heading(page, title)
-    table = (
-        Column("ID"),
-        Column("TITLE", flexible=True),
-        Column("TURNS", right=True, spared=True),
-        Column("ACTIVE", right=True, spared=True),
-        Column("TOKENS", right=True),
-        Column("COST", right=True),
-    )
-    rows: list[list[Piece]] = [
-        [
-            Span(one.session_id, "name"),
-            one.title or "",
-            f"{one.turns:,}",
-            _duration(one.active_ms),
-            short(one.tokens),
-            _cost(one.cost, one.unpriced_tokens, one.tokens),
-        ]
-        for one in sessions[: _ROWS_MAX - 3]
-    ]
-    page.table(table, rows)
+    figures = (*map(_spared, ("TURNS", "ACTIVE")), *map(_figure, ("TOKENS", "COST")))
+    rows: list[list[Piece]] = []
+    for one in sessions[: _ROWS_MAX - 3]:
+        used = [f"{one.turns:,}", _duration(one.active_ms), short(one.tokens)]
+        cost = _cost(one.cost, one.unpriced_tokens, one.tokens)
+        rows.append([Span(one.session_id, "name"), one.title or "", *used, cost])
+    page.table((Column("ID"), Column("TITLE", flexible=True), *figures), rows)
 
 
 def print_timeline(page: Canvas, timeline: Timeline) -> None:

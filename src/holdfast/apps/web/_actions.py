@@ -38,10 +38,8 @@ async def form_of(request: Request) -> Form:
     # Cookies come along with a form of any page; this token is on our own pages only.
     given = request.headers.get("x-form-token") or fields.get("form_token", "")
     if not guest_of(request).sent(given):
-        raise Forbidden(
-            "this form is not from a page that was shown to you",
-            remedy="Load the page again, then repeat what you did.",
-        )
+        remedy = "Load the page again, then repeat what you did."
+        raise Forbidden("this form is not from a page that was shown to you", remedy=remedy)
     return fields
 
 

@@ -106,17 +106,8 @@ def list_page(request: Request) -> Response:
     """The list, or for a part of the page only its rows."""
     asked = PageRequest.of(request)
     site = site_of(request)
-    values: dict[str, Any] = {
-        "asked": asked,
-        "ages": AGES,
-        "orders": ORDERS,
-        "statuses": CHOICES,
-        "found": None,
-        "rows": [],
-        "strangers": ("", ""),
-        "more": None,
-        "took_ms": 0,
-    }
+    values: dict[str, Any] = {"asked": asked, "ages": AGES, "orders": ORDERS, "statuses": CHOICES}
+    values |= {"found": None, "rows": [], "strangers": ("", ""), "more": None}
     began = time.perf_counter()
     if asked.q:
         values["found"] = _search(site.hf, asked)
@@ -149,13 +140,8 @@ def trash_page(request: Request) -> Response:
 
 def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetadata], str | None]:
     archived = {"archived": True, "active": False}.get(asked.kept)
-    wanted = {
-        **asked.filters(dt.datetime.now(dt.UTC)),
-        "archived": archived,
-        "status": asked.status or None,
-        "sort": ORDERS[asked.sort][1],
-    }
-    rows = site.hf.list(_ROWS, after=after or None, **wanted)
+    wanted = asked.filters(dt.datetime.now(dt.UTC)) | {"archived": archived, "status": asked.status or None}
+    rows = site.hf.list(_ROWS, after=after or None, sort=ORDERS[asked.sort][1], **wanted)
     return list(rows), rows.next
 
 

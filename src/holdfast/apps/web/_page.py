@@ -127,18 +127,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    made.filters |= {
-        "clock": clock,
-        "day_time": day_time,
-        "iso": lambda time_ms: day_time(time_ms).replace(" ", "T"),
-        "price": price,
-        "short": short,
-        "size": size,
-        "markdown": as_html,
-        "words": in_words,
-        "ticks": _ticks,
-        "duration": _duration,
-    }
+    made.filters |= {"clock": clock, "day_time": day_time, "price": price, "short": short, "size": size}
+    made.filters |= {"markdown": as_html, "words": in_words, "ticks": _ticks, "duration": _duration}
+    made.filters["iso"] = lambda time_ms: day_time(time_ms).replace(" ", "T")
     made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
     return made
 

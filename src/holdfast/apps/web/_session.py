@@ -61,15 +61,8 @@ def conversation_page(request: Request) -> Response:
     site, row = site_of(request), _row(request)
     at = _number(request, "at")
     window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
-    return page(
-        request,
-        "conversation.html",
-        row=row,
-        window=window,
-        at=at,
-        formats=FORMATS,
-        is_answering=site.talks.is_running(row.session_id),
-    )
+    shown = {"window": window, "at": at, "is_answering": site.talks.is_running(row.session_id)}
+    return page(request, "conversation.html", row=row, formats=FORMATS, **shown)
 
 
 def earlier_part(request: Request) -> Response:
@@ -118,15 +111,8 @@ def event_page(request: Request) -> Response:
     """One event, whole."""
     row, event = _row(request), _event(request)
     text = _json(event)
-    return page(
-        request,
-        "event.html",
-        row=row,
-        formats=FORMATS,
-        event=event,
-        text=text[:_WHOLE_CHARS_MAX],
-        is_cut=len(text) > _WHOLE_CHARS_MAX,
-    )
+    shown = {"event": event, "text": text[:_WHOLE_CHARS_MAX], "is_cut": len(text) > _WHOLE_CHARS_MAX}
+    return page(request, "event.html", row=row, formats=FORMATS, **shown)
 
 
 def event_json(request: Request) -> Response:
@@ -169,15 +155,8 @@ def state_page(request: Request) -> Response:
     parts: dict[str, list[Fact]] = {}
     for fact in facts(state):
         parts.setdefault(fact.part, []).append(fact)
-    values: dict[str, Any] = {
-        "row": row,
-        "at": at,
-        "since": since,
-        "newest": newest,
-        "parts": parts,
-        "differences": None if before is None else differences(before, state),
-        "moment": state.updated_at,
-    }
+    values: dict[str, Any] = {"row": row, "at": at, "since": since, "newest": newest, "moment": state.updated_at}
+    values |= {"parts": parts, "differences": None if before is None else differences(before, state)}
     if wants_part(request):
         return page(request, "part/state.html", **values)
     return page(request, "state.html", **values, formats=FORMATS, snapshots=hf.snapshots(row.session_id)[:50])
@@ -256,14 +235,8 @@ def _line(event: Event) -> TimelineRow:
         data = event.data
     except HoldfastError:
         data = {}
-    return TimelineRow(
-        event.seq,
-        event.timestamp,
-        event.type,
-        _summary(data),
-        text[:_JSON_CHARS_MAX],
-        is_long or len(text) > _JSON_CHARS_MAX,
-    )
+    is_cut = is_long or len(text) > _JSON_CHARS_MAX
+    return TimelineRow(event.seq, event.timestamp, event.type, _summary(data), text[:_JSON_CHARS_MAX], is_cut)
 
 
 def _summary(data: dict[str, Any]) -> str:
@@ -286,11 +259,8 @@ def _json(event: Event) -> str:
 
 def _file(content: bytes, name: str) -> Response:
     """Bytes that a browser keeps and never shows; ids are letters, digits, dots and dashes only."""
-    return Response(
-        content,
-        media_type="application/octet-stream",
-        headers={"content-disposition": f'attachment; filename="{name}"', "content-security-policy": _SANDBOX},
-    )
+    headers = {"content-disposition": f'attachment; filename="{name}"', "content-security-policy": _SANDBOX}
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 # Sessions that come from one another, as a graph to draw.

@@ -115,14 +115,8 @@ def charts_of(stats: Stats) -> list[Chart]:
     both = [sum(pair) for pair in zip(given, output, strict=True)]
     costs = [one.cost or 0.0 for one in stats.periods]
     told = [f"{short(into)} in, {short(out)} out" for into, out in zip(given, output, strict=True)]
-    tokens = over_time(
-        "tokens", "Tokens", starts, both,
-        told=told, say=lambda value: short(round(value)), parts=output,
-    )  # fmt: skip
-    dollars = "Cost in US dollars"
-    cost = over_time(
-        "cost", dollars, starts, costs,
-        told=[price(cost) for cost in costs], say=lambda value: f"${value:g}",
-    )  # fmt: skip
+    tokens = over_time("tokens", "Tokens", starts, both, told=told, say=lambda value: short(round(value)), parts=output)
+    dollars, prices = "Cost in US dollars", [price(cost) for cost in costs]
+    cost = over_time("cost", dollars, starts, costs, told=prices, say=lambda value: f"${value:g}")
     # Only words of ours are in them, and all are escaped.
     return [Chart("Tokens", Markup(tokens), has_parts=True), Chart(dollars, Markup(cost))]  # noqa: S704 - see above
