@@ -81,10 +81,8 @@ class States(LogReader):
         super().__init__(place)
 
     def _begin_again(self) -> None:
-        self.values: dict[str, Any] = {}
-        """The values, in the order in which their names were first recorded."""
-        self.at: dict[str, int] = {}
-        """The event by which the value of a name was recorded."""
+        self.values: dict[str, Any] = {}  # the values, in the order in which their names were first recorded
+        self.at: dict[str, int] = {}  # the event by which the value of a name was recorded
         self._last: Any = None
 
     def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:

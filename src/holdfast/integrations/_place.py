@@ -121,8 +121,6 @@ class AdapterSession:
         # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
         WhenForgotten(self, self._host.close_quietly)
 
-    # -- reading -----------------------------------------------------------------------------
-
     def held(self) -> tuple[int, int] | None:
         """Which taking of the session this is (one means nobody else wrote), and its newest seq; None if not held."""
         held = self._host.get(self.id)
@@ -148,8 +146,6 @@ class AdapterSession:
     def whole(self, events: Iterable[Event]) -> Iterator[Event]:
         """Events as they were given to be recorded: big payloads, which lie beside, in place."""
         return resolve_blobs(events, self.library.store.documents(SESSIONS + self.id))
-
-    # -- writing -----------------------------------------------------------------------------
 
     def writing(self) -> AbstractContextManager[Session]:
         """Hold the session, to write. Waits for another process that has it; Locked if it stays away."""

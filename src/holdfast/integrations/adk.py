@@ -44,8 +44,7 @@ class _KitSession(Units):
         self.changed_at = 0
         self.created = False
         self._read_by_others: dict[int, None] = {}
-        self._results: dict[str, int] = {}
-        """The result of each call that others read."""
+        self._results: dict[str, int] = {}  # the result of each call that others read
 
     def _take(self, event: Recorded) -> None:
         self.changed_at = event.timestamp
@@ -229,8 +228,6 @@ class HoldfastSessionService(BaseSessionService):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    # -- inside ------------------------------------------------------------------------------
 
     def _of(self, app_name: str, user_id: str, session_id: str) -> _KitSession:
         return self._kept((app_name, user_id, session_id))

@@ -59,8 +59,6 @@ class SessionActions:
         self.done: list[ActionResult] = []  # what can be undone, the last at the end
         self._one_by_one = Lock()
 
-    # -- doing and undoing -------------------------------------------------------------------
-
     def _do(self, act: Callable[[], ActionResult]) -> None:
         """Do it in a thread, after what was asked for before; say what came of it, and keep how it is undone."""
         self._begin()
@@ -151,8 +149,6 @@ class SessionActions:
 
         self._prompt("Jump to", "", jump, "120 (event), t7 (turn), 14:30, 2026-05-01, 3d")
 
-    # -- labels ------------------------------------------------------------------------------
-
     def rename(self, row: SessionMetadata) -> None:
         """Give the session a title."""
         library, id, before = self._library, row.session_id, row.title or ""
@@ -200,8 +196,6 @@ class SessionActions:
             do, undo = undo, do
         self._do(lambda: ActionResult(do(), undo))
 
-    # -- copies ------------------------------------------------------------------------------
-
     def fork(self, row: SessionMetadata) -> None:
         """A new session from this one, up to here or to an event."""
 
@@ -230,8 +224,6 @@ class SessionActions:
 
         self._app.push_screen(Pick("Export as", _FORMATS), chosen)
 
-    # -- keeping and letting go --------------------------------------------------------------
-
     def archive(self, row: SessionMetadata) -> None:
         """Compress the session, or take it out of the archive."""
         library, id = self._library, row.session_id
@@ -257,8 +249,6 @@ class SessionActions:
 
         answers = (("y", "Yes", "yes"), ("n", "No", "no"))
         self._app.push_screen(Buttons("Put this session into the trash?", answers, row.title or id), decided)
-
-    # -- merging -----------------------------------------------------------------------------
 
     def merge(self, first: str, second: str) -> None:
         """Make a new session with what two did; a dialog asks where both changed the same."""

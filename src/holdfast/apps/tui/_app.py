@@ -247,8 +247,6 @@ class SessionsApp(KeyOrder):
     def action_theme(self) -> None:
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
 
-    # -- telling -----------------------------------------------------------------------------
-
     def tell(self, text: str) -> None:
         self.notify(paragraphs(text), markup=False)
 
@@ -256,8 +254,6 @@ class SessionsApp(KeyOrder):
         """Say what went wrong, and what to do about it."""
         text = "\n".join(filter(None, told(error))) if isinstance(error, BaseException) else str(error)
         self.notify(paragraphs(text), severity="error", timeout=8, markup=False)
-
-    # -- talking -----------------------------------------------------------------------------
 
     def say(self, session_id: str, text: str) -> None:
         """Give a message to the agent of a session."""
@@ -395,8 +391,6 @@ class AppTalks:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_STOP_S)
         loop.close()
-
-    # -- in the thread -----------------------------------------------------------------------
 
     def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
         try:

@@ -78,8 +78,6 @@ class ListPane(Vertical):
             many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
         return [*filter(None, (many, f"by {ORDERS[self._asked.order]}", self._progress))]
 
-    # -- pages -------------------------------------------------------------------------------
-
     def begin(self) -> None:
         """Ask for the first page, and for more as it is needed."""
         self._next, self._is_whole, self._wants_all = None, False, False
@@ -193,8 +191,6 @@ class ListPane(Vertical):
         if tool is not None:  # in one line, below the folder's own name
             return f"Sessions of {tool} lie here: `holdfast import` brings them in."
         return "No sessions yet. n begins one; `holdfast import` brings in those you have."
-
-    # -- filter and sort ---------------------------------------------------------------------
 
     def open_filter(self) -> None:
         """Show the filter line; what is typed into it narrows the list."""

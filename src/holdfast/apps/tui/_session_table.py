@@ -114,8 +114,6 @@ class SessionTable(LineView):
         self.order = "updated"  # what the rows are sorted by; its column is marked
         self.nothing = ""  # what is said where there are no rows
 
-    # -- rows --------------------------------------------------------------------------------
-
     @property
     def chosen(self) -> SessionMetadata | None:
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
@@ -174,8 +172,6 @@ class SessionTable(LineView):
         """The row under the cursor stays in sight."""
         self.call_after_refresh(lambda: self._place(self.cursor))
 
-    # -- keys --------------------------------------------------------------------------------
-
     def action_move(self, by: int) -> None:
         last = max(len(self.rows) - 1, 0)
         cursor = min(max(self.cursor + by, 0), last)
@@ -226,8 +222,6 @@ class SessionTable(LineView):
         super().watch_scroll_y(old_value, new_value)
         if new_value + self.size.height >= len(self.rows) - _NEAR_END and self.rows:
             self.post_message(self.NearEnd())
-
-    # -- drawing -----------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
         """The heading stays; below it the rows in sight."""

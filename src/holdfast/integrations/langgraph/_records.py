@@ -68,8 +68,6 @@ class NewCheckpoint:
             made |= {"parent": parent} if parent != newest else {}
         return _frame("checkpoint", made | {"values": told})
 
-    # -- values of channels ------------------------------------------------------------------
-
     def _told(self, channel: str, version: Version, checkpoint: Mapping[str, Any]) -> list[Any]:
         named: list[Any] = [channel]
         if checkpoint["channel_versions"].get(channel) != version:

@@ -59,14 +59,12 @@ class Value(NamedTuple):
 class Checkpoint(NamedTuple):
     """A checkpoint as it is on record, encoded."""
 
-    seq: int
-    """The event that tells it."""
+    seq: int  # the event that tells it
     id: str
     parent: str | None
     metadata: dict[str, Any]
     body: dict[str, Any]
-    values: dict[str, Value]
-    """The values of its channels; a channel of changes may have none."""
+    values: dict[str, Value]  # the values of its channels; a channel of changes may have none
 
     def version(self, channel: str) -> Any:
         """The version of a channel."""
@@ -95,16 +93,12 @@ class GraphThread(UnitReader):
         self.writes: dict[tuple[str, str], dict[tuple[str, int], ChannelWrite]] = {}
         self.latest: dict[tuple[str, str], tuple[Value, list[Any]]] = {}
         """The last value told of channels that hold a list, and the list."""
-        self.speaking: set[str] = set()
-        """Channels of the graph itself that hold messages: the conversation."""
+        self.speaking: set[str] = set()  # channels of the graph itself that hold messages: the conversation
         self.announced: dict[str, list[str]] = {}
         """Messages that were told at a checkpoint, before the graph itself has taken them up."""
-        self._told: dict[tuple[str, str, Version | None], Value] = {}
-        """The last value told of a channel's version."""
+        self._told: dict[tuple[str, str, Version | None], Value] = {}  # the last value told of a channel's version
         self._names: dict[int, str] = {}
         self._fresh: list[str] = []
-
-    # -- reading -----------------------------------------------------------------------------
 
     def newest(self, ns: str) -> str | None:
         """The id of the newest checkpoint of a namespace: ids grow."""
@@ -157,8 +151,6 @@ class GraphThread(UnitReader):
         """The writes at a checkpoint, in the order in which a live run applies them."""
         stored = self.writes.get((ns, id), {})
         return [stored[key] for key in sorted(stored, key=lambda key: (stored[key].path, *key))]
-
-    # -- what the log says -------------------------------------------------------------------
 
     def _take_own(self, events: list[Event], item: Any) -> None:
         name = events[0].data["ref"]

@@ -58,8 +58,7 @@ class _Conversation(Units):
         super()._begin_again()
         self.calls: dict[str, str] = {}
         """What was said last of a call without a result: that it waits, or that it was approved."""
-        self.misspoken: set[int] = set()
-        """The first events of units whose words say another thing than the unit does."""
+        self.misspoken: set[int] = set()  # the first events of units whose words say another thing than the unit does
 
     def _take_foreign(self, event: Event) -> None:
         if event.type == "frame" and FORM.has(event.data.get("by")):
@@ -191,8 +190,6 @@ class Steps:
             about = []
             yield node
 
-    # -- calls without results ---------------------------------------------------------------
-
     def _prepared(self) -> list[ModelMessage]:
         """What is on record as a run can go on with it.
 
@@ -223,8 +220,6 @@ class Steps:
         if result is None or not isinstance(result.output, DeferredToolRequests):
             return []
         return [call.tool_call_id for call in (*result.output.calls, *result.output.approvals)]
-
-    # -- the record --------------------------------------------------------------------------
 
     async def _record(self, messages: Sequence[ModelMessage], more: Words | None = None) -> None:
         """Record what messages have that is not on record, and more that is to be said."""

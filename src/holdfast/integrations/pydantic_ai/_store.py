@@ -323,8 +323,6 @@ class StepLog(UnitReader):
         self._speaker: str | None = None
         self._newest: str | None = None
 
-    # -- reading -----------------------------------------------------------------------------
-
     def run(self, run_id: str) -> StepRun:
         """What is on record of a run; something empty if there is nothing."""
         return self.runs.get(run_id) or StepRun()
@@ -394,8 +392,6 @@ class StepLog(UnitReader):
     def _before(self, run_id: str) -> tuple[int, list[int]] | None:
         """The snapshot that the next one of a run is told as a change of."""
         return self._latest.get(run_id) or self._latest.get(self._newest or "")
-
-    # -- writing -----------------------------------------------------------------------------
 
     def tell_snapshot(self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]) -> Drafts:
         """The events of a snapshot, to be recorded together: it counts back to those before it."""
