@@ -25,6 +25,7 @@ from holdfast.storage import Store, forks
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from holdfast.replay import Issue
     from holdfast.session._agent_documents import AgentMemory
     from holdfast.session._redaction import RedactionPlan
     from holdfast.session.session import Session
@@ -299,6 +300,14 @@ class Journal:
             if self.in_doubt:
                 self.settle()
             return self.fold.state
+
+    def state(self) -> State:
+        with self.lock:
+            return self.live_state.copy()
+
+    def issues(self) -> list[Issue]:
+        with self.lock:
+            return self.talk.issues("mark")
 
     def events(self, start: int = 0) -> Iterator[Event]:
         if not isinstance(start, int):

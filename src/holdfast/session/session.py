@@ -277,8 +277,7 @@ class Session:
     @property
     def state(self) -> State:
         """The state after the newest event; a copy."""
-        with self._journal.lock:
-            return self.live_state.copy()
+        return self._journal.state()
 
     @property
     def key(self) -> str:
@@ -437,9 +436,7 @@ class Session:
 
     def log_recovery(self) -> None:
         """Warn, in the log of the program, of what of this session had to be changed to go on."""
-        with self._journal.lock:
-            issues = self._journal.talk.issues("mark")
-        _conversation.log_recovery(self.store, self.id, issues)
+        _conversation.log_recovery(self.store, self.id, self._journal.issues())
 
     def tell_repaired(self, what: str, **detail: Any) -> None:
         """Tell subscribers and the program's log, once, what was damaged and has been set right."""
