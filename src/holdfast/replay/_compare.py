@@ -13,16 +13,7 @@ import msgspec
 from holdfast.model import Event
 from holdfast.replay._fold import fold
 from holdfast.replay._state import LoadBlob, State, read_recorded, total_cost
-from holdfast.replay._turns import (
-    TurnEvents,
-    TurnView,
-    common_prefix,
-    files_in,
-    read_history,
-    split_turns,
-    tokens_of,
-    tool_acts,
-)
+from holdfast.replay._turns import TurnEvents, TurnView, common_prefix, read_history, split_turns, tokens_of, tool_acts
 
 Cost = Callable[[list[Event]], float | None]
 """What the requests in these events cost; None where that is not known."""
@@ -124,13 +115,16 @@ def compare(a: SessionEvents, b: SessionEvents, *, cost: Cost | None = None) -> 
     own_a, own_b = ([event for event in side.events if event.seq > shared] for side in (a, b))
     # What both have in common is the same in either log: one of them tells the base.
     base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
+    segment = read_history(*a).segment_of(shared) if shared >= 0 else None
+    common = split_turns(event for event in a.events if event.seq <= shared)
+    ancestor = segment and Ancestor(session_id=segment.session, seq=shared, turns=len(common))
     turns_a, turns_b = split_turns(own_a), split_turns(own_b)
     (calls_a, failed_a), (calls_b, failed_b) = _count_calls(own_a), _count_calls(own_b)
     files_a, files_b = _count_files(own_a), _count_files(own_b)
     return Comparison(
         a=_side(a, state_a, turns_a, cost),
         b=_side(b, state_b, turns_b, cost),
-        ancestor=_ancestor(a, shared),
+        ancestor=ancestor,
         turns=pair_turns(turns_a, turns_b),
         tools=[
             ToolUse(tool=tool, a=calls_a[tool], b=calls_b[tool], a_failed=failed_a[tool], b_failed=failed_b[tool])
@@ -154,14 +148,6 @@ def compare(a: SessionEvents, b: SessionEvents, *, cost: Cost | None = None) -> 
             for one in differences(base, state_a, state_b)
         ],
     )
-
-
-def _ancestor(a: SessionEvents, shared: int) -> Ancestor | None:
-    segment = read_history(a.session_id, a.events).segment_of(shared)
-    if shared < 0 or segment is None:
-        return None
-    common = [event for event in a.events if event.seq <= shared]
-    return Ancestor(session_id=segment.session, seq=shared, turns=len(split_turns(common)))
 
 
 def _side(told: SessionEvents, state: State, turns: list[TurnEvents], cost: Cost | None) -> Side:
@@ -202,7 +188,7 @@ def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
     """The tools used on each file, each once, in order."""
     found: dict[str, dict[str, None]] = {}
     for act in tool_acts(events):
-        for path in files_in(act.params):
+        for path in act.files:
             found.setdefault(path, {})[act.tool] = None
     return {path: list(tools) for path, tools in found.items()}
 

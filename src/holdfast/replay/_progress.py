@@ -15,17 +15,7 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._state import (
-    WHY_NOT_RUN,
-    OpenedBy,
-    PendingCall,
-    Stage,
-    State,
-    StepState,
-    Turning,
-    read_todos,
-    spend,
-)
+from holdfast.replay._state import WHY_NOT_RUN, OpenedBy, PendingCall, State, StepState, Turning, read_todos, spend
 from holdfast.replay._upcast import Steps, check_format
 
 Data = dict[str, Any] | None
@@ -207,12 +197,15 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
             if body.usage is not None or body.metadata is not None:
                 spend(state.usage_by_model, body.usage, body.model, body.metadata)
         known = state.pending_calls.get(call) if amends is True else None
-        stage: Stage = "begun" if known is None else known.stage
-        state.pending_calls[call] = PendingCall(tool, event.seq, stage)
+        state.pending_calls[call] = PendingCall(tool, event.seq, "begun" if known is None else known.stage)
         if tool.lower() in names:
             state.todos = read_todos(fresh_data(event).get("params"))
 
     return tool_call
+
+
+def _todo_update(state: State, event: Event, _data: Data) -> None:
+    state.todos = read_todos(fresh_data(event))
 
 
 def _tool_result(state: State, event: Event, data: Data) -> None:
@@ -346,6 +339,7 @@ PROGRESS: dict[str, Reducer] = {
     "system": _system,
     "thinking": _thinking,
     "delta": _delta,
+    "todo_update": _todo_update,
     "tool_result": _tool_result,
     "retracted": _retracted,
     "turn_start": _turn_start,

@@ -174,7 +174,12 @@ class Runs:
         elif is_call and self._speaking is not None and self._speaking in runs:
             run = self._speaking
         else:
-            run = _most_likely(runs)
+            # The one asked longest ago that has not answered, else the newest that can speak.
+            asked = [one for one in runs if one.open and (one.prompted or one.iterations)]
+            # One that waits for a child does not speak now.
+            ready = [one for one in asked if not one.children]
+            open_ones = [one for one in runs if one.open]
+            run = next((one for one in runs if one.owes), (ready or asked or open_ones or runs)[-1])
         self._speaking = run if run.open else None
         return run
 
@@ -192,17 +197,6 @@ class Runs:
 
     def _of(self, agent: Any) -> list[Run]:
         return self._named.get(agent, []) if isinstance(agent, str) else []
-
-
-def _most_likely(runs: list[Run]) -> Run:
-    """The one asked longest ago that has not answered, else the newest that can speak."""
-    for run in runs:
-        if run.owes:
-            return run
-    asked = [run for run in runs if run.open and (run.prompted or run.iterations)]
-    # One that waits for a child does not speak now.
-    ready = [run for run in asked if not run.children]
-    return (ready or asked or [run for run in runs if run.open] or runs)[-1]
 
 
 # Which run an event belongs to.

@@ -13,17 +13,7 @@ import msgspec
 
 from holdfast.model import Event, decode_json, has_blob, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data, interrupted
-from holdfast.replay._state import (
-    Approval,
-    MemoryEntry,
-    Parent,
-    PluginState,
-    State,
-    ToolState,
-    add_usage,
-    read_todos,
-    stage_after,
-)
+from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State, ToolState, add_usage, stage_after
 from holdfast.replay._upcast import Steps, check_format
 
 T = TypeVar("T")
@@ -195,15 +185,14 @@ def _keep_data(state: State, event: Event, _data: Data) -> None:
             _merge(state.config, data)
         case "metadata":
             _merge(state.metadata, data)
-        case "todo_update":
-            state.todos = read_todos(data)
+
         case "task":
             state.task = data.get("task")
         case _:
             add_usage(state.usage_by_model, data, data.get("model"))
 
 
-SETTINGS |= dict.fromkeys(("config", "metadata", "todo_update", "task", "usage"), _keep_data)
+SETTINGS |= dict.fromkeys(("config", "metadata", "task", "usage"), _keep_data)
 
 
 class _Instructions(msgspec.Struct):

@@ -133,6 +133,10 @@ class ToolAct(NamedTuple):
     params: Any = None
     failed: bool = False
 
+    @property
+    def files(self) -> list[str]:
+        return files_in(self.params)
+
 
 def tool_acts(events: Iterable[Event]) -> Iterator[ToolAct]:
     """What was done with tools: each call once, however it was recorded, and each result."""

@@ -124,7 +124,7 @@ def begin_message(role: str) -> tuple[Message, list[Any]]:
     return {"role": role, "content": content}, content
 
 
-def join_fragments(member: str, fragments: list[Fragment], *, in_order: bool = False) -> list[Message]:
+def joined(member: str, fragments: list[Fragment], *, in_order: bool = False) -> list[Message]:
     """The last message with every ``member`` of all fragments, one after the other; ``in_order``: as events came."""
     given = [message for one in (sorted(fragments) if in_order else fragments) for message in one.messages]
     parts: list[Any] = []
@@ -221,5 +221,5 @@ ANTHROPIC = Dialect(
     read_message,
     growth=Growth(begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False),
     schemes=_HTTPS,
-    join=partial(join_fragments, "content"),
+    join=partial(joined, "content"),
 )

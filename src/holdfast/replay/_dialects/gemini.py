@@ -5,28 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from holdfast.replay._blocks import (
-    Block,
-    Note,
-    call_block,
-    describe,
-    dump_json,
-    read_block,
-    result_block,
-    sign,
-    text_block,
-)
-from holdfast.replay._dialects._form import (
-    WEB,
-    Dialect,
-    Growth,
-    Message,
-    Pair,
-    call_names,
-    join_fragments,
-    result_text,
-    short_name,
-)
+from holdfast.replay._blocks import Block, Note, call_block, dump_json, read_block, result_block, sign, text_block
+from holdfast.replay._dialects._form import WEB, Dialect, Growth, Message, call_names, joined, result_text, short_name
 from holdfast.replay._text import call_key, clean_json, clean_text, is_blank, name_key, plain_text, type_name
 
 _ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user"}
@@ -90,10 +70,10 @@ def _media_part(block: Block) -> Message:
         # The provider wants a type, and an address does not tell it.
         kind = "application/pdf" if block["type"] == "document" else "image/png"
         return {"fileData": {"mimeType": kind, "fileUri": source["url"]}}
-    return {"text": describe(block)}
+    return {"text": result_text([block])}
 
 
-def read_gemini(content: Message, note: Note) -> list[Pair]:
+def read_gemini(content: Message, note: Note) -> list[tuple[str, Block]]:
     """What one content says. Parts may have names in either spelling."""
     role = content.get("role", "user")
     side = _ROLES.get(role) if isinstance(role, str) else None
@@ -190,5 +170,5 @@ def _grow(block: Block) -> Message:
 
 
 # The parts may stand in the order in which they came.
-_JOIN = partial(join_fragments, "parts", in_order=True)
+_JOIN = partial(joined, "parts", in_order=True)
 GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), join=_JOIN, schemes=WEB | {"gs"})

@@ -24,17 +24,7 @@ from holdfast.replay._dialects._form import (
     text_or_parts,
     url_of,
 )
-from holdfast.replay._text import (
-    call_key,
-    clean_json,
-    clean_text,
-    is_blank,
-    mistral_id,
-    name_key,
-    openai_id,
-    plain_text,
-    type_name,
-)
+from holdfast.replay._text import call_key, clean_json, is_blank, mistral_id, name_key, openai_id, plain_text, type_name
 
 NO_ANSWER = "(no answer)"
 """What Mistral's assistant says between a result and what the user says next."""
@@ -310,8 +300,8 @@ def _words(item: Message) -> str:
     action = item.get("action")
     told = item | action if isinstance(action, dict) else item
     given = [told[name] for name in _TELLING if told.get(name) is not None]
-    said = "; ".join(one if isinstance(one, str) else dump_json(clean_json(one)) for one in given)
-    return clean_text(f"({item['type']}: {said})" if said else f"({item['type']})")
+    said = "; ".join(dump_json(clean_json(one)) if (text := plain_text(one)) is None else text for one in given)
+    return f"({item['type']}: {said})" if said else f"({item['type']})"
 
 
 OPENAI = Dialect(

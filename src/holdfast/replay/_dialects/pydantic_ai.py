@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note, call_block, describe, dump_json, read_content, result_block, text_block
-from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, call_names, join_fragments, short_name
+from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, call_names, joined, short_name
 from holdfast.replay._text import call_key, type_name
 
 
@@ -151,5 +151,5 @@ _READERS: dict[str, Callable[[Message, Note], list[Pair]]] = {
 }
 
 
-_JOIN = partial(join_fragments, "parts")
+_JOIN = partial(joined, "parts")
 PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True, join=_JOIN, schemes=WEB | {"gs", "s3"})
