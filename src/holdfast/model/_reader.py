@@ -149,7 +149,7 @@ class LineReader:
 
     def _read_block(self, block: bytes) -> list[Event] | None:
         """The events of whole lines, or None if any byte of them is not as written."""
-        summed = _is_summed(block)
+        summed = block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
         crc = self._checksum(block, summed=summed)
         if crc is None:
             return None
