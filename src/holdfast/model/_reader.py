@@ -227,15 +227,12 @@ class LineReader:
         cut = end + 1
         crc = crc32(memoryview(block)[:cut], before.crc)
         self.position = Position(events[whole - 1].seq + 1, before.offset + cut, crc)
-        self.chained = self.chained or _is_summed(block[:cut])
+        head = block[:cut]
+        self.chained = self.chained or (head[_SHAPE] == CRC_KEY and head.endswith(CRC_END))
         complete = self._held + events[:whole]
         self._held = events[whole:]
         self._held_bytes = [block[cut:]]
         return complete
-
-
-def _is_summed(block: bytes) -> bool:
-    return block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
 
 
 def read_events(chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None) -> Iterator[Event]:
