@@ -119,8 +119,6 @@ class Agent:
         self._home = self._find_home(hf)
         self._load_on_create()
 
-    # -- running -----------------------------------------------------------------------------
-
     async def run(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
@@ -168,8 +166,6 @@ class Agent:
     async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
         """Go on with what a delegate began earlier, as ``run`` (``child_run`` of ``delegation``); what it answers."""
         return await (await self._turn(session)).resume_delegate(agent, run)
-
-    # -- the agent's own session ---------------------------------------------------------------
 
     @property
     def session(self) -> Session | None:
@@ -302,8 +298,6 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent {self.name} {self.spec.model.model_name}>"
 
-    # -- inside ------------------------------------------------------------------------------
-
     async def _turn(self, session: Session | None, emit: Callable[[str], None] | None = None) -> AgentTurn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
@@ -395,10 +389,7 @@ class Agent:
 
 @cache
 def _main_runner() -> asyncio.Runner:
-    """The one loop for all sync calls of the main thread: others come and go, and a loop belongs to one thread.
-
-    One for all, because the connections that a model keeps open belong to the loop in which they were made.
-    """
+    """The main thread's one loop for sync calls: a model's connections belong to the loop that made them."""
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
     atexit.register(runner.close)
     return runner

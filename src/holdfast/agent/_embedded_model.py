@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast._config import configuration
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
@@ -73,7 +73,25 @@ class LocalServer:
         self.threads = threads
         # A port of this machine is open to all its users; the key is known to this process only.
         self.key = secrets.token_urlsafe(24)
-        self._server = _start(xllamacpp, path, self.key, threads, context_tokens)
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = path
+        parameters.model_alias = {LOCAL_NAME}
+        parameters.hostnames = ["127.0.0.1"]
+        parameters.api_keys = [self.key]
+        parameters.n_ctx = context_tokens
+        parameters.n_parallel = 1
+        parameters.verbosity = -1  # a chat is going on; the engine's own words are not for its screen
+        for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
+            cpu.n_threads = threads
+            cpu.poll = 0  # waiting threads that spin make everything else on the machine wait
+        try:
+            self._server = xllamacpp.Server(parameters)
+        except Exception as error:
+            raise ModelFailed(
+                f"the local model {path} cannot be loaded: {error}",
+                remedy="Check that the file is a whole GGUF model that fits into memory.",
+                model="local",
+            ) from error
         self.url: str = self._server.listening_address
 
 
@@ -108,30 +126,6 @@ def _file_of(name: str) -> str:
             remedy=f"Use local:{LOCAL_NAME}, or local: and the path of a .gguf file.",
         )
     return path
-
-
-def _start(engine: Any, path: str, key: str, threads: int, context_tokens: int) -> Any:
-    parameters = engine.CommonParams()
-    parameters.model.path = path
-    parameters.model_alias = {LOCAL_NAME}
-    parameters.hostnames = ["127.0.0.1"]
-    parameters.api_keys = [key]
-    parameters.n_ctx = context_tokens
-    parameters.n_parallel = 1
-    parameters.verbosity = -1  # a chat is going on; the engine's own words are not for its screen
-    for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
-        cpu.n_threads = threads
-        cpu.poll = 0  # waiting threads that spin make everything else on the machine wait
-    try:
-        return engine.Server(parameters)
-    except HoldfastError:
-        raise
-    except Exception as error:
-        raise ModelFailed(
-            f"the local model {path} cannot be loaded: {error}",
-            remedy="Check that the file is a whole GGUF model that fits into memory.",
-            model="local",
-        ) from error
 
 
 def _physical_cores() -> int:

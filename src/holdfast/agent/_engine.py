@@ -305,10 +305,7 @@ class Engine:
         return read_reply(response)
 
     async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
-        """Pieces as they come, as (kind, text); the whole answer is put into ``reply`` at the end.
-
-        A model that cannot stream gives its answer in one piece. Raises ModelFailed.
-        """
+        """Pieces as they come, as (kind, text); the whole is put into ``reply`` at the end. Raises ModelFailed."""
         with _typed_errors(self.model.model_name):
             try:
                 async with model_request_stream(self.model, **self._asked(ask)) as response:

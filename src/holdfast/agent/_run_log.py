@@ -149,9 +149,6 @@ def counted(value: Any) -> dict[str, Any]:
     return {"token_count": count, "token_count_estimated": True}
 
 
-# Run attempts: each turn of a session as it began, lived and ended, read from its log.
-
-
 class Attempt(msgspec.Struct, kw_only=True):
     """One try at a turn. Times are Unix milliseconds; ``heartbeat_at`` is the last sign of life.
 

@@ -185,10 +185,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlace:
-    """Where a run takes place: ``home`` keeps the state, ``talks`` the conversation.
-
-    They are one session, unless the agent has no history: then the conversation is thrown away.
-    """
+    """Where a run is: ``home`` keeps the state; ``talks``, another if there is no history, the conversation."""
 
     home: Session
     talks: Session

@@ -67,9 +67,6 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Openable)
 
 
-# -- one turn --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Question:
     """A tool that waits for someone to allow it."""
@@ -242,9 +239,6 @@ class HostedTurn:
         self._over.set()
 
 
-# -- all of them -----------------------------------------------------------------------------
-
-
 class _Kept(Generic[T]):
     """Something that is open, or about to be."""
 
@@ -289,8 +283,6 @@ class Host(Generic[K, T]):
         self._closed = False
         self.takes_turns = True
         """Whether turns may begin here: not any more at the end."""
-
-    # -- what is kept ------------------------------------------------------------------------
 
     def kept(self) -> dict[K, T]:
         """What is open, by key."""
@@ -374,8 +366,6 @@ class Host(Generic[K, T]):
         with contextlib.suppress(HoldfastError):
             self.close()
 
-    # -- turns -------------------------------------------------------------------------------
-
     def turn(self, key: K) -> HostedTurn | None:
         """The turn of a session that goes on here."""
         return self._turns.get(key)
@@ -418,8 +408,6 @@ class Host(Generic[K, T]):
     async def _stop_turns(self) -> None:
         self.takes_turns = False
         await asyncio.gather(*(turn.stop() for turn in self.turns))
-
-    # -- inside ------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:

@@ -116,10 +116,7 @@ class Runtime(Host[str, Session]):
             answered += 1
 
     def subscribe(self, pattern: str, listener: Subscriber, *, session_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener(session_id, event_or_notice)`` for the types that fit a pattern.
-
-        ``*`` stands for anything: ``"tool_*"``, ``"*"``. Returns a function that ends it.
-        """
+        """Call ``listener(session_id, event_or_notice)`` for types such as ``tool_*``; what comes back ends it."""
 
         def listen(id: str, what: Event | Notice) -> None:
             kind = what.type if isinstance(what, Event) else what.kind

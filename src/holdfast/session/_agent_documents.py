@@ -94,10 +94,7 @@ def read_or_begin(
     fresh: Callable[[], T] | None = None,
     mend: bool = True,
 ) -> tuple[T, str]:
-    """A document and its etag; of one that is damaged a new one, set aside and told.
-
-    ``fresh`` makes what takes its place; without ``mend`` the damaged one is left where it is.
-    """
+    """A document and its etag; a damaged one is told, set aside (if ``mend``) and replaced by a ``fresh`` one."""
     try:
         return read_document(documents, name, shape)
     except Damaged as damaged:
@@ -113,10 +110,7 @@ def read_or_begin(
 
 
 def set_aside(documents: Documents, damaged: Damaged, fresh: msgspec.Struct) -> str:
-    """Put a new document in the place of a damaged one, whose bytes go to quarantine; what to tell.
-
-    What the store says against it is not raised: whoever needs the document goes on without it.
-    """
+    """Replace a damaged document, whose bytes go to quarantine; what to tell, also of a store that refuses."""
     name = damaged.document
     aside = f"quarantine/{name.replace('/', '-')}-{crc32(damaged.data):08x}"
     try:
@@ -175,10 +169,7 @@ def point_agent(
 def swap(
     documents: Documents, name: str, read: Callable[[], tuple[T, str]], change: Callable[[T], bool | None]
 ) -> None:
-    """Read a document, change it and put it back, again while another process does so too.
-
-    Nothing is written if ``change`` says False. Raises Conflict if it never succeeds.
-    """
+    """Change a document (unless that says False) and put it back, again on Conflict, which it raises in the end."""
     for _ in range(_TRIES_MAX):
         document, etag = read()
         if change(document) is False:
@@ -224,13 +215,9 @@ class AgentMemory:
         now = self._clock()
         old = self.entries().get(data["key"])
         entry = MemoryEntry(
-            key=data["key"],
-            description=data["description"],
+            **{name: data[name] for name in ("key", "description", "scope", "priority", "pinned")},
             raw=msgspec.Raw(msgspec.json.encode(data["value"])),
-            scope=data["scope"],
             size_bytes=data["sizeBytes"],
-            priority=data["priority"],
-            pinned=data["pinned"],
             created_at=now if old is None else old.created_at,
             updated_at=now,
         )

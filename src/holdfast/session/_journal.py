@@ -90,8 +90,6 @@ class Journal:
         opening.tell, self.writer.tell = self.outbox.put, self.keeper.tell_lost
         self.release = WhenForgotten(session, opening.release)
 
-    # -- recording ---------------------------------------------------------------------------
-
     def append(self, event: Event | str, data: dict[str, Any] | None, run: str | None, key: str | None) -> Event:
         timestamp = None
         if isinstance(event, Event):
@@ -205,8 +203,6 @@ class Journal:
             self._write(plan.drafts, plan)
         self._told()
 
-    # -- onto the medium ---------------------------------------------------------------------
-
     def flush(self) -> None:
         offset, _ = self._handed_over()
         if self.agent_memory is not None:
@@ -284,8 +280,6 @@ class Journal:
                 self.writer.write_staged()
             return self.writer.offset, self.begin_sync() if syncing else None
 
-    # -- what is known -----------------------------------------------------------------------
-
     @property
     def seq(self) -> int:
         return self.writer.seq - 1
@@ -339,8 +333,6 @@ class Journal:
             if self.opening.begun and not self.ended:
                 self._make_ready()
 
-    # -- life --------------------------------------------------------------------------------
-
     def close(self, *, save: bool) -> None:
         if not self._leave():
             return
@@ -377,8 +369,6 @@ class Journal:
                 self.restored = True
             self.users += 1
         return True
-
-    # -- inside ------------------------------------------------------------------------------
 
     async def _aclose(self, *, save: bool) -> None:
         import asyncio

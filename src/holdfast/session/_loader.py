@@ -64,10 +64,7 @@ class Snapshots:
         self._limits = limits or Limits()
 
     def save(self, state: bytes, position: Position, taken_at: int, prefix: tuple[str, str] = ("", "")) -> int:
-        """Store an encoded state as the snapshot before ``position``; its size in bytes.
-
-        The log must have been synced up to there: a snapshot never knows more than the log.
-        """
+        """Store an encoded state as the snapshot before ``position``, up to which the log is synced; its size."""
         seq = position.seq - 1
         inner = (
             b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,"prefix":"%b","link":"%b","state":%b}'
@@ -292,10 +289,7 @@ def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: S
 
 
 def unreadable_from(log: Log, documents: Documents) -> int | None:
-    """Return the first of the events at the end of a log that damage took; None if it took none.
-
-    An unfinished write is no damage. Of a log that is whole only the tail is read.
-    """
+    """The first event that damage, no torn write, took from a log's end; None for none. Reads a whole log's tail."""
     first = _look_at_end(log, documents)
     # A writer may have cut off, and written anew, what had been read before: look again.
     return first if first is None or _look_at_end(log, documents) == first else None

@@ -258,8 +258,26 @@ class Opening:
         # A log that was lost whole, and was repaired, begins with a note of that.
         begun_anew = state.log is None and state.generation > 0 and not state.message_count
         if state.event_count == 0 or (begun_anew and state.last_open is None):
-            drafts.append(Draft("session_start", self._session_start(state.generation)))
-        drafts.append(Draft("opened", self._opened()))
+            start = {
+                "format": FORMAT_VERSION,
+                "log": random_hex(_SALT_BYTES),
+                "generation": state.generation,
+                "agent_id": self.options.agent_id,
+                "agent_type": self.options.agent_type,
+                "provider_type": self.options.provider_type,
+            }
+            drafts.append(Draft("session_start", {name: value for name, value in start.items() if value is not None}))
+        sealer = None if self._seal is None else self._seal.sealer
+        opened = {
+            "format": FORMAT_VERSION,
+            "epoch": self.epoch,
+            "version": VERSION,
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+            # What the events of this opening are sealed with, or a number that comes only once.
+            "salt": random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex(),
+        }
+        drafts.append(Draft("opened", opened))
         # Said by the next writer, since the one that was interrupted could not.
         if (interruption := needs_interruption(state)) is not None:
             drafts.append(Draft("interrupted", interruption))
@@ -373,27 +391,3 @@ class Opening:
                 remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was changed.",
                 session_id=self.session_id,
             )
-
-    def _session_start(self, generation: int) -> dict[str, Any]:
-        options = self.options
-        found = {
-            "format": FORMAT_VERSION,
-            "log": random_hex(_SALT_BYTES),
-            "generation": generation,
-            "agent_id": options.agent_id,
-            "agent_type": options.agent_type,
-            "provider_type": options.provider_type,
-        }
-        return {name: value for name, value in found.items() if value is not None}
-
-    def _opened(self) -> dict[str, Any]:
-        sealer = None if self._seal is None else self._seal.sealer
-        return {
-            "format": FORMAT_VERSION,
-            "epoch": self.epoch,
-            "version": VERSION,
-            "pid": os.getpid(),
-            "host": os.uname().nodename,
-            # What the events of this opening are sealed with, or a number that comes only once.
-            "salt": random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex(),
-        }

@@ -90,10 +90,7 @@ def _backwards(log: Log) -> Iterator[Sequence[Event]]:
 
 
 def _piece(log: Log, start: int, data: bytes, end: Position | None) -> tuple[Position, list[Event]] | None:
-    """The events of what was read from ``start`` on, and where they begin.
-
-    None if they cannot be verified, or do not lead to ``end``; that is the log's end if it is None.
-    """
+    """The events read from ``start`` on, and where they begin; None if not verified, or not leading to ``end``."""
     found = second_line(start, data)
     if found is None:
         return None
@@ -149,10 +146,7 @@ def whole_end(log: Log) -> Position | None:
 
 
 def read_forwards(log: Log, after: Position = START) -> Iterator[Event]:
-    """Every valid event, in order, also of a damaged log.
-
-    A log that was made anew since a reader came as far as ``after`` is read from its beginning.
-    """
+    """Every valid event, in order, also of a damaged log; one made anew since ``after`` is read from its beginning."""
     return one_by_one(_batches(log, after))
 
 
@@ -196,10 +190,7 @@ def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
 
 
 def _look_again(log: Log, before: LineReader) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
-    """A reader that found no damage there, what it has yet to read, and the first events of it.
-
-    None if the damage is there still, or what is there follows another log's beginning.
-    """
+    """A reader that finds no damage there, what it has yet to read and its first events; None if it is there still."""
     chunks = chunks_after(log, before.position)
     if chunks is None:
         return None
