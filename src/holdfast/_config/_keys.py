@@ -133,13 +133,9 @@ def _leaves(document: Mapping[str, Any], prefix: str, origin: str) -> Iterator[t
                 raise _wrong(origin, f"{name} must be a table of settings, not {value!r}")
             yield from _leaves(value, f"{name}.", origin)
         else:
-            raise _wrong(origin, _unknown(str(part), prefix))
-
-
-def _unknown(part: str, prefix: str) -> str:
-    here = {name.removeprefix(prefix).partition(".")[0] for name in KEYS if name.startswith(prefix)}
-    noun = "limit" if prefix == "limits." else "setting"
-    return f"unknown {noun} {prefix + part!r}{suggestion(part, sorted(here | {'storage'}))}"
+            here = {known.removeprefix(prefix).partition(".")[0] for known in KEYS if known.startswith(prefix)}
+            noun, close = "limit" if prefix == "limits." else "setting", sorted(here | {"storage"})
+            raise _wrong(origin, f"unknown {noun} {name!r}{suggestion(str(part), close)}")
 
 
 def _whole_number(name: str, value: Any, least: int, origin: str) -> int:

@@ -97,9 +97,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     """Bring one session over; how many bytes were missing there."""
     log, other = source.log(key), target.log(key)
     size, there = _whole_size(log), _compared(key, log, other)
-    lease = target.lease(key)
-    epoch = lease.acquire("copy", LEASE_MS)
-    try:
+    with target.lease(key).held("copy", LEASE_MS) as epoch:
         if other.size() != there:  # someone was quicker
             there = _compared(key, log, other)
         _copy_documents(source.documents(key), target.documents(key), _KEYS)
@@ -115,8 +113,6 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
         if not arrived or other.size() != size:
             raise Damaged(f"{key.rpartition('/')[2]} did not arrive as it was sent")
         other.close()
-    finally:
-        lease.release()
     if source.is_archived(key) and target.capabilities.archives and not target.is_archived(key):
         target.archive(key)
     return sent + copied

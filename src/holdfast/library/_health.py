@@ -85,14 +85,10 @@ def repair(core: Core, id: str) -> list[Gap]:
     with contextlib.suppress(Tampered):
         for _ in of_known_format(read_range(core.store.log(key))):
             pass
-    lease = core.store.lease(key)
-    epoch = lease.acquire("repair", LEASE_MS)
-    try:
+    with core.store.lease(key).held("repair", LEASE_MS) as epoch:
         log = core.store.log(key)
         sealer, lost_whole = partial(rewriter_for, core.store, key, log, epoch), partial(core.lost_whole, id)
         gaps = repair_log(log, core.store.documents(key), epoch, sealer=sealer, lost_whole=lost_whole)
-    finally:
-        lease.release()
     if gaps:
         core.hub.publish(id, Notice("repaired", id, {"gaps": len(gaps)}))
     return gaps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Damaged, UsageError
@@ -134,7 +133,7 @@ def encrypt_key(store: SealingStore, key: str) -> bool:
     Raises Locked while a writer has it, Damaged for a log that has to be repaired first, KeyMissing
     without a key to seal with. The bytes that it had are gone afterwards, also from quarantine.
     """
-    with _held(store, key) as epoch:
+    with store.lease(key).held("seal", _LEASE_MS) as epoch:
         ring = store.ring(key)
         if ring is not None and ring.state == "sealed":
             return False
@@ -149,7 +148,7 @@ def encrypt_key(store: SealingStore, key: str) -> bool:
 
 def decrypt_key(store: SealingStore, key: str) -> bool:
     """Take the seal off a key and all it has; whether it had one. Raises Locked, Damaged, Tampered, KeyMissing."""
-    with _held(store, key) as epoch:
+    with store.lease(key).held("seal", _LEASE_MS) as epoch:
         ring = store.ring(key)
         if ring is None:
             return False
@@ -161,7 +160,7 @@ def decrypt_key(store: SealingStore, key: str) -> bool:
 
 def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
     """Seal a sealed key again with a new data key and forget the old one, unless this ``rotation`` has done so."""
-    with _held(store, key) as epoch:
+    with store.lease(key).held("seal", _LEASE_MS) as epoch:
         ring = store.ring(key)
         if ring is None or (rotation and (ring.rotation, ring.state) == (rotation, "sealed")):
             return False
@@ -173,17 +172,6 @@ def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
         _rewrite(store, key, ring, epoch, sealed=True)
         store.put_ring(key, Ring((ring.current,), rotation=rotation))
     return True
-
-
-@contextmanager
-def _held(store: SealingStore, key: str) -> Iterator[int]:
-    """The lease of a key that has a log; its epoch."""
-    lease = store.lease(key)
-    epoch = lease.acquire("seal", _LEASE_MS)
-    try:
-        yield epoch
-    finally:
-        lease.release()
 
 
 def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: bool) -> None:

@@ -163,7 +163,11 @@ class RenewedLease(Lease):
             return self._epoch
         # A mark of its own, so that a second try knows what the first one did.
         holder = this_holder(f"{owner[:60]} {uuid4().hex}")
-        return self._hold(holder, self._take(holder, ttl_ms), ttl_ms)
+        epoch = self._take(holder, ttl_ms)
+        self._holder, self._epoch, self._forks = holder, epoch, forks.count
+        if ttl_ms > 0:
+            self._renewer.keep(self, self._key, epoch, ttl_ms)
+        return epoch
 
     def release(self) -> None:
         """Give it back; nothing happens if another one has it by now."""
@@ -177,13 +181,6 @@ class RenewedLease(Lease):
     def _is_held(self) -> bool:
         # In a forked child it is the parent's, which goes on writing.
         return self._holder is not None and self._forks == forks.count
-
-    def _hold(self, holder: Holder, epoch: int, ttl_ms: int) -> int:
-        """Note that it was taken, and have it renewed; the epoch."""
-        self._holder, self._epoch, self._forks = holder, epoch, forks.count
-        if ttl_ms > 0:
-            self._renewer.keep(self, self._key, epoch, ttl_ms)
-        return epoch
 
     @abstractmethod
     def _take(self, holder: Holder, ttl_ms: int) -> int:

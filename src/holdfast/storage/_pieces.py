@@ -62,9 +62,7 @@ def check_branch(store: Store, key: str, to: str, size: int) -> None:
 def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
     """Branch by copying, for stores that have no better way: right on every store, and as slow as the log is long."""
     check_branch(store, key, to, size)
-    lease = store.lease(to)
-    epoch = lease.acquire("store", _LEASE_MS)
-    try:
+    with store.lease(to).held("store", _LEASE_MS) as epoch:
         if store.exists(to):
             raise Conflict(f"{to} is taken")
         source, target = store.documents(key), store.documents(to)
@@ -77,8 +75,6 @@ def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[s
         log = store.log(to)
         log.replace(first_bytes(store.log(key).read(), size), epoch)
         log.close()
-    finally:
-        lease.release()
 
 
 def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

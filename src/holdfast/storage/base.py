@@ -13,7 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -230,6 +230,15 @@ class Lease(ABC):
     @abstractmethod
     def release(self) -> None:
         """Give the lease back. Harmless if it is not held."""
+
+    @contextmanager
+    def held(self, owner: str, ttl_ms: int) -> Iterator[int]:
+        """Hold the lease for the length of a ``with`` block; its epoch. Raises Locked."""
+        epoch = self.acquire(owner, ttl_ms)
+        try:
+            yield epoch
+        finally:
+            self.release()
 
 
 class Store(ABC):

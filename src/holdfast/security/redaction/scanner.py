@@ -144,8 +144,8 @@ class Scanner:
     def find(self, text: str, *, end: float | None = None) -> ScanResult:
         """All secrets in a text, in order, none overlapping; also in base64, unless it is the inside of some.
 
-        The time depends on the length alone, whatever the text is: ``end`` is when it is up. What there was no time for
-        counts as a secret from its first to its last character.
+        The time depends on the length alone, whatever the text is: ``end`` is when it is up. What there was no time
+        for counts as a secret from its first to its last character.
         """
         deep = end is None
         end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB if end is None else end

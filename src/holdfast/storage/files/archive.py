@@ -53,8 +53,11 @@ def pack(chunks: Iterable[bytes], size: int, modified: int) -> Iterator[bytes]:
     head = _skippable(_SKIPPABLE_MAGIC, _HEAD.pack(_HEAD_NAME, size, modified))
     rows = [(len(head), 0)]
     yield head
+    # Each frame says how long its content is and has a checksum of it.
+    zstd = zstd_module()
+    options = {zstd.CompressionParameter.compression_level: _LEVEL, zstd.CompressionParameter.checksum_flag: 1}
     for piece in rechunked(chunks, FRAME_BYTES):
-        frame = _frame(piece)
+        frame: bytes = zstd.compress(piece, options=options)
         rows.append((len(frame), len(piece)))
         yield frame
     table = b"".join(_TABLE_ROW.pack(*row) for row in rows)
@@ -242,15 +245,6 @@ def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
         size += len(chunk)
         crc = crc32(chunk, crc)
     return size, crc
-
-
-def _frame(piece: bytes) -> bytes:
-    """One frame that says how long its content is and has a checksum of it."""
-    zstd = zstd_module()
-    name = zstd.CompressionParameter
-    options = {name.compression_level: _LEVEL, name.checksum_flag: 1}
-    packed: bytes = zstd.compress(piece, options=options)
-    return packed
 
 
 def _skippable(magic: int, content: bytes) -> bytes:

@@ -229,16 +229,13 @@ def making(tree: Tree, target: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     above = (*target[:-1], _HIDDEN)
     _clear(tree, above)
     hidden = (*above, target[-1])
-    lease = FileLease(tree, hidden)
-    lease.acquire("store", 0)
-    try:
-        yield hidden
-    except BaseException:
-        with contextlib.suppress(OSError, HoldfastError):
-            _remove(tree, hidden)
-        raise
-    finally:
-        lease.release()
+    with FileLease(tree, hidden).held("store", 0):
+        try:
+            yield hidden
+        except BaseException:
+            with contextlib.suppress(OSError, HoldfastError):
+                _remove(tree, hidden)
+            raise
 
 
 def inherit(tree: Tree, source: tuple[str, ...], target: tuple[str, ...], size: int) -> None:
@@ -351,14 +348,8 @@ def _clear(tree: Tree, above: tuple[str, ...]) -> None:
     with tree.opened(above) as directory:
         names = [] if directory is None else tree.disk.scan(directory)
     for name in names:
-        lease = FileLease(tree, (*above, name))
-        try:
-            lease.acquire("store", 0)
+        with contextlib.suppress(Locked), FileLease(tree, (*above, name)).held("store", 0):
             _remove(tree, (*above, name))
-        except Locked:
-            continue
-        finally:
-            lease.release()
 
 
 def _remove(tree: Tree, parts: tuple[str, ...]) -> None:

@@ -308,14 +308,10 @@ class FileStore(FlushingStore):
         # Looked at before too, since taking the lease makes a directory.
         if not self._has_content(key):
             raise NotFound(f"there is nothing at {key}")
-        lease = self.lease(key)
-        lease.acquire("store", 0)
-        try:
+        with self.lease(key).held("store", 0):
             if not self._has_content(key):
                 raise NotFound(f"there is nothing at {key} any more")
             yield
-        finally:
-            lease.release()
 
     @contextmanager
     def _held_log(self, key: str) -> Iterator[Look]:
@@ -334,14 +330,10 @@ class FileStore(FlushingStore):
         with self._tree.opened(tuple(above)) as directory:
             if directory is None or self._disk.node_at(name, directory) is None:
                 return
-            lease = self.lease(key)
-            lease.acquire("store", 0)
-            try:
+            with self.lease(key).held("store", 0):
                 if self._is_taken(key):
                     raise Conflict(f"{key} is taken")
                 remove_tree(self._disk, name, directory)
-            finally:
-                lease.release()
 
     def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         with self._tree.opened(source[:-1]) as above, self._tree.opened(target[:-1], create=True) as below:

@@ -242,7 +242,9 @@ class PostgresLog(SendingLog):
     def stored(self, start: int) -> Iterator[bytes]:
         head = self._head()
         if head is not None:
-            yield from read_rows(lambda at, count: self._rows(head, at, count), start, head["size"])
+            place = head["id"], head["generation"]
+            fetch = self._link.fetch
+            yield from read_rows(lambda at, count: fetch(tables.READ, *place, at, count), start, head["size"])
 
     def stored_size(self) -> int:
         head = self._head()
@@ -303,9 +305,6 @@ class PostgresLog(SendingLog):
 
     def _head(self) -> Any:
         return next(iter(self._link.fetch(tables.HEAD, self.key)), None)
-
-    def _rows(self, head: Any, start: int, count: int) -> list[Any]:
-        return self._link.fetch(tables.READ, head["id"], head["generation"], start, count)
 
 
 class PostgresDocuments(Documents):

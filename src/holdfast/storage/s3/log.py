@@ -214,9 +214,14 @@ class LogObjects:
             return
         changed_ms = self.changed_ms(head, self._objects.list(f"{self.folder}/")) if archive else 0
         for group in groups(self.pieces(head), archive=archive):
-            is_done = len(group) == 1 and group[0].packed
-            if not is_done and any(one.size for one in group):
-                self._pack(head, group, compress=archive)
+            full = [one for one in group if one.size]
+            if not full or (len(group) == 1 and group[0].packed):
+                continue
+            data = b"".join(self._bytes(one) or b"" for one in full)
+            if len(data) != sum(one.size for one in full):
+                raise Damaged(f"an object of {self.folder} went while it was being packed")
+            old = [one.path for one in full]
+            self._put_pack(head, group[0].first, group[-1].last, data, old, compress=archive)
         self.forget()
         if archive:
             self._write_head(msgspec.structs.replace(head, archived=True, changed_ms=changed_ms), etag)
@@ -237,14 +242,6 @@ class LogObjects:
             self._write_head(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _pack(self, head: Head, group: list[ObjectPiece], *, compress: bool) -> None:
-        """Put neighbours together into one object."""
-        full = [one for one in group if one.size]
-        data = b"".join(self._bytes(one) or b"" for one in full)
-        if len(data) != sum(one.size for one in full):
-            raise Damaged(f"an object of {self.folder} went while it was being packed")
-        self._put_pack(head, group[0].first, group[-1].last, data, [one.path for one in full], compress=compress)
 
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
         """Store a pack; only then what is in it goes. Fences stay: the pack's name has their numbers from then on."""

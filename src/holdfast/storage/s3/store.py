@@ -105,25 +105,18 @@ class ObjectStore(LeasedStore):
         """Under another name: two small objects are written, whatever the key has."""
         check_key(to)
         named = self._has_something(key)
-        lease = ObjectLease(self, key)
-        lease.acquire("move", _LEASE_MS)
-        try:
-            self._clear_the_way(to)
-            self._rename(key, to, named)
-        finally:
-            lease.release()
-            self.forget_writing(key)
-
-    def _rename(self, key: str, to: str, named: Named) -> None:
         id = named.name.id
-        if not self.names.swap(key, named.etag, Name(id, to=to)):
-            raise Conflict(f"{key} changed while it was being moved")
-        taken = not self.names.claim(to, Name(id))
-        moving = self.names.raw(key)[0]
-        if moving is not None and moving.name == Name(id, to=to):
-            self.names.swap(key, moving.etag, Name(id) if taken else None)
-        if taken:
-            raise Conflict(f"{to} is taken")
+        # Given back, it also forgets what its writer knew of the key.
+        with ObjectLease(self, key).held("move", _LEASE_MS):
+            self._clear_the_way(to)
+            if not self.names.swap(key, named.etag, Name(id, to=to)):
+                raise Conflict(f"{key} changed while it was being moved")
+            taken = not self.names.claim(to, Name(id))
+            moving = self.names.raw(key)[0]
+            if moving is not None and moving.name == Name(id, to=to):
+                self.names.swap(key, moving.etag, Name(id) if taken else None)
+            if taken:
+                raise Conflict(f"{to} is taken")
 
     def drop(self, key: str) -> None:
         """Sealed first, so that no one writes there; then what the name stood for."""
@@ -272,15 +265,12 @@ class ObjectStore(LeasedStore):
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
         lease = ObjectLease(self, key)
-        lease.acquire("archive", _LEASE_MS)
-        try:
+        with lease.held("archive", _LEASE_MS):
             log = LogObjects(self.objects, lease.folder)
             if archived:
                 log.compact(archive=True)
             else:
                 log.unarchive()
-        finally:
-            lease.release()
 
     def _send(self, packets: Sequence[Packet]) -> list[StoreError | None]:
         runs = joined(packets)

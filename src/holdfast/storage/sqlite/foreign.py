@@ -10,7 +10,7 @@ from holdfast.errors import InvalidData
 from holdfast.storage.sqlite.connection import connect_memory, sqlite_errors
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.connection import Connection, Cursor
+    from holdfast.storage.sqlite.connection import Connection
 
 
 _FOREIGN_STEPS = 1_000
@@ -66,17 +66,15 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
     # Enough to look at every row some times over, and no more.
     steps = iter(range(_FOREIGN_STEPS_MIN + len(database) // _BYTES_PER_STEP))
     connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
-    connection.row_factory = _named
+    connection.row_factory = lambda cursor, row: {
+        column[0]: value for column, value in zip(cursor.description, row, strict=True)
+    }
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return ForeignDatabase(connection)
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
     return (*sqlite_errors(), OverflowError, UnicodeDecodeError)
-
-
-def _named(cursor: Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
-    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
 # A SQLite file together with its write-ahead log, as one file. Pure: bytes in, bytes out.
