@@ -222,10 +222,7 @@ _TRIES_MAX = 100
 
 @contextmanager
 def making(tree: Tree, target: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """A place out of sight, empty and locked, for what is to become ``target``.
-
-    Whoever renames it has the new key's lock until the block ends. What is still there then goes.
-    """
+    """A place out of sight, empty, for what becomes ``target``; the block has its lock. What stays there goes."""
     above = (*target[:-1], _HIDDEN)
     _clear(tree, above)
     hidden = (*above, target[-1])
@@ -273,15 +270,16 @@ class _Heir:
 
     def take_blobs(self) -> None:
         """The documents that lines may name."""
-        with self._folder(self._above) as theirs:
-            if theirs is None:
-                return
+        try:
+            folder = self._disk.open_directory(_BLOBS, self._above)
+        except FileNotFoundError:
+            return
+        with held(self._disk, folder) as theirs:
             names = [name for name in self._disk.scan(theirs) if is_document_name(BLOBS + name)]
             if not names:
                 return
             self._disk.make_directory(_BLOBS, self._below)
-            with self._folder(self._below) as ours:
-                assert ours is not None
+            with held(self._disk, self._disk.open_directory(_BLOBS, self._below)) as ours:
                 heir = _Heir(self._disk, theirs, ours)
                 for name in names:
                     with contextlib.suppress(FileNotFoundError), reading(self._disk, name, theirs) as descriptor:
@@ -321,16 +319,6 @@ class _Heir:
             return True
         self._disk.unlink(new_name, self._below)
         return False
-
-    @contextmanager
-    def _folder(self, directory: int) -> Iterator[int | None]:
-        try:
-            folder = self._disk.open_directory(_BLOBS, directory)
-        except FileNotFoundError:
-            yield None
-            return
-        with held(self._disk, folder):
-            yield folder
 
 
 def _sizes(opened: OpenLog, size: int) -> list[int]:
