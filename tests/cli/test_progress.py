@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from holdfast.apps.cli._progress import Meter, metered, progress
+from holdfast.apps.cli._progress import Meter, progress
 from holdfast.apps.cli._screen import Screen
 
 LINE = re.compile(r"\r\x1b\[K([^\r]*)")
@@ -137,7 +137,7 @@ def test_a_pipe(capsys):
     """Without a terminal nothing is drawn, and the items come all the same."""
     screen = Screen(sys.stderr)
     assert list(progress(screen, [1, 2, 3], "counting")) == [1, 2, 3]
-    with metered(screen, "copying") as tell:
+    with screen.meter("copying") as tell:
         tell(1, 2)
     assert capsys.readouterr().err == ""
 

@@ -34,10 +34,7 @@ class InputHistory:
             return []
 
     def add(self, line: str) -> bool:
-        """Keep a line; whether it was. One that begins with a blank is the user's own business.
-
-        One with a secret in it is not kept either.
-        """
+        """Keep a line; whether it was: not one that begins with a blank or has a secret in it."""
         if not line.strip() or line[0].isspace() or Scanner().find(line).spans:
             return False
         # Other chats write the same file: compared and swapped, nobody's line is lost.

@@ -121,6 +121,7 @@ Examples:
 Exit codes:
   0 fine   1 failed   2 wrong usage   3 not found   4 damaged or refused
 """
+C = TypeVar("C", bound=click.Command)
 
 
 class App:
@@ -286,9 +287,6 @@ class _Verbs(Parts):
         if standalone_mode:
             sys.exit(code)
         return code
-
-
-C = TypeVar("C", bound=click.Command)
 
 
 def with_shared_options(command: C) -> C:

@@ -80,18 +80,18 @@ def _item(value: str, title: str = "") -> CompletionItem[str]:
 # so bash gets it quoted, and no script lets a shell expand an answer.
 
 SHELLS = ("bash", "zsh", "fish")
-_VARIABLE = "_HOLDFAST_COMPLETE"
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 
 
 class _Bash(BashComplete):
     def source(self) -> str:
-        """Our script, for any version: older ones only lack the order of what is offered."""
+        """Return our script, for any version: older ones only lack the order of what is offered."""
         return _template(self.name) % self.source_vars()
 
     def format_completion(self, item: CompletionItem[str]) -> str:
         """The answer as it can stand on a command line."""
-        return f"{item.type},{_NEEDS_QUOTES.sub(_escaped, item.value)}"
+        quoted = _NEEDS_QUOTES.sub(r"\\\g<0>", item.value)
+        return f"{item.type},{quoted}"
 
 
 class _Zsh(ZshComplete):
@@ -123,19 +123,14 @@ def learn_shells() -> None:
 
 def script(shell: str) -> str:
     """The script that a shell reads to complete the command."""
-    from holdfast.apps.cli._app import cli
+    from holdfast.apps.cli._app import COMPLETE_VARIABLE, cli
 
     kind = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}[shell]
-    return kind(cli, {}, "holdfast", _VARIABLE).source()
+    return kind(cli, {}, "holdfast", COMPLETE_VARIABLE).source()
 
 
 def _template(shell: str) -> str:
-    place = files("holdfast.apps.cli").joinpath(f"completion.{shell}")
-    return place.read_text(encoding="utf-8")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "\\" + found[0]
+    return files("holdfast.apps.cli").joinpath(f"completion.{shell}").read_text(encoding="utf-8")
 
 
 def _one_line(item: CompletionItem[str]) -> CompletionItem[str]:

@@ -45,10 +45,7 @@ def check_settings() -> Iterator[Check]:
 
 
 def check_store(app: App, *, compare: bool = False) -> Iterator[Check]:
-    """Everything worth knowing about the store; with ``compare`` also whether its index fits.
-
-    Nothing is written but the index.
-    """
+    """Yield all checks of the store; ``compare`` also whether its index fits. Writes nothing but the index."""
     try:
         library = app.library
     except UsageError:

@@ -27,6 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Named here too, so that `--help` needs nothing of the replay; a test compares the two.
 PROVIDERS = ("neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai")
 INCOMPLETE = ("mark", "drop", "keep")
+Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 class AtLeast(click.IntRange):
@@ -55,9 +58,6 @@ class When(click.ParamType[datetime]):
             return moment_of(value.strip(), end=self._end)
         except (ValueError, OverflowError, OSError):
             self.fail(f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param)
-
-
-Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 
 
 def _completed(what: str) -> Complete:
@@ -208,10 +208,6 @@ def choice_option(*names: str, of: str, help: str, default: str | None = None, *
     """Return an option that takes one of a few words, with its default in the help."""
     kind = click.Choice(of.split())
     return click.option(*names, type=kind, default=default, show_default=default is not None, help=help, **more)
-
-
-model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 @contextmanager

@@ -13,23 +13,17 @@ import click
 if TYPE_CHECKING:
     import subprocess
 
-_VARIABLES = ("HOLDFAST_PAGER", "PAGER")
-_USUAL = ("less -R", "more")
-_NONE = ("", "cat")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str]]:
-    """The words of pagers to try: HOLDFAST_PAGER, else PAGER, then less and more; empty for none.
-
-    A variable that is empty or `cat` asks for none.
-    """
+    """Return the pagers to try: HOLDFAST_PAGER, else PAGER, less, more; none after one that is empty or `cat`."""
     found = []
-    for asked in [*(environment.get(name) for name in _VARIABLES), *_USUAL]:
+    for asked in (environment.get("HOLDFAST_PAGER"), environment.get("PAGER"), "less -R", "more"):
         if asked is None:
             continue
         # Not the next of them: whoever sets a variable to nothing wants no pager at all.
-        if asked.strip() in _NONE:
+        if asked.strip() in ("", "cat"):
             break
         try:
             found.append(shlex.split(asked))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
 from holdfast.apps.cli._screen import Screen
@@ -20,10 +19,7 @@ _CLEAR = "\r\x1b[K"  # to the beginning of the line, and nothing on it
 
 
 class Meter:
-    """One line that says how far the work is, how fast it goes and how long it will take.
-
-    Nothing is shown of work that is done before anybody wonders.
-    """
+    """One line that says how far work is, how fast, and how long it will take; nothing of what is soon done."""
 
     def __init__(
         self, screen: Screen, what: str, *, in_bytes: bool = False, now: Callable[[], float] = time.monotonic
@@ -102,18 +98,9 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{whole % _MINUTE:02}"
 
 
-@contextmanager
-def metered(screen: Screen, what: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """For work that says itself how far it is: a function to call with (done, total)."""
-    meter = Meter(screen, what, in_bytes=in_bytes)
-    with screen.showing(meter):
-        yield meter.update
-
-
 def progress(screen: Screen, items: Sequence[T], what: str) -> Iterator[T]:
     """The items one by one, with a bar once it takes long enough to wonder."""
-    meter = Meter(screen, what)
-    with screen.showing(meter):
+    with screen.meter(what) as show:
         for index, item in enumerate(items):
-            meter.update(index, len(items))
+            show(index, len(items))
             yield item

@@ -18,7 +18,6 @@ from holdfast.security import escape_json, neutralise
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
     from typing import Any, ClassVar, TextIO
 
     from holdfast.apps.cli._flow import Flow
@@ -123,11 +122,14 @@ class Screen(Canvas):
         self._stream.flush()
         return ByteSink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
 
-    def meter(self, what: str, *, in_bytes: bool = False) -> AbstractContextManager[Callable[[int, int], None]]:
+    @contextmanager
+    def meter(self, what: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
         """For work that says itself how far it is: a function to call with (done, total)."""
-        from holdfast.apps.cli._progress import metered
+        from holdfast.apps.cli._progress import Meter
 
-        return metered(self, what, in_bytes=in_bytes)
+        meter = Meter(self, what, in_bytes=in_bytes)
+        with self.showing(meter):
+            yield meter.update
 
     @contextmanager
     def showing(self, meter: Meter) -> Iterator[None]:

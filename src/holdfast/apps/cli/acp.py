@@ -34,6 +34,8 @@ PARTS = {
     "doctor": "Say what an agent really can do.",
     "install": "Write the configuration of an editor.",
 }
+_COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
+_STYLES = {"works": "good", "not tried": "faint"}
 
 
 @verb("acp", cls=Parts, parts=PARTS)
@@ -261,10 +263,6 @@ def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswe
     told |= {"warnings": [str(warning) for warning in session.warnings]}
     cwd = session.metadata.get("cwd") or os.getcwd()
     return filled(AcpAnswer, session, session_id=session.id, agent=session.agent_info, cwd=cwd, **told)
-
-
-_COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
-_STYLES = {"works": "good", "not tried": "faint"}
 
 
 @verb("doctor", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

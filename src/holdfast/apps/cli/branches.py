@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import AtLeast, choice_option, complete_id, json_option, session_argument, verb
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
-from holdfast.library.answers.sessions import SessionForked, SessionMerged
+from holdfast.replay import Clash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.replay import Clash
+    from holdfast.library.answers import sessions as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "sessions")
 
 _id_option = click.option("--id", "new_id", metavar="NEW", help="The id of the new session.")
 _title_option = click.option("--title", metavar="TEXT", help="The title of the new session.")
 _AT_HELP = "Up to this event; inside a batch, up to its end."
 _a_argument = click.argument("a", metavar="A", shell_complete=complete_id)
 _b_argument = click.argument("b", metavar="B", shell_complete=complete_id)
+_ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
+_VALUE_CHARS = 200
 
 
 def _tell_made(app: App, made: str, how: str, parent: str) -> None:
@@ -31,7 +35,7 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
     found = app.library.state(made).parent
     seq = None if found is None else found.seq
     if app.as_json:
-        app.out.json(SessionForked(session_id=made, parent=parent, at=seq))
+        app.out.json(answers.SessionForked(session_id=made, parent=parent, at=seq))
     else:
         app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))
 
@@ -101,10 +105,6 @@ def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
         print_comparison(app.out, found, full=full)
 
 
-_ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
-_VALUE_CHARS = 200
-
-
 class _Turns(click.ParamType[list[int] | str]):
     """``all``, ``summary``, or numbers as in ``1,3``."""
 
@@ -152,7 +152,7 @@ def merge_verb(app: App, /, *, a: str, b: str, policy: str, **wishes: Any) -> No
     report = app.library.merge_report(made)
     assert report is not None
     if app.as_json:
-        app.out.json(SessionMerged(session_id=made, report=report))
+        app.out.json(answers.SessionMerged(session_id=made, report=report))
         return
     app.out.line("merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name"))
     many = counted(report.merged_turns, "turn")

@@ -35,6 +35,11 @@ from holdfast.session import Report
 from holdfast.storage import read_file
 from holdfast.storage.sqlite import sqlite_version
 
+_PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
+_MARKS = {"ok": Span("ok ", "good"), "warning": Span("!  ", "warning"), "bad": Span("bad", "bad")}
+_NAME_CHARS = 16
+_INDENT = 5 + _NAME_CHARS
+
 
 @verb("verify")
 @sessions_argument(required=False)
@@ -222,12 +227,6 @@ def reindex_verb(app: App, /) -> None:
         f"Read {counted(done.sessions, 'session')} with {counted(done.events, 'event')},"
         f" {size(done.bytes)}, in {done.seconds:.1f} s."
     )
-
-
-_PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
-_MARKS = {"ok": Span("ok ", "good"), "warning": Span("!  ", "warning"), "bad": Span("bad", "bad")}
-_NAME_CHARS = 16
-_INDENT = 5 + _NAME_CHARS
 
 
 @verb("doctor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -13,13 +14,16 @@ from holdfast.apps.cli._options import host_option, model_option, named_option, 
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_TOKEN = "HOLDFAST_MCP_TOKEN"  # noqa: S105 - the name of the variable
+
 
 @verb("tui")
 @named_option("--session", "--restore", "session", of="session", help="Open it; - is the newest.")
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions new ones are.")
 @click.option("--light", is_flag=True, help="Dark letters on a light ground.")
-def tui_verb(app: App, /, *, session: str | None, model: str | None, agent: str | None, light: bool) -> None:
+def tui_verb(app: App, /, *, session: str | None, **wishes: Any) -> None:
     """Open the terminal app: every session in a list, its conversation, search, and talk.
 
     A press of ? shows all keys, Ctrl+P all actions.
@@ -35,8 +39,7 @@ def tui_verb(app: App, /, *, session: str | None, model: str | None, agent: str 
             raise ModuleNotFoundError(name="textual")
     if not has_terminal():
         raise UsageError("the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`.")
-    session_id = None if session is None else choose(app.library, session)
-    start(app, session_id=session_id, model=model, agent=agent, light=light)
+    start(app, session_id=None if session is None else choose(app.library, session), **wishes)
 
 
 def has_terminal() -> bool:
@@ -51,18 +54,13 @@ def is_installed() -> bool:
     return find_spec("textual") is not None
 
 
-def start(
-    app: App, *, session_id: str | None = None, model: str | None = None, agent: str | None = None, light: bool = False
-) -> None:
+def start(app: App, **wishes: Any) -> None:
     """Run the app until the user leaves it."""
     from holdfast.apps.tui import make_app
     from holdfast.apps.watched import watch
 
     watch(app.library, has_screen=True)
-    make_app(app.library, place=app.place, session_id=session_id, model=model, agent=agent, light=light).run()
-
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+    make_app(app.library, place=app.place, **wishes).run()
 
 
 @verb("web")
@@ -122,9 +120,6 @@ def open_browser(url: str) -> None:
 
     # Some browsers stay in the foreground, and the server has to answer them.
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-
-
-_TOKEN = "HOLDFAST_MCP_TOKEN"  # noqa: S105 - the name of the variable
 
 
 @verb("mcp")

@@ -21,6 +21,12 @@ from holdfast.errors import UsageError
 from holdfast.model import VERSION
 from holdfast.storage import place_file
 
+_PLACES = {
+    "bash": ("XDG_DATA_HOME", ".local/share", "bash-completion/completions/holdfast"),
+    "zsh": ("XDG_DATA_HOME", ".local/share", "zsh/site-functions/_holdfast"),
+    "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/holdfast.fish"),
+}
+
 
 def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The commands that begin like this."""
@@ -43,10 +49,7 @@ def help_verb(app: App, words: tuple[str, ...]) -> None:
 
 
 def find_command(words: tuple[str, ...]) -> click.Context:
-    """The command of that name, such as `acp proxy`, as if it were called.
-
-    Raises click's UsageError with the nearest name if there is none.
-    """
+    """Return the context of a command such as `acp proxy`. Raises UsageError of click, with the nearest name."""
     context = with_shared_options(cli).make_context("holdfast", [], resilient_parsing=True)
     for word in words:
         group = context.command
@@ -208,13 +211,6 @@ def _text(text: str) -> str:
     safe = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in safe)
     # A dot at the beginning of a line is a request to troff.
     return f"\\&{safe}" if safe.startswith(".") else safe
-
-
-_PLACES = {
-    "bash": ("XDG_DATA_HOME", ".local/share", "bash-completion/completions/holdfast"),
-    "zsh": ("XDG_DATA_HOME", ".local/share", "zsh/site-functions/_holdfast"),
-    "fish": ("XDG_CONFIG_HOME", ".config", "fish/completions/holdfast.fish"),
-}
 
 
 @verb("completion")

@@ -19,6 +19,8 @@ _some_or_all = together(
     click.option("--all", "everything", is_flag=True, help="Everything in the store."),
     json_option,
 )
+_COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
+_NEEDS_NAME = ("new", "add", "remove", "public")
 
 
 def _rewrite(app: App, act: str, word: str, ids: tuple[str, ...], *, everything: bool) -> int:
@@ -53,10 +55,6 @@ def _tell(app: App, done: Resealed, word: str) -> int:
     for text in done.left:
         app.err.line(text)
     return code
-
-
-_COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
-_NEEDS_NAME = ("new", "add", "remove", "public")
 
 
 @verb("keys")

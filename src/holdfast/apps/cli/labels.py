@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_tag, json_option, refuse, session_argument, verb, wait_option
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import ModelFailed
-from holdfast.library.answers.sessions import SessionTags, SessionTitle, SessionTopics, TagSuggestion
+
+if TYPE_CHECKING:
+    from holdfast.library.answers import sessions as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "sessions")
+
+_WHY = (Column("TAG"), Column("SCORE", right=True), Column("WHY", flexible=True))
 
 
 @verb("title")
@@ -33,14 +40,11 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
     session_id = choose(app.library, id)
     title = app.library.title(session_id, text)
     if app.as_json:
-        app.out.json(SessionTitle(session_id=session_id, title=title))
+        app.out.json(answers.SessionTitle(session_id=session_id, title=title))
     elif text is None:
         app.out.line(title or "")
     else:
         app.out.line("titled ", Span(session_id, "name"), f"  {title or '(no title)'}")
-
-
-_WHY = (Column("TAG"), Column("SCORE", right=True), Column("WHY", flexible=True))
 
 
 @verb("tag")
@@ -90,7 +94,7 @@ def _show(app: App, session_id: str, tags: list[str]) -> None:
     # One that a person gave too is told once.
     automatic = [tag for tag in app.library.info(session_id).auto_tags if tag not in tags]
     if app.as_json:
-        app.out.json(SessionTags(session_id=session_id, tags=tags, auto_tags=automatic))
+        app.out.json(answers.SessionTags(session_id=session_id, tags=tags, auto_tags=automatic))
         return
     for tag in tags:
         app.out.line(tag)
@@ -103,7 +107,7 @@ def _show(app: App, session_id: str, tags: list[str]) -> None:
 def _explain(app: App, session_id: str) -> None:
     found = app.library.topics(session_id)
     if app.as_json:
-        app.out.json(SessionTopics(session_id=session_id, topics=found))
+        app.out.json(answers.SessionTopics(session_id=session_id, topics=found))
     elif found:
         rows: list[list[Piece]] = [[Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found]
         app.out.table(_WHY, rows)
@@ -119,7 +123,7 @@ def _suggest(app: App, session_id: str, model: str | None, *, apply: bool) -> No
         if found.tags:
             app.library.tag(session_id, *found.tags)
     if app.as_json:
-        app.out.json(TagSuggestion(session_id=session_id, applied=apply, **found._asdict()))
+        app.out.json(answers.TagSuggestion(session_id=session_id, applied=apply, **found._asdict()))
         return
     app.out.line(Span("title  ", "faint"), found.title or "(none)")
     app.out.line(Span("tags   ", "faint"), ", ".join(found.tags) or "(none)")

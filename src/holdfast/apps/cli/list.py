@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _WITH_TRASH = {"trash", "limit", "everything", "json", "store"}
+_TITLE = Column("TITLE", flexible=True, least=30)
+_COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, spared=True))
 
 
 @verb("list")
@@ -119,27 +121,17 @@ def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:
     """Where nothing or not everything is shown, say why."""
-    if filtered:
-        if not rows:
-            tell_none(app, tags)
-        elif rows.has_more and app.out.is_terminal:
-            app.err.line(Span("and more; all with --all", "faint"))
-        return
-    if not rows:
-        told, remedy = strangers_hint(app.library)
-        if told:
-            app.warn(told, remedy)
-            return
+    if rows and rows.has_more and app.out.is_terminal:
+        more = Span("and more; all with --all", "faint")
+        app.err.line(more if filtered else older(app.library.catalog_health().sessions - len(rows)))
+    elif not rows and filtered:
+        tell_none(app, tags)
+    elif not rows and (hint := strangers_hint(app.library))[0]:
+        app.warn(*hint)
+    elif not rows:
         app.err.line(f"There are no sessions in {app.where} yet.")
         app.err.line(Span("  They appear with the first event that a program records:", "faint"))
         app.err.line(Span('  holdfast.open().session("my-session").user("Hello")', "faint"))
-        return
-    if rows.has_more and app.out.is_terminal:
-        app.err.line(older(app.library.catalog_health().sessions - len(rows)))
-
-
-_TITLE = Column("TITLE", flexible=True, least=30)
-_COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, spared=True))
 
 
 def list_trash(app: App, limit: int | None) -> None:
@@ -181,10 +173,7 @@ Change = tuple[Literal["added", "changed", "removed"], SessionMetadata]
 
 
 def watch_sessions(app: App, ask: Callable[[], Page], draw: Callable[[Sequence[SessionMetadata]], None]) -> None:
-    """Show what changes until the user has seen enough.
-
-    On a terminal the list is drawn again; otherwise each change is a line.
-    """
+    """Show changes until the user has seen enough: on a terminal the list again, elsewhere a line for each."""
     app.stop_paging()  # this has no end that a pager could wait for
     redraws = app.out.is_terminal and not app.as_json
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 import click
 
@@ -40,7 +41,10 @@ def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_r
       pass show old-key | holdfast redact trip-planner --find -
     """
     session_id = choose(app.library, id)
-    find = _given(texts)
+    find = [text for text in texts if text != "-"]
+    if "-" in texts:
+        lines = (line.rstrip("\r\n") for line in islice(sys.stdin, _LINES_MAX))
+        find += [line for line in lines if line]
     # Where the texts come through the input, nobody is there to answer.
     asks = not yes and not dry_run and app.can_ask
     # The same search twice: what is asked about is what is there, not what was guessed.
@@ -56,14 +60,6 @@ def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_r
         _show(app, report, done=not dry_run)
     # A secret that may still be somewhere is no success.
     return EXIT_FAILED if report.unreached or report.unscanned else EXIT_FINE
-
-
-def _given(texts: tuple[str, ...]) -> list[str]:
-    found = [text for text in texts if text != "-"]
-    if "-" in texts:
-        lines = (line.rstrip("\r\n") for _, line in zip(range(_LINES_MAX), sys.stdin, strict=False))
-        found += [line for line in lines if line]
-    return found
 
 
 def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:

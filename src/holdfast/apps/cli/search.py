@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, verb
@@ -15,7 +16,11 @@ from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
 
-_LIMIT = 20
+if TYPE_CHECKING:
+    from holdfast.library.answers import events as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "events")
+
 _STYLES = {"user": "user", "assistant": "assistant", "thinking": "thinking", "tool_call": "tool", "tool_result": "tool"}
 _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
 
@@ -37,7 +42,7 @@ _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
     help="Only what this one said: user, assistant, tool, title, …",
 )
 @click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
-@limit_option(_LIMIT)
+@limit_option(20)
 @json_option
 def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any) -> None:
     """Find what was said, in every session or in one.
@@ -56,9 +61,7 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
     session_id = None if inside is None else choose(app.library, inside)
     hits = app.library.search(asked, session_id, limit=limit or None, **narrowed)
     if app.as_json:
-        from holdfast.library.answers.events import SearchAnswer
-
-        app.out.json(SearchAnswer(query=asked, hits=hits))
+        app.out.json(answers.SearchAnswer(query=asked, hits=hits))
         return
     if not hits:
         tell_none(app, narrowed["tags"], "Nothing")
@@ -83,11 +86,8 @@ def _print(app: App, hits: Sequence[Hit]) -> None:
             title: list[Piece] = [Span(hit.title, "strong"), "  "] if hit.title else []
             app.out.line(*title, Span(hit.session_id, "name"))
         who = hit.tool if hit.tool and hit.role in _ARROWS else hit.role
-        app.out.line(
-            Span(f"  #{hit.seq} ", "faint"),
-            Span(f"{_ARROWS.get(hit.role, '')}{who}", _STYLES.get(hit.role, "warning")),
-            Span(f"  {ago(hit.timestamp, now)}", "faint"),
-        )
+        said = Span(f"{_ARROWS.get(hit.role, '')}{who}", _STYLES.get(hit.role, "warning"))
+        app.out.line(Span(f"  #{hit.seq} ", "faint"), said, Span(f"  {ago(hit.timestamp, now)}", "faint"))
         # The catalogue says where the words are; they are marked, not searched for again.
         parts = [Span(text, "found" if found else "") for text, found in hit.snippet.parts()]
         app.out.line("    ", *parts, hang=4)

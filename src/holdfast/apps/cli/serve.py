@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import (
@@ -25,17 +26,23 @@ from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library.answers import filled
-from holdfast.library.answers.store import SpaceList, SpaceRow, TokenList, TokenMade, TokenRow
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.http.tokens import Token
+    from holdfast.library.answers import store as answers
     from holdfast.storage import Store
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "store")
 
 PARTS = {
     "token": "Make, list and revoke the tokens of the service.",
     "space": "List the spaces of the service, and remove one.",
 }
+_TOKEN_COLUMNS = (*map(Column, ("ID", "SPACE", "SCOPE", "MADE", "STATE")), Column("LABEL", flexible=True))
+_IN = re.compile(r"(\d{1,6}) ?(h|d|w)\Z", re.ASCII)
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_SPACE_COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKENS", right=True))
 
 
 @verb("serve", cls=Parts, parts=PARTS, invoke_without_command=True)
@@ -96,11 +103,6 @@ def serve_verb(app: App, /, *, model: str | None, agent: str | None, no_agent: b
     serve(app.place, kit, ready=ready, **listening)
 
 
-_TOKEN_COLUMNS = (*map(Column, ("ID", "SPACE", "SCOPE", "MADE", "STATE")), Column("LABEL", flexible=True))
-_IN = re.compile(r"(\d{1,6}) ?(h|d|w)\Z", re.ASCII)
-_HOURS = {"h": 1, "d": 24, "w": 168}
-
-
 class _Until(click.ParamType[int]):
     """A moment to come, in Unix milliseconds: a date, or in how long."""
 
@@ -159,7 +161,7 @@ def _create(app: App, *, space: str, scope: str, expires: int | None, label: str
         raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
     text, token = TokenBook(app.library.store).create(space, chosen, expires_at=expires, label=label)
     if app.as_json:
-        app.out.json(filled(TokenMade, token, token=text))
+        app.out.json(filled(answers.TokenMade, token, token=text))
         return
     app.out.line(text)
     may = f"may {token.scope} in {token.space}" if token.space else "is for /metrics"
@@ -179,7 +181,7 @@ def _list_tokens(app: App) -> None:
 
     found = TokenBook(app.library.store).all()
     if app.as_json:
-        app.out.json(TokenList(tokens=[filled(TokenRow, one, state=state(one)) for one in found]))
+        app.out.json(answers.TokenList(tokens=[filled(answers.TokenRow, one, state=state(one)) for one in found]))
         return
     if not found:
         app.err.line("There are no tokens; make one with `holdfast serve token create`.")
@@ -199,9 +201,6 @@ def _revoke(app: App, id: str) -> None:
 
     token = TokenBook(app.library.store).revoke(id)
     app.err.line(f"The token {token.id} of {token.space or 'metrics'} counts no more.")
-
-
-_SPACE_COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKENS", right=True))
 
 
 @verb("space", serve_verb, cls=click.Group)
@@ -226,9 +225,9 @@ def _list_spaces(app: App) -> None:
     tokens = TokenBook(store).all()
     good = Counter(one.space for one in tokens if one.is_good(now))
     names = sorted({one.space for one in tokens if one.space})
-    found = [SpaceRow(space=name, sessions=len(_sessions(store, name)), tokens=good[name]) for name in names]
+    found = [answers.SpaceRow(space=name, sessions=len(_sessions(store, name)), tokens=good[name]) for name in names]
     if app.as_json:
-        app.out.json(SpaceList(spaces=found))
+        app.out.json(answers.SpaceList(spaces=found))
     elif found:
         app.out.table(_SPACE_COLUMNS, [[one.space, str(one.sessions), str(one.tokens)] for one in found])
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
@@ -34,19 +35,18 @@ from holdfast.session import now_ms, resolve_blobs
 from holdfast.storage import documents_beside, find_log, read_file
 
 if TYPE_CHECKING:
-    from holdfast.library.answers.events import SessionDocument
+    from holdfast.library.answers import events as answers
     from holdfast.replay import Recovery
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "events")
+
+_SNAPSHOT_COLUMNS = (Column("SEQ", right=True), Column("TAKEN"), Column("AGO"), Column("STATE"))
 
 
 def print_recovery(app: App, found: Recovery) -> None:
-    """The messages as JSON on standard output, what was changed in words on standard error.
-
-    For programs both are in one document.
-    """
+    """Print messages to standard output and what was changed to standard error; as JSON, both in one document."""
     if app.as_json:
-        from holdfast.library.answers.events import RecoveredMessages
-
-        app.out.json(filled(RecoveredMessages, found, tokens=found.count))
+        app.out.json(filled(answers.RecoveredMessages, found, tokens=found.count))
         return
     app.out.json(found.messages)
     # One line for a log; on a terminal a line for each issue.
@@ -124,9 +124,7 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
     if messages:
         print_recovery(app, app.library.recover(session_id, at=at, **recovery))
     elif state:
-        from holdfast.library.answers.events import SessionState
-
-        app.out.json(SessionState.of(session_id, app.library.state(session_id, at=at)))
+        app.out.json(answers.SessionState.of(session_id, app.library.state(session_id, at=at)))
     elif events:
         _print_events(app, last_of(_events(app, session_id, at), last), full=full)
     elif app.as_json:
@@ -187,9 +185,7 @@ def _resolved(app: App, session_id: str, events: Iterator[Event]) -> Iterator[Ev
     return resolve_blobs(events, app.library.store.documents(f"sessions/{session_id}"))
 
 
-def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
-    from holdfast.library.answers.events import EventRecord, LocatedSession, SessionDocument
-
+def _answer(app: App, row: SessionMetadata, at: int | None) -> answers.SessionDocument:
     told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
     # Streamed pieces are told only where no whole message came to take their place.
     cut = {
@@ -198,10 +194,10 @@ def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
         if entry.last is not None
         for seq in range(entry.seq, entry.last + 1)
     }
-    return SessionDocument(
-        session=filled(LocatedSession, row, location=app.library.location(row.session_id)),
+    return answers.SessionDocument(
+        session=filled(answers.LocatedSession, row, location=app.library.location(row.session_id)),
         conversation=[
-            EventRecord.of(event, as_written=True)
+            answers.EventRecord.of(event, as_written=True)
             for event in told
             if event.type != "delta" or (event.run, event.seq) in cut
         ],
@@ -210,10 +206,8 @@ def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
 
 def _print_events(app: App, events: Iterable[Event], *, full: bool) -> None:
     if app.as_json:
-        from holdfast.library.answers.events import EventRecord
-
         for event in events:
-            app.out.json_line(EventRecord.of(event, as_written=True))
+            app.out.json_line(answers.EventRecord.of(event, as_written=True))
         return
     if full and app.out.is_terminal:
         # A table would cut what does not fit into its last column.
@@ -303,9 +297,6 @@ def _warn_lost(app: App, what: str, lost: int) -> None:
     app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is not in the list")
 
 
-_SNAPSHOT_COLUMNS = (Column("SEQ", right=True), Column("TAKEN"), Column("AGO"), Column("STATE"))
-
-
 @verb("snapshots")
 @session_argument
 @json_option
@@ -322,9 +313,7 @@ def snapshots_verb(app: App, id: str) -> None:
     session_id = choose(app.library, id)
     found = app.library.snapshots(session_id)
     if app.as_json:
-        from holdfast.library.answers.events import SessionSnapshots
-
-        app.out.json(SessionSnapshots(session_id=session_id, snapshots=found))
+        app.out.json(answers.SessionSnapshots(session_id=session_id, snapshots=found))
         return
     if not found:
         app.err.line(f"{session_id} has no snapshots; it is read from its first event.")

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from holdfast.catalog import Policy, RetentionDecision
     from holdfast.library import Pruned
 
+_COLUMNS = (
+    Column("ACTION"),
+    Column("ID"),
+    Column("UPDATED", spared=True),
+    Column("SIZE", right=True, spared=True),
+    Column("TITLE", flexible=True, optional=True, spared=True),
+    Column("WHY", flexible=True),
+)
+_SHOWN_MAX = 200
+
 
 @verb("delete")
 @sessions_argument()
@@ -154,17 +164,6 @@ def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
         log = size(app.library.info(session_id).size_bytes)
         done = "restored " if restore else "archived "
         app.out.line(done, Span(session_id, "name"), Span(f"  a log of {log}", "faint"))
-
-
-_COLUMNS = (
-    Column("ACTION"),
-    Column("ID"),
-    Column("UPDATED", spared=True),
-    Column("SIZE", right=True, spared=True),
-    Column("TITLE", flexible=True, optional=True, spared=True),
-    Column("WHY", flexible=True),
-)
-_SHOWN_MAX = 200
 
 
 @verb("prune")

@@ -17,12 +17,6 @@ from holdfast.model import VERSION
 INPUT = "/input"
 """Where the WebSocket is."""
 
-_REF = "#/components/schemas/{name}"
-_NO_BODY = 204
-_ALWAYS = {"400", "429", "503"}
-_GUARDED = {"401", "403"}
-_ON_SESSION = {"404", "409", "413", "422"}
-
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong, as RFC 9457 has it, with a stable code and what to do about it."""
@@ -39,7 +33,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """The whole description as JSON values."""
     types = _types(endpoints)
     # All at once, so that a type that several operations share is described once.
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
@@ -80,13 +74,12 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[s
     if endpoint.scope is not None:
         told["security"] = [{"token": []}]
         told["description"] = f"Needs the scope {endpoint.scope}."
+    content = {}
     if endpoint.body is not None:
         content = {JSON: {"schema": schema_of[repr(endpoint.body)]}}
-        told["requestBody"] = {"required": True, "content": content}
     elif endpoint.takes_bytes:
         content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-        told["requestBody"] = {"required": True, "content": content}
-    return told
+    return told | ({"requestBody": {"required": True, "content": content}} if content else {})
 
 
 def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
@@ -141,15 +134,15 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     fine: dict[str, Any] = {"description": endpoint.summary}
-    if endpoint.status != _NO_BODY:
+    if endpoint.status != 204:
         schema = schema_of[repr(endpoint.answer)] if endpoint.media == JSON else {}
         fine["content"] = {endpoint.media: {"schema": schema}}
     if endpoint.answer is TurnAnswer:
         fine["content"][EVENT_STREAM] = {"schema": {}}
     problem = _problem_content(schema_of)
-    statuses = _ALWAYS | (_GUARDED if endpoint.scope else set())
+    statuses = {"400", "429", "503"} | ({"401", "403"} if endpoint.scope else set())
     if "{id}" in endpoint.path or endpoint.scope == "write" or endpoint.query.__name__ == "Search":
-        statuses |= _ON_SESSION
+        statuses |= {"404", "409", "413", "422"}
     if endpoint.body is not None or endpoint.takes_bytes:
         statuses |= {"408"}
     if endpoint.body is not None:

@@ -34,7 +34,6 @@ _PAGE_BYTES_MAX = 16 << 20
 # The first and the last second that a datetime can be.
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 _MEDIA = {".md": "text/markdown", ".txt": "text/plain", ".json": "application/json"}
-_BYTES = "application/octet-stream"
 
 
 def list_sessions(call: Call) -> SessionPage:
@@ -110,7 +109,7 @@ def export(call: Call) -> Response:
         "content-disposition": f'attachment; filename="{id}{chosen.suffix}"',
         "content-security-policy": "sandbox; default-src 'none'",
     }
-    return Response(data, 200, headers, media_type=_MEDIA.get(chosen.suffix, _BYTES))
+    return Response(data, 200, headers, media_type=_MEDIA.get(chosen.suffix, "application/octet-stream"))
 
 
 def _size(data: dict[str, Any]) -> int:
@@ -213,10 +212,7 @@ def _append(call: Call, wishes: list[Append]) -> answers.Appended:
 
 
 def record(session: Session, wishes: list[Append], key: str | None) -> list[Event]:
-    """Record events together. Raises Refused for a key that was used for another one.
-
-    A legal hold is not among them: whoever may write could lift it so.
-    """
+    """Record events together. Raises Refused for a reused key, and for a legal hold, which a writer could lift so."""
     if any(wish.type == "metadata" and "legal_hold" in wish.data for wish in wishes):
         raise Refused(403, "scope", "a legal hold is no event of a client", "Use PUT /v1/sessions/{id}/hold.")
     keys = [wish.key for wish in wishes]

@@ -58,9 +58,6 @@ _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
 _COMPONENTS_MAX = 100
 _NAME_CHARS_MAX = 200
 _LOOK_S = 1.0
-_RESTARTING = 1012
-_REFUSED = 1008
-_NO_MORE = "the token counts no more"
 _NAMES = {"piece": "agent.piece", "done": "agent.response"}
 
 
@@ -77,9 +74,6 @@ class Input(msgspec.Struct, frozen=True):
     tool_id: str = ""
     approved: bool = False
     scope: Scope = "once"
-
-
-_read = msgspec.json.Decoder(Input).decode
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
@@ -157,10 +151,10 @@ class _Input:
     async def _say_why(self, *, is_stopping: bool) -> None:
         if is_stopping:
             await self._send("server.stopping", answers.ServerStopping(session_id=self._id))
-            await self._socket.close(_RESTARTING)
+            await self._socket.close(1012)  # the server begins anew
             return
-        await self._send("error", told_problem(Refused(401, "token", _NO_MORE)))
-        await self._socket.close(_REFUSED)
+        await self._send("error", told_problem(Refused(401, "token", "the token counts no more")))
+        await self._socket.close(1008)  # a rule of ours
 
     async def _read_all(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
@@ -179,8 +173,16 @@ class _Input:
                 await self._take(message)
 
     async def _greeting(self) -> answers.Connected:
+        """What a client that comes back wants to know first."""
+        id = self._id
         async with self._service.spaces.use(self._token.space) as hf:
-            return await self._service.threads.run(_greeting, hf, self._id)
+            found = await self._service.threads.run(lambda: hf.info(id) if hf.exists(id) else None)
+        if found is None:
+            return answers.Connected(
+                session_id=id, subscribed_components=[], restored=False, last_seq=-1, status="idle"
+            )
+        last, status = found.event_count - 1, found.status
+        return answers.Connected(session_id=id, subscribed_components=[], restored=True, last_seq=last, status=status)
 
     async def _take(self, message: Any) -> None:
         """One message; what is wrong with it is said, and the connection goes on."""
@@ -292,23 +294,11 @@ def _understood(text: str) -> Input | None:
     if not text.lstrip().startswith("{"):
         return Input(input=text)
     try:
-        return _read(text)
+        return msgspec.json.decode(text, type=Input)
     except msgspec.ValidationError as error:
         raise Refused(400, "usage", f"the message is wrong: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Input(input=text)
-
-
-def _greeting(hf: Holdfast, id: str) -> answers.Connected:
-    """What a client that comes back wants to know first."""
-    found = hf.info(id) if hf.exists(id) else None
-    return answers.Connected(
-        session_id=id,
-        subscribed_components=[],
-        restored=found is not None,
-        last_seq=-1 if found is None else found.event_count - 1,
-        status="idle" if found is None else found.status,
-    )
 
 
 def _open(hf: Holdfast, id: str) -> Session:

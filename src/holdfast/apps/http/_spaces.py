@@ -17,9 +17,6 @@ from holdfast.session import Patience, Session, uncancelled
 
 LEASE_MS = 10_000
 """After so long others may take over what a machine that died had open."""
-_SPACES_MAX = 200
-_IDLE_S = 2.0
-_LOCK_WAIT_S = 4.0
 
 
 class Spaces:
@@ -30,17 +27,10 @@ class Spaces:
     """
 
     def __init__(
-        self,
-        hf: Holdfast,
-        threads: BoundedThreads,
-        *,
-        spaces_max: int = _SPACES_MAX,
-        idle_s: float = _IDLE_S,
-        lock_wait_s: float = _LOCK_WAIT_S,
+        self, hf: Holdfast, threads: BoundedThreads, *, spaces_max: int = 200, idle_s: float = 2, lock_wait_s: float = 4
     ) -> None:
-        self.host: Host[tuple[str, str], Session] = Host(
-            idle_ms=int(idle_s * 1000), run=threads.run, executor=threads.pool
-        )
+        idle_ms = int(idle_s * 1000)
+        self.host: Host[tuple[str, str], Session] = Host(idle_ms=idle_ms, run=threads.run, executor=threads.pool)
         self._hf = hf
         self._threads = threads
         self._lock_wait_ms = lock_wait_s * 1000
@@ -114,13 +104,12 @@ def _go_on(library: Holdfast, id: str) -> Session:
 # Blocking work of the event loop's, on a bounded number of threads.
 
 T = TypeVar("T")
-_WAITING_MAX = 1000
 
 
 class BoundedThreads:
     """Runs functions on threads; when too many wait, the next is refused at once."""
 
-    def __init__(self, count: int = 16, waiting_max: int = _WAITING_MAX) -> None:
+    def __init__(self, count: int = 16, waiting_max: int = 1000) -> None:
         self.pool = ThreadPoolExecutor(count, thread_name_prefix="holdfast-http")
         self._waiting_max = waiting_max
         self._waiting = 0

@@ -25,9 +25,7 @@ from holdfast.session import Session
 if TYPE_CHECKING:
     from holdfast.agent import Agent, RunResult, RunStream
 
-_LOGGER = logging.getLogger("holdfast.http")
 _APPROVAL_S = 300.0
-_TURNS_MAX = 64
 _TURNS_OF_SPACE_MAX = 32
 
 
@@ -35,13 +33,7 @@ class RunningTurns:
     """The turns that run here, at most one of a session."""
 
     def __init__(
-        self,
-        kit: Kit | None,
-        spaces: Spaces,
-        threads: BoundedThreads,
-        *,
-        root: str | None = None,
-        turns_max: int = _TURNS_MAX,
+        self, kit: Kit | None, spaces: Spaces, threads: BoundedThreads, *, root: str | None = None, turns_max: int = 64
     ) -> None:
         """``root`` has a folder for each space whose agents may read files, in it only."""
         self._kit = kit
@@ -83,7 +75,7 @@ class RunningTurns:
         except (HoldfastError, Refused):
             raise
         except Exception as error:
-            _LOGGER.exception("a turn of session %s failed", turn.key[1])
+            logging.getLogger("holdfast.http").exception("a turn of session %s failed", turn.key[1])
             raise Refused(500, "internal", "the server made a mistake") from error
 
     async def _run(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:

@@ -34,6 +34,7 @@ DESCRIPTION = "/openapi.json"
 """Where the description is."""
 _BODY_BYTES_MAX = 16 << 20
 _IMPORT_BYTES_MAX = 128 << 20
+_ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
 
 
 def http_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> ASGIApp:
@@ -80,9 +81,6 @@ def _routes(service: Service) -> list[BaseRoute]:
     routes.append(Route(DESCRIPTION, tell_description))
     routes.append(WebSocketRoute(INPUT, socket))
     return routes
-
-
-_ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
 
 
 def _dispatcher(service: Service, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:

@@ -101,14 +101,9 @@ class TokenBook:
         if len(label) > _LABEL_CHARS_MAX:
             raise UsageError(f"a label has at most {_LABEL_CHARS_MAX} characters")
         secret = secrets.token_urlsafe(_SECRET_BYTES)
+        id, digest = secrets.token_hex(_ID_BYTES), _digest(secret)
         token = Token(
-            id=secrets.token_hex(_ID_BYTES),
-            space=space,
-            scope=scope,
-            digest=_digest(secret),
-            created_at=now_ms(),
-            expires_at=expires_at,
-            label=label,
+            id=id, space=space, scope=scope, digest=digest, created_at=now_ms(), expires_at=expires_at, label=label
         )
         self._change(lambda tokens: [*tokens, token])
         return f"{_MARK}_{token.id}_{secret}", token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +12,6 @@ from holdfast.replay import as_text
 from holdfast.security import neutralise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from holdfast.replay import Change, Comparison, TurnPair, TurnView
 
 __all__ = ["kept_value", "print_comparison"]

@@ -74,10 +74,7 @@ def lost_from(hf: Holdfast, id: str) -> int | None:
 
 
 def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], bool]:
-    """Every session that comes from the same first one as ``id``, and whether some are left out.
-
-    Raises NotFound.
-    """
+    """Return the sessions of the same first one as ``id``, and whether some are left out. Raises NotFound."""
     first = _first(hf, id)
     found = {first.session_id: first}
     waiting = [first.session_id]

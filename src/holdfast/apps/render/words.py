@@ -89,8 +89,6 @@ def _local(time_ms: int) -> datetime:
 
 # Times as people write them: a date, a date with a time, or how long ago.
 
-_AGO = r"(\d{1,6}) ?(min|m|h|d|w)\Z"
-_DATE = r"\d{4}-\d\d-\d\d\Z"
 _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -102,7 +100,7 @@ def moment_of(text: str, *, end: bool = False) -> datetime:
     """
     import re  # late: the quick list of the command shows times, and reads none
 
-    found = re.match(_AGO, text, re.ASCII)
+    found = re.match(r"(\d{1,6}) ?(min|m|h|d|w)\Z", text, re.ASCII)
     now = datetime.now().astimezone()
     if found:
         return now - timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
@@ -110,15 +108,13 @@ def moment_of(text: str, *, end: bool = False) -> datetime:
         day = now - timedelta(days=1 if text == "yesterday" else 0)
         text = day.strftime("%Y-%m-%d")
     moment = datetime.fromisoformat(text)
-    if end and re.match(_DATE, text, re.ASCII):
+    if end and re.match(r"\d{4}-\d\d-\d\d\Z", text, re.ASCII):
         moment += timedelta(days=1, milliseconds=-1)
     return moment if moment.tzinfo else moment.astimezone()
 
 
-# Sessions as the trees that their forks make. Pure.
-
-
-# Deeper ones stand below each other, so that the lines still fit on a screen.
+# Sessions as the trees that their forks make. Deeper ones stand below each other, so that the lines still fit on a
+# screen. Pure.
 _DEPTH_SHOWN_MAX = 10
 
 

@@ -221,10 +221,7 @@ _SCOPES: dict[str, Scope] = {"once": "once", "session": "session", "always": "al
 
 
 class Talks:
-    """The agents of this app, by session; everything but ``is_running`` is for the server's loop.
-
-    ``make_kit`` is called once, with the first message.
-    """
+    """The agents of this app, by session; all but ``is_running`` is for the server's loop. Makes its kit once."""
 
     def __init__(self, hf: Holdfast, make_kit: Callable[[], Kit]) -> None:
         self._hf = hf

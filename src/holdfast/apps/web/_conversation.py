@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.web._page import as_html
+from holdfast.library import Holdfast
 from holdfast.model import Event
 from holdfast.replay import Entry, Media, Transcript, read_transcript
-
-if TYPE_CHECKING:
-    from holdfast.library import Holdfast
 
 _ITEMS = 120  # of a page, about
 _EVENTS_MAX = 4_000  # of a page, with all the pieces of streamed texts

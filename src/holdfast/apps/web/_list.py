@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -14,13 +13,10 @@ from starlette.responses import Response
 
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.web._page import Site, page, site_of, wants_part
+from holdfast.catalog import Hit
 from holdfast.errors import UsageError
-from holdfast.model import STATUSES, is_id
-
-if TYPE_CHECKING:
-    from holdfast.catalog import Hit
-    from holdfast.library import Holdfast
-    from holdfast.model import SessionMetadata
+from holdfast.library import Holdfast
+from holdfast.model import STATUSES, SessionMetadata, is_id
 
 _ROWS = 50
 _HITS = 120
@@ -153,19 +149,13 @@ def _search(hf: Holdfast, asked: PageRequest) -> list[SessionHits]:
         hits = hf.search(query, limit=_HITS, **asked.filters(dt.datetime.now(dt.UTC)))
     except UsageError:
         return []
-    found = {one.session_id: one for one in _by_id(hf, asked.q)}
+    found: dict[str, SessionHits] = {}
+    # Sessions whose id begins like this come first; a few letters would be too many of them.
+    if len(asked.q) >= _ID_CHARS_MIN and is_id(asked.q):
+        for row in map(hf.info, hf.session_ids(asked.q)[:_IDS]):
+            found[row.session_id] = SessionHits(row.session_id, row.title, row.updated_at, [])
     for hit in hits:
-        new = SessionHits(hit.session_id, hit.title, hit.timestamp, [])
-        one = found.setdefault(hit.session_id, new)
+        one = found.setdefault(hit.session_id, SessionHits(hit.session_id, hit.title, hit.timestamp, []))
         if len(one.hits) < _SNIPPETS:
             one.hits.append(hit)
     return list(found.values())
-
-
-def _by_id(hf: Holdfast, text: str) -> Iterator[SessionHits]:
-    """Sessions whose id begins like this; a few letters would be too many of them."""
-    if len(text) < _ID_CHARS_MIN or not is_id(text):
-        return
-    for id in hf.session_ids(text)[:_IDS]:
-        row = hf.info(id)
-        yield SessionHits(id, row.title, row.updated_at, [])

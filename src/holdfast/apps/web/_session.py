@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -16,11 +16,9 @@ from holdfast.apps.render.words import forest
 from holdfast.apps.web._conversation import PICTURES, media_of, read_tail, read_window
 from holdfast.apps.web._page import guest_of, page, raw_in_words, site_of, todo_in_words, value_in_words, wants_part
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
+from holdfast.library import Holdfast
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import State, as_text
-
-if TYPE_CHECKING:
-    from holdfast.library import Holdfast
 
 _EVENTS = 150
 _JSON_CHARS_MAX = 12_000
@@ -308,7 +306,8 @@ def read_family(hf: Holdfast, id: str) -> Family:
         x, y = _LEFT + min(depth, _DEPTH_MAX) * _COLUMN, index * _ROW + _ROW // 2
         places[row.session_id] = (x, y)
         if parent in places:
-            edges.append(_path(places[parent or ""], (x, y)))
+            x1, y1 = places[parent or ""]
+            edges.append(f"M{x1} {y1}V{y}" if x1 == x else f"M{x1} {y1}V{y - 14}Q{x1} {y} {x1 + 14} {y}H{x}")
         members.append(Member(row, x, y, _forked_at(hf, row), row.session_id == id))
     width = max(member.x for member in members) + _LEFT
     return Family(members, edges, width, len(members) * _ROW, is_cut)
@@ -323,13 +322,6 @@ def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:
     except HoldfastError:
         return None
     return found if isinstance(found, int) else None
-
-
-def _path(parent: tuple[int, int], child: tuple[int, int]) -> str:
-    (x1, y1), (x2, y2) = parent, child
-    if x1 == x2:
-        return f"M{x1} {y1}V{y2}"
-    return f"M{x1} {y1}V{y2 - 14}Q{x1} {y2} {x1 + 14} {y2}H{x2}"
 
 
 # A session's state as lines that people can read, and what differs between two moments. Pure.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -12,9 +12,7 @@ from starlette.responses import Response
 from holdfast.apps.render.charts import over_time
 from holdfast.apps.render.words import price, short
 from holdfast.apps.web._page import Site, page, site_of
-
-if TYPE_CHECKING:
-    from holdfast.catalog import Stats
+from holdfast.catalog import Stats
 
 _WEEKS = 53
 _YEAR = 7 * (_WEEKS + 1)

@@ -79,21 +79,14 @@ class _Entrance:
             request.state.guest = guest
             await self._app(scope, receive, send)
             return
-        response = self._enter(request) if scope["path"] == "/in" else None
-        if response is None:
-            response = await asyncio.to_thread(page, request, "closed.html", 401)
-        await response(scope, receive, send)
-
-    def _enter(self, request: Request) -> Response | None:
-        """The cookie for a link, and an address without it; None if it was used."""
-        door = self._site.door
-        value = door.enter(request.query_params.get("token", ""))
+        value = door.enter(request.query_params.get("token", "")) if scope["path"] == "/in" else None
         if value is None:
-            return None
-        response = RedirectResponse("/", 303)
-        # No script reads it, and no other site sends it.
-        response.set_cookie(door.cookie, value, httponly=True, samesite="strict", path="/")
-        return response
+            response = await asyncio.to_thread(page, request, "closed.html", 401)
+        else:
+            # The cookie for the link, and an address without it. No script reads it, and no other site sends it.
+            response = RedirectResponse("/", 303)
+            response.set_cookie(door.cookie, value, httponly=True, samesite="strict", path="/")
+        await response(scope, receive, send)
 
 
 @contextlib.asynccontextmanager
