@@ -29,6 +29,7 @@ ROWS = {
     "simulation": ("simulated worlds (seeds)", 50_000, "violations"),
     "leases": ("simulated machines around a bucket (seeds)", 10_000, "violations"),
     "full disks": ("appends that find a real disk full", 300, "lost"),
+    "secrets": ("secrets planted, by format, place and way", 19_000, "left in the bytes"),
     "soak": ("minutes of soak", 60, "not flat"),
 }
 """By row: its name, how many a whole campaign has, and what is counted as wrong."""

@@ -471,7 +471,7 @@ def without_breaks(text: str) -> str:
     if "\\u00" in text:
         text = _CODED.sub(lambda match: chr(int(match[1], 16)).rjust(len(match[0]), "\\"), text)
     if "\\\\" in text:
-        return _BREAK.sub(lambda match: " " * len(match[0]), text)
+        return _BREAK.sub(lambda match: " ".rjust(len(match[0]), _FILL), text)
     for sign in "nrt":
         text = text.replace(f"\\{sign}", "  ")
     return text

@@ -1,0 +1,271 @@
+"""Formats of secrets x places that can hold text x ways in which it comes: none is in the bytes of the store.
+
+A push tries every tenth format; ``CRASH_CAMPAIGN=full`` all of them. Nothing here is a real secret: each is made from
+the pattern of its rule.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import holdfast
+from holdfast.errors import SecretFound
+from holdfast.model import is_id
+from holdfast.security.redaction.rules import standard_rules
+
+
+def _module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(Path(name).stem, Path(__file__).parent / name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+specimen = _module("specimens.py").specimen
+record_figure = _module("../crash/campaign_log.py").record
+FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
+FORMATS = 300
+REDACTING = {"redaction": {"mode": "mark", "environment": False}}
+LONG = "plain words of a long output\n" * 3000  # a payload beside the log
+
+
+class Planted(NamedTuple):
+    """A made-up secret: the text that it came in, itself, and whether it is known without its neighbours."""
+
+    text: str
+    secret: str
+    alone: bool
+
+
+def planted() -> list[Planted]:
+    """300 secrets of all formats: each rule once, then again with other signs."""
+    rules = standard_rules().rules
+    found: dict[str, Planted] = {}
+    for number in range(10 * FORMATS):
+        rule = rules[number % len(rules)]
+        text, secret = specimen(rule, number // len(rules))
+        if len(secret) >= 8:
+            found.setdefault(secret, Planted(text, secret, not rule.guess and _is_alone(secret)))
+        if len(found) == FORMATS:
+            return list(found.values())
+    raise AssertionError("too few formats")
+
+
+def _is_alone(secret: str) -> bool:
+    from holdfast.security import Scanner
+
+    spans = Scanner().find(secret).spans
+    return bool(spans) and not spans[0].guess and (spans[0].start, spans[0].stop) == (0, len(secret))
+
+
+@cache
+def chosen() -> list[Planted]:
+    """Those that are tried: made when the first test asks, not while tests are found."""
+    return planted() if FULL else planted()[::10]
+
+
+def alone() -> list[Planted]:
+    return [one for one in chosen() if one.alone]
+
+
+def left(root: Path, secrets: list[str]) -> list[tuple[str, str]]:
+    """Which secrets are in the bytes of which files; counted for the campaign."""
+    found = held_in(root, secrets)
+    record_figure("secrets", len(secrets), wrong=len(found))
+    return found
+
+
+def held_in(root: Path, secrets: list[str]) -> list[tuple[str, str]]:
+    """Which secrets are in the bytes of which files, as they are or as JSON writes them."""
+    forms = [(one, form) for one in secrets for form in {one, json.dumps(one)[1:-1]}]
+    held = [(path, path.read_bytes()) for path in sorted(root.rglob("*")) if path.is_file()]
+    return [(secret, path.name) for path, data in held for secret, form in forms if form.encode() in data]
+
+
+Put = Callable[[Any, Any, str], None]
+PLACES: dict[str, Put] = {
+    "user": lambda hf, s, text: s.user(text),
+    "assistant": lambda hf, s, text: s.assistant([{"type": "text", "text": text}]),
+    "thinking": lambda hf, s, text: s.append("thinking", {"content": text}),
+    "system": lambda hf, s, text: s.append("system", {"content": text}),
+    "call": lambda hf, s, text: s.tool_call("Run", {"command": text, "deep": [{"er": [text]}]}),
+    "result": lambda hf, s, text: s.append("tool_result", {"toolCallId": "c", "result": {"stdout": text}}),
+    "payload": lambda hf, s, text: s.append("tool_result", {"toolCallId": "c", "result": LONG + text}),
+    "json in json": lambda hf, s, text: s.user(json.dumps(json.dumps({"said": text}))),
+    "title": lambda hf, s, text: s.append("title", {"title": text}),
+    "tag": lambda hf, s, text: s.append("tag", {"tag": text}),
+    "metadata": lambda hf, s, text: s.append("metadata", {"note": text}),
+    "variable": lambda hf, s, text: s.append("variable_set", {"name": "v", "value": {"x": text}}),
+    "memory": lambda hf, s, text: s.append("memory_set", {"key": "m", "value": text}),
+    "todo": lambda hf, s, text: s.append("todo_update", {"todos": [{"content": text, "status": "pending"}]}),
+    "plugin": lambda hf, s, text: s.append("plugin_state", {"name": "p", "state": {"x": text}}),
+    "step": lambda hf, s, text: s.append("step_result", {"step": "a", "ok": True, "value": text}),
+    "frame": lambda hf, s, text: s.append("frame", {"direction": "agent", "frame": {"params": {"x": text}}}),
+    "raw": lambda hf, s, text: s.append("user", {"content": "x", "raw": {"of": "an adapter", "kept": [text]}}),
+    "own type": lambda hf, s, text: s.append("my.own", {"anything": text}),
+    "reason": lambda hf, s, text: s.append("suspended", {"reason": text}),
+    "error": lambda hf, s, text: s.append("agent_error", {"agent": "a", "error": {"message": text}}),
+    "lasting memory": lambda hf, s, text: s.memory.set(f"k{s.seq}", text, scope="persistent"),
+}
+NAMES: dict[str, Put] = {
+    "member": lambda hf, s, text: s.append("metadata", {text: 1, "deep": [{text: {"x": 1}}]}),
+    "call id": lambda hf, s, text: s.append("tool_call", {"id": text, "tool": "Run", "params": {}}),
+    "tool": lambda hf, s, text: s.append("tool_call", {"id": "c", "tool": text, "params": {}}),
+    "key": lambda hf, s, text: s.append("metadata", {"x": 1}, key=f"order:{text}"[:200]),
+}
+
+
+def record(root: Path, put: Put, texts: list[str], kind: str = "file") -> None:
+    """Record each text at the place, close everything, and ask for lists and words, which are then in the index."""
+    where = str(root) if kind == "file" else f"sqlite:///{root}/store.db"
+    with holdfast.open(where, config=REDACTING) as hf:
+        with hf.session("a", agent_id="agent") as s:
+            for text in texts:
+                put(hf, s, text)
+            s.snapshot()
+        hf.list()
+        list(hf.search("words", limit=5))
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite"])
+@pytest.mark.parametrize("place", PLACES)
+def test_no_secret_is_recorded_in_any_place(tmp_path, place, kind):
+    """A secret of any format, in the text it comes in, is in no byte of log, payloads, snapshots and index."""
+    record(tmp_path, PLACES[place], [f"see {one.text} there" for one in chosen()], kind)
+    assert not left(tmp_path, [one.secret for one in chosen()])
+
+
+@pytest.mark.parametrize("place", NAMES)
+def test_no_secret_is_recorded_as_a_name(tmp_path, place):
+    """A token that is known by itself is in no name of a member, id, tool or key."""
+    record(tmp_path, NAMES[place], [one.secret for one in alone()])
+    assert not left(tmp_path, [one.secret for one in alone()])
+
+
+def test_names_that_cannot_be_marked_are_refused_without_repeating_them(tmp_path):
+    """An id, run or type that is a token raises SecretFound, whose words do not have it either."""
+    with holdfast.open(tmp_path, config=REDACTING) as hf, hf.session("a") as s:
+        for one in alone():
+            with pytest.raises(SecretFound) as refused:
+                s.append("metadata", {"x": 1}, run=one.secret)
+            assert one.secret not in f"{refused.value!r} {refused.value} {vars(refused.value)}"
+            if is_id(one.secret):
+                with pytest.raises(SecretFound) as refused:
+                    hf.session(one.secret)
+                assert one.secret not in f"{refused.value!r} {refused.value} {vars(refused.value)}"
+    assert not left(tmp_path, [one.secret for one in alone()])
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_no_streamed_secret_is_recorded(tmp_path, size):
+    """A secret that comes in pieces of any size, as words or as thoughts, is in no byte of the store."""
+    with holdfast.open(tmp_path, config=REDACTING) as hf, hf.session("a") as s:
+        for number, one in enumerate(chosen()):
+            text = f"see {one.text} there\n"
+            kind = "thinking" if number % 2 else "text"
+            for at in range(0, len(text), size):
+                s.delta(text[at : at + size], kind=kind)
+            s.user("next")
+    # Of a token that began with words, what came before it was known may be recorded: its end never is.
+    ends = [one.secret[-max(8, len(one.secret) // 2) :] for one in chosen()]
+    assert not left(tmp_path, ends)
+
+
+CODES: dict[str, Callable[[str], str]] = {
+    "percent": lambda text: "".join(f"%{ord(sign):02X}" if sign.isascii() else sign for sign in text),
+    "percent of signs": lambda text: "".join(sign if sign.isalnum() else f"%{ord(sign):02x}" for sign in text),
+    "entity": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+    "entity of signs": lambda text: "".join(sign if sign.isalnum() else f"&#x{ord(sign):x};" for sign in text),
+    "base64": lambda text: base64.b64encode(f"some words before {text} and after".encode()).decode(),
+    "base64 for addresses": lambda text: base64.urlsafe_b64encode(f"{text} and words after".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_no_coded_secret_is_recorded(tmp_path, code):
+    """A token that is coded for an address, a page or a mail is in no byte of the store, nor is its coded form."""
+    plain = [one for one in alone() if one.secret.isascii() and one.secret.isprintable()]
+    coded = [CODES[code](one.secret) for one in plain]
+    record(tmp_path, PLACES["result"], [f"see {text} there" for text in coded])
+    assert not left(tmp_path, [one.secret for one in plain] + [text for text in coded if len(text) > 10])
+
+
+def imported_files(folder: Path, texts: list[str]) -> Iterator[Path]:
+    """The same conversation in two forms that are brought in."""
+    messages = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)]
+    plain = folder / "messages.json"
+    plain.write_text(json.dumps(messages))
+    yield plain
+    lines = [
+        {"type": "user", "uuid": f"u{n}", "sessionId": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/tmp"}
+        | {"message": {"role": "user", "content": text}, "version": "2.0.0"}
+        for n, text in enumerate(texts)
+    ]
+    claude = folder / "c337d669-01ea-4875-a35d-b66bfa2a361a.jsonl"
+    claude.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    yield claude
+
+
+def test_no_imported_secret_is_recorded(tmp_path):
+    """What another tool wrote down of a secret is brought in without it."""
+    (tmp_path / "files").mkdir()
+    store = tmp_path / "store"
+    with holdfast.open(store, config=REDACTING) as hf:
+        for path in imported_files(tmp_path / "files", [f"see {one.text} there" for one in chosen()]):
+            assert hf.import_(path)
+        hf.list()
+    assert not left(store, [one.secret for one in chosen()])
+
+
+@pytest.fixture
+def spoilt(tmp_path):
+    """A store in which every secret is on record, in a session, its fork and the trash; and its folder."""
+    with holdfast.open(tmp_path, key=b"k" * 32) as hf:
+        with hf.session("a", agent_id="agent", title=f"about {chosen()[0].text}") as s:
+            for number, one in enumerate(chosen()):
+                put = list(PLACES.values())[number % len(PLACES)]
+                put(hf, s, f"see {one.text} there")
+            s.snapshot()
+        hf.fork("a")
+        hf.delete(hf.fork("a"))
+        hf.list()
+        assert len({secret for secret, _ in held_in(tmp_path, [one.secret for one in chosen()])}) > 0.9 * len(chosen())
+        yield hf, tmp_path
+
+
+@pytest.mark.parametrize("act", ["redact", "erase", "encrypt"])
+def test_no_secret_is_left_after_the_fact(spoilt, act):
+    """After ``redact``, ``erase`` or ``encrypt`` of everything, the same search finds nothing."""
+    hf, root = spoilt
+    if act == "redact":
+        hf.redact("a")
+    elif act == "encrypt":
+        hf.keys.encrypt()
+    else:
+        hf.erase("a")
+        hf.purge_agent("agent")
+    hf.list()
+    hf.close()
+    assert not left(root, [one.secret for one in chosen()])
+
+
+def test_a_bundle_of_what_was_recorded_has_no_secret(tmp_path):
+    """What leaves the store as a bundle or as text is as free of secrets as the store."""
+    with holdfast.open(tmp_path / "store", config=REDACTING) as hf:
+        with hf.session("a") as s:
+            for one in chosen():
+                s.user(f"see {one.text} there")
+        (tmp_path / "out").mkdir()
+        for form in ("bundle", "json", "jsonl", "markdown", "html", "text"):
+            data = hf.export("a", form)
+            (tmp_path / "out" / form).write_bytes(data if isinstance(data, bytes) else data.encode())
+    assert not left(tmp_path / "out", [one.secret for one in chosen()])
