@@ -35,11 +35,11 @@ class PostgresServer:
         self.process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
         # initdb refuses root: then the server runs as the user that owns nothing.
-        self._account = {}
+        self.account = {}
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-            self._account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            self.account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
     @property
     def url(self) -> str:
@@ -74,9 +74,24 @@ class PostgresServer:
                 stderr=log,
                 cwd=self.folder,
                 start_new_session=True,
-                **self._account,
+                **self.account,
             )
         self._wait()
+
+    def make_standby(self, primary: PostgresServer) -> None:
+        """Begin as a copy of a server that runs, and follow it once started."""
+        line = f"host=127.0.0.1 port={primary.port} user=holdfast application_name=standby"
+        options = ["--wal-method=stream", "--checkpoint=fast", "--write-recovery-conf", "--no-sync"]
+        self._run("pg_basebackup", "--dbname", line, "--pgdata", str(self.data), *options)
+
+    def promote(self) -> None:
+        """Make a standby the primary, and wait until it takes writes."""
+        self._run("pg_ctl", "promote", "--pgdata", str(self.data), "--wait")
+
+    def ask(self, query: str) -> str:
+        """What ``psql`` answers."""
+        command = [self._binaries / "psql", "-XAtq", "--dbname", self.url, "--command", query]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
     def kill(self) -> None:
         """As a power cut would: the whole server at once, with nothing put in order."""
@@ -103,7 +118,7 @@ class PostgresServer:
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
-            [self._binaries / name, *arguments], capture_output=True, cwd=self.folder, check=False, **self._account
+            [self._binaries / name, *arguments], capture_output=True, cwd=self.folder, check=False, **self.account
         )
         assert done.returncode == 0, done.stderr.decode()
 
@@ -160,6 +175,21 @@ def postgres_binaries() -> Path | None:
 @pytest.fixture(scope="session")
 def postgres_server():
     """One server for all tests of a process; skipped, with the reason, where there is none."""
+    with new_server() as server:
+        server.make()
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session", name="new_server")
+def new_server_fixture():
+    """What gives further servers to those who need more than one, or one to break."""
+    return new_server
+
+
+@contextlib.contextmanager
+def new_server():
+    """A server that is not made yet; it is stopped in the end."""
     pytest.importorskip("asyncpg", reason="asyncpg is not installed")
     binaries = postgres_binaries()
     if binaries is None:
@@ -167,8 +197,6 @@ def postgres_server():
     with tempfile.TemporaryDirectory(prefix="holdfast-postgres-") as folder:
         Path(folder).chmod(0o755)
         server = PostgresServer(binaries, Path(folder))
-        server.make()
-        server.start()
         try:
             yield server
         finally:
@@ -179,6 +207,53 @@ def postgres_server():
 def postgres_url(postgres_server):
     """A schema that nobody used before."""
     return f"{postgres_server.url}?schema=t{uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres_server):
+    """The port of PgBouncer in transaction mode before the server; skipped, with the reason, where there is none."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("PgBouncer is not installed (Debian package pgbouncer)")
+    folder, port = postgres_server.folder, free_port()
+    # Two connections of the server for all: who relies on having the same one again does not get far.
+    options = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "trust",
+        "auth_file": folder / "pooler-users",
+        "admin_users": "holdfast",
+        "pool_mode": "transaction",
+        "default_pool_size": 2,
+        "max_client_conn": 500,
+        "server_round_robin": 1,
+    }
+    lines = ["[databases]", f"* = host=127.0.0.1 port={postgres_server.port}", "[pgbouncer]"]
+    (folder / "pooler-users").write_text('"holdfast" ""\n')
+    (folder / "pooler.ini").write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in options.items())]))
+    with (folder / "pooler-log").open("wb") as log:
+        process = subprocess.Popen(
+            [program, folder / "pooler.ini"], stdout=log, stderr=log, cwd=folder, **postgres_server.account
+        )
+    try:
+        until = time.monotonic() + START_S
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, (folder / "pooler-log").read_text()
+            assert time.monotonic() < until, "the pooler does not answer"
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def pooled_url(pooler):
+    """A schema that nobody used before, by way of the pooler."""
+    return f"postgresql://holdfast@127.0.0.1:{pooler}/postgres?schema=t{uuid4().hex}"
 
 
 class BucketServer:

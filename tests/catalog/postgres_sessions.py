@@ -14,7 +14,7 @@ def run(url, statement, *values):
     import asyncpg
 
     async def work():
-        address, options = link.read_options(url)
+        (address, *_), options = link.read_options(url)
         connection = await asyncpg.connect(address)
         try:
             await connection.execute(f"SET search_path TO {options.schema}, public")

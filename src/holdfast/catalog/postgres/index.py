@@ -364,7 +364,8 @@ async def _state(connection: Connection, schema: str) -> Any:
         f" FROM {schema}.catalog_state"
     )
     with contextlib.suppress(Exception):
-        return await connection.fetchrow(query)
+        async with connection.transaction():
+            return await connection.fetchrow(query)
     return None
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -37,19 +38,26 @@ _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
 _FIRST_S = 5.0
 # Worth another try: the connection broke, the server is going or coming, or two were in each other's way.
-_AGAIN = ("08", "40", "57P", "53300", "23505")
+_AGAIN = ("08", "40", "57P", "57014", "55P03", "53300", "23505")
 # What the server did in such a statement it may have done in full, or not at all.
 _UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
+_READS_ONLY = "25006"
+_NO_SUCH_HOST = "TargetServerAttributeNotMatched"
+# A pooler stands for the server with a number of its own. In one simple message, of which nothing stays behind.
+_IS_SERVER = "SELECT 1 / (pg_backend_pid() = {})::int"
+_IS_NOT = "22012"
 
 
 class ServerLink:
     """Runs coroutines on connections of one server, from any thread."""
 
-    def __init__(self, dsn: str, options: UrlOptions) -> None:
-        self._dsn = dsn
+    def __init__(self, dsns: list[str], options: UrlOptions) -> None:
+        self._dsns = dsns
         self._options = options
+        self.is_pooled = False
+        """Whether a pooler was found before the server: then nothing outlives a transaction, and nobody is called."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -196,13 +204,12 @@ class ServerLink:
         unknown = False
         assert self._slots is not None
         while True:
-            connected = False
+            connection: Connection | None = None
             try:
                 async with self._slots:
                     connection = await self._connection()
-                    connected = True
                     try:
-                        return await work(connection)
+                        return await self._worked(connection, work)
                     finally:
                         await self._give_back(connection)
             except HoldfastError:
@@ -210,10 +217,13 @@ class ServerLink:
             except Exception as error:
                 # Whether what was asked may have been done: any other error takes the transaction back.
                 state = getattr(error, "sqlstate", None)
-                unknown = unknown or (connected and (state is None or str(state).startswith(_UNKNOWN)))
-                retriable = _is_retriable(error) and (again or not unknown)
+                unknown = unknown or (connection is not None and (state is None or str(state).startswith(_UNKNOWN)))
+                moved = state == _READS_ONLY and len(self._dsns) > 1  # another host takes writes now
+                if moved and connection is not None:
+                    connection.terminate()
+                retriable = (moved or _is_retriable(error)) and (again or not unknown)
                 # Of a server that was never reached it is told soon: the address may be wrong.
-                first = not self._migrated and not connected
+                first = not self._migrated and connection is None
                 patience = min(self._options.retry_s, _FIRST_S if first else math.inf)
                 if not retriable or time.monotonic() + wait > begun + patience:
                     raise _typed(error, unknown=unknown, again=again) from error
@@ -229,34 +239,59 @@ class ServerLink:
         connection = await self._connect()
         if not self._migrated:
             try:
-                await MIGRATIONS.run(connection, self._options.schema)
+                await self._worked(connection, lambda it: MIGRATIONS.run(it, self._options.schema))
             except BaseException:
                 await connection.close(timeout=1)
                 raise
             self._migrated = True
         return connection
 
+    async def _worked(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What ``work`` gives; behind a pooler in one transaction, which stays on one connection of the server."""
+        if not self.is_pooled:
+            return await work(connection)
+        async with connection.transaction():
+            settings = self._options.settings.items()
+            await connection.execute(";".join(f"SET LOCAL {name} TO {value}" for name, value in settings))
+            return await work(connection)
+
     async def _connect(self) -> Connection:
+        """A connection to the first host that suits; the one that did the last time is asked first."""
+        failed: list[Exception] = []
+        for dsn in tuple(self._dsns):
+            try:
+                connection = await self._reach(dsn)
+            except Exception as error:
+                if isinstance(error, HoldfastError) or (hasattr(error, "sqlstate") and not _is_retriable(error)):
+                    raise  # it answered: the others would say the same
+                failed.append(error)
+            else:
+                self._dsns.sort(key=lambda one: one != dsn)
+                return connection
+        raise next(filter(_is_retriable, failed), failed[-1])
+
+    async def _reach(self, dsn: str) -> Connection:
         try:
             import asyncpg
         except ImportError as error:
             raise UsageError("a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres].") from error
-        return await asyncpg.connect(
-            self._dsn,
-            timeout=self._options.connect_s,
-            command_timeout=self._options.statement_s,
-            server_settings={
-                "application_name": "holdfast",
-                "search_path": f"{self._options.schema}, public",
-                # Planning over all partitions costs more than the statements themselves.
-                "plan_cache_mode": "force_generic_plan",
-                # Without knowing the values every plan looks costly enough to be compiled, which
-                # takes hundreds of times longer than it.
-                "jit": "off",
-                "statement_timeout": str(self._options.statement_s * 1000),
-                "idle_in_transaction_session_timeout": str(self._options.statement_s * 1000),
-            },
+        connect = partial(
+            asyncpg.connect, dsn, timeout=self._options.connect_s, command_timeout=self._options.statement_s
         )
+        if not self.is_pooled:
+            try:
+                connection = await connect(server_settings={"application_name": "holdfast", **self._options.settings})
+                try:
+                    await connection.execute(_IS_SERVER.format(connection.get_server_pid()))
+                except BaseException:
+                    connection.terminate()
+                    raise
+                return connection
+            except asyncpg.PostgresError as error:
+                if error.sqlstate != _IS_NOT and "unsupported startup parameter" not in str(error):
+                    raise
+                self.is_pooled = True
+        return await connect(statement_cache_size=0)
 
     async def _give_back(self, connection: Connection) -> None:
         if connection.is_closed() or connection.is_in_transaction():
@@ -268,7 +303,7 @@ class ServerLink:
     async def _listen(self) -> None:
         assert self._calling is not None
         async with self._calling:
-            if self._listener is not None and not self._listener.is_closed():
+            if self.is_pooled or (self._listener is not None and not self._listener.is_closed()):
                 return
             try:
                 listener = await self._connect()
@@ -317,7 +352,7 @@ def _is_retriable(error: BaseException) -> bool:
     state = getattr(error, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_AGAIN)
-    if type(error).__name__ in ("InterfaceError", "InternalClientError"):
+    if type(error).__name__ in ("InterfaceError", "InternalClientError", _NO_SUCH_HOST):
         return True
     if isinstance(error, (ssl.SSLError, socket.gaierror)):
         return False  # a certificate or a name is wrong, and stays so
@@ -331,21 +366,22 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
         if "root certificate" in said:
             return UsageError(said, remedy="Name the file of your authority: sslrootcert=…")
         return UsageError("PostgreSQL: the address or an option in it is wrong")
+    if type(error).__name__ == _NO_SUCH_HOST:
+        return Unavailable(
+            "PostgreSQL: no host of the address is what target_session_attrs asks for",
+            remedy="See which host is the primary, and name it in the address.",
+        )
     if isinstance(error, ssl.SSLError):
         return Unavailable(f"{said}: no secure connection", remedy="Check the certificates and sslmode.")
     if state.startswith(_FULL):
         return StoreFull(said)
     if state.startswith(_REFUSED):
         return Forbidden(said, remedy="Check user, password and rights of the role.")
-    if unknown and again:
-        return Unavailable(said, outcome="unknown")
-    if unknown:
-        return Unavailable(
-            f"{said}; whether it was stored is not known",
-            remedy="Open the session again: what was stored is there.",
-            outcome="unknown",
-        )
-    return Unavailable(said)
+    if not unknown:
+        return Unavailable(said)
+    remedy = "Open the session again: what was stored is there."
+    told = said if again else f"{said}; whether it was stored is not known"
+    return Unavailable(told, remedy=remedy, outcome="unknown")
 
 
 # What a parent process had: kept as it is, since to close it here would end the parent's.
@@ -369,13 +405,26 @@ class UrlOptions:
         self.retry_s = _number(values, "retry_s", 30)
         if not self.schema.replace("_", "a").isalnum() or not self.schema.isascii():
             raise UsageError(f"{self.schema!a} is no name for a schema: letters, digits and _")
+        self.settings = {
+            "search_path": f"{self.schema}, public",
+            # Planning over all partitions costs more than the statements themselves.
+            "plan_cache_mode": "force_generic_plan",
+            # Without knowing the values every plan looks costly enough to be compiled, which
+            # takes hundreds of times longer than it.
+            "jit": "off",
+            "statement_timeout": str(self.statement_s * 1000),
+            "idle_in_transaction_session_timeout": str(self.statement_s * 1000),
+        }
 
 
-def read_options(url: str) -> tuple[str, UrlOptions]:
-    """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
+def read_options(url: str) -> tuple[list[str], UrlOptions]:
+    """For each host the address as PostgreSQL knows it, and our own options. Raises UsageError."""
     parts = urlsplit(url)
+    user, at, places = parts.netloc.rpartition("@")
+    hosts = places.split(",")
     try:
-        parts.port  # noqa: B018 - reading it is the check
+        for host in hosts:
+            urlsplit(f"//{host}").port  # noqa: B018 - reading it is the check
     except ValueError:
         # Not shown: what stands in the place of a port is often a part of the password.
         raise UsageError(
@@ -388,7 +437,10 @@ def read_options(url: str) -> tuple[str, UrlOptions]:
         # Told here: of one that is missing the library says no more than that some file is.
         if not os.path.isfile(values[name]):
             raise UsageError(f"{name} in the address: there is no file {values[name]}")
-    return urlunsplit(parts._replace(query=urlencode(values))), options
+    if len(hosts) > 1:
+        values.setdefault("target_session_attrs", "read-write")
+    query = urlencode(values)
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}", query=query)) for host in hosts], options
 
 
 def _number(values: dict[str, str], name: str, default: int) -> int:

@@ -61,9 +61,9 @@ class PostgresStore(LeasedStore):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        dsn, options = read_options(url)
+        dsns, options = read_options(url)
         self.url = url
-        self.link = ServerLink(dsn, options)
+        self.link = ServerLink(dsns, options)
         self._sender = LinkSender(self.link)
         self._ears: dict[str, tuple[str, threading.Event]] = {}
         self._ears_lock = threading.Lock()
@@ -195,7 +195,7 @@ class PostgresStore(LeasedStore):
             self.link.keep_listening()
             return found[1]
         rows = self.link.fetch("SELECT id FROM names WHERE key = $1", key)
-        if not rows:
+        if not rows or self.link.is_pooled:
             return None
         name = str(rows[0]["id"])
         new = (name, self.link.listen(name))

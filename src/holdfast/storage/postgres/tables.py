@@ -51,8 +51,9 @@ class Migrations:
         # The tables of most are up to date: one question is enough.
         question = f"SELECT version FROM {schema}.{self._table}"  # noqa: S608 - names of our own
         with contextlib.suppress(Exception):
-            if await connection.fetchval(question) == len(self.steps):
-                return
+            async with connection.transaction():  # behind a pooler it is a part of one, which goes on
+                if await connection.fetchval(question) == len(self.steps):
+                    return
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", self.lock)
             # Not "if not exists": that needs the right to make one even where it is there.
