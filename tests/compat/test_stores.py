@@ -105,7 +105,7 @@ def make(request, tmp_path):
     return lambda: MAKERS[request.param](tmp_path)
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestDocumentStore(StoreContract):
     """A store on six methods keeps the whole store contract."""
 
@@ -118,7 +118,7 @@ class TestDocumentStore(StoreContract):
         return DocumentStore(SixMethods(self.folder / f"{self.count}.json"))
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestEventStore(StoreContract):
     """A store on three methods keeps the whole store contract."""
 

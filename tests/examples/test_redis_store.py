@@ -66,7 +66,7 @@ def example(redis_url):
     del sys.modules["redis_store"]
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestRedisStore(StoreContract):
     """Every numbered promise, in Redis."""
 

@@ -8,7 +8,7 @@ from holdfast.storage import FileStore, open_store
 from holdfast.testing import SimDisk, StoreContract
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestContract(StoreContract):
     """Every numbered promise, in a place where nothing is yet."""
 
@@ -33,7 +33,7 @@ class TestContract(StoreContract):
         return super().reopen(store) if has_no_place else open_store(self.url)
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestContractOnRecordingDisk(StoreContract):
     """The file store keeps it on the recording disk too, so that one is a file system."""
 
@@ -47,3 +47,4 @@ class TestContractOnRecordingDisk(StoreContract):
     # Threads wait for each other's locks there, which the recording disk does not do.
     test_c41_compare_and_swap = None
     test_c42_whole_or_not_at_all = None
+    test_c78_namesakes_at_the_same_moment = None

@@ -8,7 +8,7 @@ from holdfast.testing import DeferredStore, StoreContract
 KEY = "sessions/alpha"
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestContract(StoreContract):
     """A store that accepts now and sends later keeps the whole store contract while it works."""
 

@@ -25,7 +25,7 @@ class _Bucket(StoreContract):
         return ObjectStore(self.url)
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestMoto(_Bucket):
     """Every numbered promise, on the quick server."""
 
@@ -35,7 +35,7 @@ class TestMoto(_Bucket):
 
 
 @pytest.mark.slow
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestSeaweed(_Bucket):
     """Every numbered promise, on a real server."""
 

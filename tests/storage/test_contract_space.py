@@ -81,7 +81,7 @@ class SpaceContract(StoreContract):
             list(store.entries("spaces/other/sessions/"))
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestSpaceInMemory(SpaceContract):
     """A space of a store in memory."""
 
@@ -90,7 +90,7 @@ class TestSpaceInMemory(SpaceContract):
         return MemoryStore()
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestSpaceInFiles(SpaceContract):
     """A space of a store in files."""
 
@@ -107,7 +107,7 @@ class TestSpaceInFiles(SpaceContract):
         return SpaceStore(FileStore(self.root), "one")
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestSpaceInSQLite(SpaceContract):
     """A space of a store in one file."""
 
@@ -125,7 +125,7 @@ class TestSpaceInSQLite(SpaceContract):
 
 
 @pytest.mark.slow
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestSpaceInPostgres(SpaceContract):
     """A space of a schema in PostgreSQL."""
 

@@ -105,7 +105,7 @@ class DocumentStore(MemoryStore):
     """
 
     url = "document:"
-    capabilities = Capabilities(syncs=True, archives=True)
+    capabilities = Capabilities(syncs=True, archives=True, unique=True)
 
     def __init__(self, backend: AgentStorage) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class EventStore(MemoryStore):
 
     def __init__(self, backend: EventStorage, *, survives_kill: bool = False) -> None:
         super().__init__()
-        self.capabilities = Capabilities(survives_kill=survives_kill, archives=True)
+        self.capabilities = Capabilities(survives_kill=survives_kill, archives=True, unique=True)
         self._backend = backend
         self._ids: dict[str, str | None] = {}
         self._used = {JOURNAL}
@@ -323,7 +323,8 @@ class EventStore(MemoryStore):
             shelf, id = self._shelves.pop(key, None), self._ids.get(key)
             self._ids[key] = None
             if note["to"] is not None and shelf is not None:
-                self._shelves[note["to"]], self._ids[note["to"]] = shelf, id
+                self._put(note["to"], shelf)
+                self._ids[note["to"]] = id
         elif note["data"] is None:
             self.shelf(key).documents.pop(note["name"], None)
         else:

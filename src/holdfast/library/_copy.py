@@ -14,6 +14,7 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._core import LEASE_MS, Core, Progress
 from holdfast.model import named_blobs, running_checksum
+from holdfast.session import check_made
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
@@ -97,6 +98,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     """Bring one session over; how many bytes were missing there."""
     log, other = source.log(key), target.log(key)
     size, there = _whole_size(log), _compared(key, log, other)
+    check_made(target, key.rpartition("/")[2])
     with target.lease(key).held("copy", LEASE_MS) as epoch:
         if other.size() != there:  # someone was quicker
             there = _compared(key, log, other)

@@ -13,7 +13,7 @@ from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.replay import State
-from holdfast.session import now_ms
+from holdfast.session import check_made, now_ms
 
 # The number makes the key longer than the id is, so the longest ids are cut.
 _TRASH_STEM_CHARS_MAX = 110
@@ -59,6 +59,7 @@ def undelete(core: Core, id: str) -> None:
     if newest is None:
         remedy = "hf.trash.list() tells what is; `holdfast undelete -` takes the last one."
         raise NotFound(f"there is no session {id} in the trash", remedy=remedy, session_id=check_id(id))
+    check_made(core.store, id)
     core.store.move(newest.key, session_key(id))
     core.store.documents(session_key(id)).delete(_NOTE)
     core.hub.publish(id, Notice("undeleted", id))

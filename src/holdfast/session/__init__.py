@@ -18,6 +18,7 @@ from holdfast.session._opening import (
     Patience,
     Repair,
     Resume,
+    check_made,
     check_title,
     check_wait,
     is_alive,
@@ -79,7 +80,8 @@ __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "step"]
 # How it is opened and loaded.
-__all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_title", "check_wait", "is_alive"]
+__all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_made"]
+__all__ += ["check_title", "check_wait", "is_alive"]
 __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
 # Logs without a session: read, branched, looked at, mended, sealed.
 __all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]

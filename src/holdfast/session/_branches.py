@@ -159,7 +159,7 @@ def check_new_id(store: Store, new_id: str) -> str:
     """The id, if a session can be made under it. Raises InvalidId, UsageError."""
     if store.exists(f"sessions/{check_id(new_id)}"):
         raise _taken(new_id)
-    check_clash(store, new_id, "Choose another id.")
+    check_clash(store, new_id)
     return new_id
 
 

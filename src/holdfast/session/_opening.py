@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from holdfast.errors import Damaged, Fenced, InvalidId, NotFound, TooLarge, UsageError
+from holdfast.errors import Damaged, Fenced, NotFound, TooLarge, UsageError
 from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, check_id
 from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Loaded, find_loss, load
 from holdfast.session._writer import Draft, Writer
-from holdfast.storage import Store, is_at_work
+from holdfast.storage import Store, clashing, is_at_work
 
 if TYPE_CHECKING:
     from holdfast.model import Gap
@@ -143,13 +143,17 @@ def check_title(title: Any, limits: Limits) -> None:
         raise TooLarge(f"the title has {size:,} bytes", limit="blob_bytes_min", needed_bytes=size)
 
 
-def check_clash(store: Store, session_id: str, remedy: str) -> None:
-    """Raise InvalidId for a new id that differs only by case from one that is there; the remedy may name that."""
-    other = store.clash(f"sessions/{session_id}")
+def check_clash(store: Store, session_id: str) -> None:
+    """Raise InvalidId for a new id that differs only by case from one that is there."""
+    other = store.clash(key := f"sessions/{session_id}")
     if other is not None:
-        name = other.rpartition("/")[2]
-        what = f"{session_id} differs only by case from the session {name}"
-        raise InvalidId(what, remedy=remedy.format(name), session_id=session_id)
+        raise clashing(key, other)
+
+
+def check_made(store: Store, session_id: str) -> None:
+    """Raise InvalidId as ``check_clash`` does for one about to be made, where the store does not see to that itself."""
+    if not store.capabilities.unique and not store.exists(f"sessions/{session_id}"):
+        check_clash(store, session_id)
 
 
 class Opening:
@@ -307,7 +311,7 @@ class Opening:
         if not exists:
             if self.options.resume == "always" or self.read_only:
                 raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
-            check_clash(self._store, self.session_id, "Use {}, or another id.")
+            check_clash(self._store, self.session_id)
 
     def _hold(self) -> None:
         self.epoch = self._lease.acquire(self.session_id, self.options.lease_ms)
@@ -317,8 +321,7 @@ class Opening:
 
     def _hold_late(self) -> None:
         """The lease of a session that was not there when it was opened."""
-        if not self._store.exists(self.key):
-            check_clash(self._store, self.session_id, "Use {}, or another id.")
+        check_made(self._store, self.session_id)
         self._hold()
         try:
             if self.log.size() != self.loaded.position.offset + self.loaded.torn:

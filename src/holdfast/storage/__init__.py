@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Stamp,
         Store,
         check_key,
+        clashing,
         etag_of,
     )
     from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
@@ -47,7 +48,10 @@ __getattr__ = lazy(
     {
         "_pieces": "zstd_module",
         "_worker": "Worker",
-        "base": "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store check_key etag_of",
+        "base": (
+            "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store"
+            " check_key clashing etag_of"
+        ),
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
         "files.tree": "is_path",
@@ -62,7 +66,7 @@ __getattr__ = lazy(
 )
 
 __all__ = ["MUST_NOT_EXIST", "Capabilities", "Changes", "Documents", "Entry", "Lease", "Log", "Pieces", "Stamp"]
-__all__ += ["Store", "check_key", "check_space", "etag_of", "is_path", "open_store", "shown_url"]
+__all__ += ["Store", "check_key", "check_space", "clashing", "etag_of", "is_path", "open_store", "shown_url"]
 __all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore"]
 __all__ += ["Disk", "Node", "Worker", "forks", "is_at_work", "widen_pipe", "zstd_module"]
 __all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]

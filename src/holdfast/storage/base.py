@@ -47,6 +47,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Several processes see the same keys."""
     archives: bool = False
     """A log can be kept compressed, unnoticed by whoever reads it."""
+    unique: bool = False
+    """Of sessions that differ only by case one can be made, also at the same moment; elsewhere ``clash`` is asked."""
 
 
 class Entry(NamedTuple):
@@ -274,7 +276,11 @@ class Store(ABC):
 
     @abstractmethod
     def clash(self, key: str) -> str | None:
-        """A key with a log that differs from this one only by case, if there is one."""
+        """A key with a log that differs from this one only by case, if there is one.
+
+        A store that keeps sessions ``unique`` raises InvalidId in ``move``, ``branch`` and the lease of a session
+        without a log, where such a one has a log or is about to get it.
+        """
 
     @abstractmethod
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
@@ -483,6 +489,18 @@ def is_key(key: str) -> bool:
 def needs_log(key: str) -> bool:
     """Whether a key is a session, which is nothing without its log."""
     return key.split("/")[-2] in ("sessions", "trash")
+
+
+def is_session(key: str) -> bool:
+    """Whether a key is a session in use, whose id is unique without regard to case."""
+    return key.split("/")[-2] == "sessions"
+
+
+def clashing(key: str, other: str) -> InvalidId:
+    """Return the error for a new session whose id differs only by case from another one's."""
+    new, name = (one.rpartition("/")[2] for one in (key, other))
+    what = f"{new} differs only by case from the session {name}"
+    return InvalidId(what, remedy=f"Use {name}, or another id.", session_id=new)
 
 
 def check_prefix(prefix: str) -> tuple[str, ...]:

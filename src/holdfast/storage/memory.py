@@ -23,7 +23,9 @@ from holdfast.storage.base import (
     check_document_name,
     check_key,
     check_prefix,
+    clashing,
     etag_of,
+    is_session,
     needs_log,
 )
 
@@ -75,11 +77,13 @@ class _Shelf:
 class MemoryStore(Store):
     """Keys in a dict, as long as the process lives. Its archive is a mark, for testing what is built on top."""
 
-    capabilities = Capabilities(archives=True)
+    capabilities = Capabilities(archives=True, unique=True)
     url = "memory:"
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
+        # Keys with capitals by their folded form: only with one of them can another key clash.
+        self._spelt: dict[str, set[str]] = {}
         self._gone: dict[str, int] = {}
         self.guard = threading.RLock()
 
@@ -96,10 +100,25 @@ class MemoryStore(Store):
         return self.entry(key) is not None
 
     def clash(self, key: str) -> str | None:
-        folded = fold_id(check_key(key))
+        return next((other for other in self._others(check_key(key)) if self.exists(other)), None)
+
+    def check_unique(self, key: str, besides: str = "") -> None:
+        """Raise InvalidId if a session that differs only by case is there or in the making."""
+        for other in self._others(key) if is_session(key) else ():
+            shelf = self.peek(other)
+            if other != besides and shelf is not None and (shelf.log is not None or shelf.holder is not None):
+                raise clashing(key, other)
+
+    def _others(self, key: str) -> list[str]:
         with self.guard:
-            found = (other for other in self._shelves if other != key and fold_id(other) == folded)
-            return next((other for other in found if self.exists(other)), None)
+            folded = fold_id(key)
+            return [other for other in (folded, *self._spelt.get(folded, ())) if other != key]
+
+    def _put(self, key: str, shelf: _Shelf) -> _Shelf:
+        self._shelves[key] = shelf
+        if (folded := fold_id(key)) != key:
+            self._spelt.setdefault(folded, set()).add(key)
+        return shelf
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """Done at once: memory has no medium."""
@@ -153,7 +172,8 @@ class MemoryStore(Store):
                 if other.log is not None or (other.has_content() and not needs_log(to)):
                     raise Conflict(f"{to} is taken")
                 other.check_free(to)
-            self._shelves[to] = shelf
+            self.check_unique(to, key)
+            self._put(to, shelf)
             shelf.stamp = next(_stamps)
             self.forget(key)
 
@@ -195,7 +215,7 @@ class MemoryStore(Store):
     def shelf(self, key: str) -> _Shelf:
         """What a key has, made if there is nothing yet."""
         with self.guard:
-            return self._shelves.setdefault(key, _Shelf())
+            return self._shelves.get(key) or self._put(key, _Shelf())
 
     def peek(self, key: str) -> _Shelf | None:
         return self._shelves.get(key)
@@ -209,6 +229,7 @@ class MemoryStore(Store):
     def forget(self, key: str) -> None:
         """Let go of a key, whoever has it."""
         del self._shelves[key]
+        self._spelt.get(fold_id(key), set()).discard(key)
         self._gone[key] = next(_stamps)
 
     def _free(self, key: str) -> _Shelf:
@@ -330,6 +351,8 @@ class MemoryLease(Lease):
             shelf = self._store.shelf(self._key)
             if shelf.holder is not self:
                 shelf.check_free(self._key)
+                if shelf.log is None:
+                    self._store.check_unique(self._key)
                 shelf.epoch += 1
             shelf.holder = self
             self._shelf = shelf
@@ -355,7 +378,7 @@ class NoStore(MemoryStore):
     it is closed there never was one.
     """
 
-    capabilities = Capabilities(stores=False)
+    capabilities = Capabilities(stores=False, unique=True)
     url = "none:"
 
     def lease(self, key: str) -> Lease:

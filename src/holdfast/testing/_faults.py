@@ -103,7 +103,7 @@ class DeferredStore(MemoryStore):
     still has what was accepted and never stored. None means that nothing fails; the value can be changed at any time.
     """
 
-    capabilities = Capabilities(defers=True, archives=True)
+    capabilities = Capabilities(defers=True, archives=True, unique=True)
     url = "deferred:"
 
     def __init__(self, fail_after: int | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -26,12 +27,20 @@ class FileLease(Lease):
     keeps other writers out, and the epoch only tells one opening from another.
     """
 
-    def __init__(self, tree: Tree, parts: tuple[str, ...], touched: Touched | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        parts: tuple[str, ...],
+        touched: Touched | None = None,
+        claim: Callable[[FileLease], None] | None = None,
+    ) -> None:
+        """``claim`` is called for a log that may not be there yet, before it is made."""
         self._tree = tree
+        self._claim = claim
         self._touched = touched
         self._disk = tree.disk
         self._parts = parts
-        self._key = "/".join(parts)
+        self.key = "/".join(parts)
         self._descriptor: int | None = None
         self._forks = forks.count
         self._epoch = 0
@@ -52,12 +61,14 @@ class FileLease(Lease):
                 case _:
                     self.settled = 0
             self._write_card(descriptor, owner, noted)
+            if noted is None and self._claim is not None:
+                self._claim(self)
             if self._touched is not None:
-                self._touched.note(self._key, held=True)
+                self._touched.note(self.key, held=True)
         except BaseException as error:
             self.release()
             if isinstance(error, OSError) and not isinstance(error, HoldfastError):
-                raise translated(error, f"locking {self._key}") from error
+                raise translated(error, f"locking {self.key}") from error
             raise
         return self._epoch
 
@@ -71,7 +82,7 @@ class FileLease(Lease):
         if descriptor is not None and self._forks == forks.count:
             try:
                 if self._touched is not None:
-                    self._touched.note(self._key, held=False)
+                    self._touched.note(self.key, held=False)
             finally:
                 let_go(self._disk, descriptor)
 
@@ -89,7 +100,7 @@ class FileLease(Lease):
                         raise self._locked(descriptor)
                     node = self._disk.node(descriptor)
                     # By its name, from the root of the store on, and not by the directory at hand.
-                    named = self._tree.node_below(f"{self._key}/{LOCK_NAME}")
+                    named = self._tree.node_below(f"{self.key}/{LOCK_NAME}")
                     if node.links > 1:
                         # It is another file as well, perhaps in a backup: that one stays as it is.
                         self._disk.unlink(LOCK_NAME, directory)

@@ -6,17 +6,26 @@ import contextlib
 import errno
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unavailable, UsageError
-from holdfast.model import check_id, fold_id, is_id
+from holdfast.model import check_id, is_id
 from holdfast.storage._pieces import check_branch
 from holdfast.storage._worker import FlushingStore
-from holdfast.storage.base import Capabilities, Changes, Entry, Pieces, Stamp, check_key, check_prefix, needs_log
+from holdfast.storage.base import (
+    Capabilities,
+    Changes,
+    Entry,
+    Pieces,
+    Stamp,
+    check_key,
+    check_prefix,
+    is_session,
+    needs_log,
+)
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.forms import FileForms, inherit, making
@@ -24,11 +33,10 @@ from holdfast.storage.files.journal import Touched
 from holdfast.storage.files.lease import FileLease
 from holdfast.storage.files.log import FileLog, read_pieces
 from holdfast.storage.files.parts import LOG_NAME, Look, look, open_parts
+from holdfast.storage.files.spellings import Spellings
 from holdfast.storage.files.tree import Tree, real_path, remove_tree, translated, translation
 
 _MS = 1_000_000
-# Two changes of a directory within the clock's grain leave the same time on it.
-_TIME_GRAIN_NS = 2_000_000_000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _DROPPED = ".dropped-"
 
@@ -36,7 +44,7 @@ _DROPPED = ".dropped-"
 class FileStore(FlushingStore):
     """``<root>/sessions/<id>/events.jsonl`` and its neighbours; see docs/internals/format.md."""
 
-    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, archives=True)
+    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, archives=True, unique=True)
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk | None = None) -> None:
         text = os.fspath(path)
@@ -47,7 +55,7 @@ class FileStore(FlushingStore):
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
         self._touched = Touched(self._tree)
-        self._folded: tuple[tuple[int, int], dict[str, list[str]]] | None = None
+        self._spellings = Spellings(self._tree, self.exists)
         self._lock = threading.Lock()
         # Shared by all who ask, since a log's sync must cover what was put without one.
         self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
@@ -77,7 +85,7 @@ class FileStore(FlushingStore):
             return found
 
     def lease(self, key: str) -> FileLease:
-        return FileLease(self._tree, _parts(key), self._touched)
+        return FileLease(self._tree, _parts(key), self._touched, self._claim if is_session(key) else None)
 
     def exists(self, key: str) -> bool:
         """Whether the log's files are there. Raises when that cannot be known."""
@@ -86,12 +94,8 @@ class FileStore(FlushingStore):
 
     def clash(self, key: str) -> str | None:
         """A neighbour whose name differs only by case: on some systems it is the same file."""
-        *above, name = _parts(key)
-        with self._tree.opened(tuple(above), doing=f"looking beside {key}") as directory:
-            if directory is None:
-                return None
-            names = self._folded_names(directory).get(fold_id(name), [])
-        others = ("/".join((*above, other)) for other in names if other != name)
+        with translation(f"looking beside {key}"):
+            others = self._spellings.others(_parts(key))
         return next((other for other in others if self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
@@ -105,6 +109,8 @@ class FileStore(FlushingStore):
                 except (Forbidden, Unavailable):
                     continue  # a file or a symlink beside the sessions is none of ours
                 if entry is not None:
+                    with contextlib.suppress(HoldfastError, OSError):
+                        self._spellings.note((*above, name))
                     yield entry
 
     def entry(self, key: str) -> Entry | None:
@@ -170,8 +176,9 @@ class FileStore(FlushingStore):
         with translation(f"moving {key}"), self._held(key):
             if self._is_taken(to):
                 raise Conflict(f"{to} is taken")
-            self._make_room(to)
-            self._rename(source, target)
+            with self._unique(to, key):
+                self._make_room(to)
+                self._rename(source, target)
         self._touched.note(to, held=False)
         with self._lock:
             # What these knew of unsynced documents went with the directory.
@@ -217,8 +224,9 @@ class FileStore(FlushingStore):
             for name, data in (documents or {}).items():
                 FileDocuments(self._tree, hidden).put(name, data)
             inherit(self._tree, _parts(key), hidden, size)
-            self._make_room(to)
-            self._rename(hidden, target)
+            with self._unique(to):
+                self._make_room(to)
+                self._rename(hidden, target)
         self._touched.note(to, held=False)
 
     def base_size(self, key: str) -> int:
@@ -282,18 +290,25 @@ class FileStore(FlushingStore):
             size, modified = archive.size, modified if archive.modified is None else archive.modified
         return Entry(key, size, modified // _MS, etag)
 
-    def _folded_names(self, directory: int) -> dict[str, list[str]]:
-        """Names by their folded form, read again only when the directory has changed."""
-        node = self._disk.node(directory)
-        mark = (node.inode, node.modified)
-        if self._folded is None or self._folded[0] != mark:
-            folded: dict[str, list[str]] = {}
-            for name in self._disk.scan(directory):
-                folded.setdefault(fold_id(name), []).append(name)
-            if time.time_ns() - node.modified < _TIME_GRAIN_NS:
-                return folded  # too fresh to tell it from the next change
-            self._folded = (mark, folded)
-        return self._folded[1]
+    def _claim(self, lease: FileLease) -> None:
+        """See to it that a key whose lease was just taken is the only one of its name, case aside, to be made."""
+
+        def give_up() -> None:
+            lease.release()
+            self.forget(lease.key)
+
+        if not self.exists(lease.key):
+            self._spellings.claim(_parts(lease.key), give_up)
+
+    @contextmanager
+    def _unique(self, key: str, besides: str = "") -> Iterator[None]:
+        """Keep others from making a namesake, for a key that is about to get its name. Raises InvalidId."""
+        if not is_session(key):
+            yield
+            return
+        with self._spellings.alone(_parts(key)):
+            self._spellings.check(_parts(key), besides)
+            yield
 
     def _has_content(self, key: str) -> bool:
         """Whether there is more at a key than a lock."""
@@ -308,7 +323,7 @@ class FileStore(FlushingStore):
         # Looked at before too, since taking the lease makes a directory.
         if not self._has_content(key):
             raise NotFound(f"there is nothing at {key}")
-        with self.lease(key).held("store", 0):
+        with FileLease(self._tree, _parts(key), self._touched).held("store", 0):
             if not self._has_content(key):
                 raise NotFound(f"there is nothing at {key} any more")
             yield
@@ -330,7 +345,7 @@ class FileStore(FlushingStore):
         with self._tree.opened(tuple(above)) as directory:
             if directory is None or self._disk.node_at(name, directory) is None:
                 return
-            with self.lease(key).held("store", 0):
+            with FileLease(self._tree, _parts(key), self._touched).held("store", 0):
                 if self._is_taken(key):
                     raise Conflict(f"{key} is taken")
                 remove_tree(self._disk, name, directory)

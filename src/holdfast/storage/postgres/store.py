@@ -57,7 +57,7 @@ _XID_DIGITS_MAX = 20
 class PostgresStore(LeasedStore):
     """One schema of one database, shared by everyone who may use it."""
 
-    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
+    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True, unique=True)
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -379,6 +379,8 @@ class PostgresLease(RenewedLease):
                 if head["holder"] == holder.to_bytes():
                     return int(head["epoch"])
                 tables.check_free(self._key, head)
+                if not head["generation"]:
+                    await tables.check_unique(connection, self._key)
                 # Not below the time: a key of this name may have been dropped or moved away, and
                 # whoever wrote that one must not be taken for the writer of this one.
                 query = (
@@ -436,6 +438,7 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
             _check_not_taken(to, other)
             tables.check_free(to, other)
             await _forget(connection, to, other["id"])
+        await tables.check_unique(connection, to, key)
         await connection.execute(
             "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1", key, to, folder_of(to), fold_id(to)
         )
@@ -459,6 +462,7 @@ async def branch_key(connection: Connection, key: str, to: str, size: int, docum
             raise Conflict(f"{to} is taken")
         _check_not_taken(to, target)
         tables.check_free(to, target)
+        await tables.check_unique(connection, to)
         id = target["id"]
         await connection.execute("DELETE FROM documents WHERE id = $1", id)
         whole = await tables.whole_log(connection, source, size)

@@ -12,11 +12,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from holdfast.errors import TooNew
+from holdfast.errors import Locked, TooNew
 from holdfast.model import fold_id
 from holdfast.storage._leases import Holder, locked
 from holdfast.storage._pieces import packed, unpacked
-from holdfast.storage.base import etag_of, folder_of
+from holdfast.storage.base import clashing, etag_of, folder_of, is_session
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -97,6 +97,16 @@ HEAD = f"SELECT {FIELDS} FROM names n JOIN heads h USING (id) WHERE n.key = $1" 
 # The name too: who waited for the head of a key that was moved meanwhile must not find it.
 LOCKED = f"{HEAD} FOR UPDATE OF n, h"
 
+_OTHERS = f"""
+SELECT n.key, {FIELDS} FROM names n JOIN heads h USING (id)
+WHERE n.folded = $1 AND n.key NOT IN ($2, $3) AND (h.generation > 0 OR h.holder IS NOT NULL)
+"""  # noqa: S608 - ours
+# None where another transaction has the head: it is about to be made there.
+_FENCE = """
+UPDATE heads SET epoch = epoch + 1, holder = NULL
+WHERE id = (SELECT id FROM heads WHERE id = $1 FOR UPDATE SKIP LOCKED) RETURNING epoch
+"""
+
 
 async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
     """Write the log of a locked head anew, as packed pieces or as plain ones."""
@@ -153,6 +163,23 @@ async def made_and_locked(connection: Connection, key: str) -> Any:
         if head is not None:
             return head
         await made(connection, key)
+
+
+async def check_unique(connection: Connection, key: str, besides: str = "") -> None:
+    """Raise InvalidId if a session that differs only by case is there or in the making."""
+    if not is_session(key):
+        return
+    folded = fold_id(key)
+    # Until the end of the transaction; the question after it sees what was committed before.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", folded)
+    for other in await connection.fetch(_OTHERS, folded, key, besides):
+        try:
+            check_free(key, other)
+        except Locked:
+            raise clashing(key, other["key"]) from None
+        # Its writer has not been heard of for long: whatever it may still send is refused.
+        if other["generation"] or await connection.fetchval(_FENCE, other["id"]) is None:
+            raise clashing(key, other["key"])
 
 
 async def put_document(connection: Connection, id: UUID, name: str, data: bytes) -> None:

@@ -13,10 +13,20 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, StoreError
+from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, InvalidId, Locked, StoreError
+from holdfast.model import fold_id
 from holdfast.storage._deferred import Sender, SendingLog
 from holdfast.storage._leases import Holder, RenewedLease, locked, stale
-from holdfast.storage.base import Documents, Entry, check_document_name, etag_of, is_key
+from holdfast.storage.base import (
+    Documents,
+    Entry,
+    check_document_name,
+    clashing,
+    etag_of,
+    folder_of,
+    is_key,
+    is_session,
+)
 from holdfast.storage.disk import forks
 from holdfast.storage.s3.log import Head, LogObjects, Sealed, end_of
 from holdfast.storage.s3.objects import ListedObject, Objects
@@ -183,9 +193,11 @@ class ObjectDocuments(Documents):
 class ObjectLease(RenewedLease):
     """An object with the holder, replaced by compare and swap; its age is by the server's clock."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, *, claims: bool = False) -> None:
+        """``claims`` is for who may make the key's log, which no namesake may have."""
         super().__init__(store.renewer, key)
         self._store = store
+        self._claims = claims
         self.folder = ""
 
     def _take(self, holder: Holder, ttl_ms: int) -> int:
@@ -201,11 +213,15 @@ class ObjectLease(RenewedLease):
             if not objects.put_value(f"{folder}/lease", HeldKey(epoch, ttl_ms, holder), etag):
                 continue
             try:
-                LogObjects(objects, folder).fence(epoch, self._key)
+                if not LogObjects(objects, folder).fence(epoch, self._key) and self._claims:
+                    self._store.spellings.check(self._key)
             except Sealed:
                 self._store.bury(self._key, folder)
             except Fenced:
                 continue  # a later one was quicker
+            except InvalidId:
+                _change_held(objects, folder, epoch, lambda old: HeldKey(old.epoch))
+                raise
             else:
                 self._store.forget_writing(self._key)
                 self.folder = folder
@@ -322,6 +338,75 @@ class Names:
             key = one.path.removeprefix("names/")
             if one.size and "/" not in key.removeprefix(prefix) and is_key(key):
                 yield key, one
+
+
+class Spellings:
+    """The keys with capitals, by their folded form: only with one of those can another key clash by case alone.
+
+    An object for each folded name, written before the session is there and never taken away: whoever asks looks
+    whether such a session is there now. A bucket that has none is listed once.
+    """
+
+    def __init__(self, objects: Objects, names: Names) -> None:
+        self._objects = objects
+        self._names = names
+        self._listed: set[str] = set()
+
+    def others(self, key: str) -> list[str]:
+        """The keys that differ from this one only by case and may be there. Writes nothing."""
+        folded = _folded(key)
+        if self._is_listed(folder := folder_of(key)):
+            found = self._recorded(folded)[0]
+        else:
+            found = [one for one, _ in self._names.listed(folder) if _folded(one) == folded]
+        return [one for one in dict.fromkeys((folded, *found)) if one != key]
+
+    def check(self, key: str, besides: str = "") -> None:
+        """Record a session that is made, whose lease or log is there; InvalidId if a namesake's is."""
+        if not is_session(key):
+            return
+        if not self._is_listed(folder := folder_of(key)):
+            for one, _ in self._names.listed(folder):
+                self._record(one)
+            self._objects.put(f"spellings/{folder}.listed", b"listed")
+        self._record(key)
+        for other in self.others(key):
+            named = self._names.get(other)
+            if other != besides and named is not None and self._is_made(other, named.name.folder):
+                raise clashing(key, other)
+
+    def _is_made(self, key: str, folder: str) -> bool:
+        """Whether a key has a log, or someone who is about to make it; whoever was about to for long is fenced off."""
+        found = held(self._objects, folder)[0]
+        try:
+            if LogObjects(self._objects, folder).exists():
+                return True
+            check_free(self._objects, key, folder)
+            return found.holder is not None and LogObjects(self._objects, folder).fence(found.epoch + 1, key)
+        except (Locked, Fenced):
+            return True
+        except Sealed:
+            return False
+
+    def _record(self, key: str) -> None:
+        folded = _folded(key)
+        while folded != key:
+            found, etag = self._recorded(folded)
+            if key in found or self._objects.put_value(f"spellings/{folded}", [*found, key], etag):
+                return
+
+    def _recorded(self, folded: str) -> tuple[list[str], str]:
+        found, etag, _ = self._objects.get_value(f"spellings/{folded}", list[str], f"the spellings of {folded}")
+        return found or [], etag
+
+    def _is_listed(self, folder: str) -> bool:
+        if folder not in self._listed and self._objects.get(f"spellings/{folder}.listed") is not None:
+            self._listed.add(folder)
+        return folder in self._listed
+
+
+def _folded(key: str) -> str:
+    return folder_of(key) + fold_id(key.rpartition("/")[2])
 
 
 # What a list of a bucket says of its keys: what was seen before is not asked for again.

@@ -148,8 +148,11 @@ class LogObjects:
 
     # -- changing it -------------------------------------------------------------------------
 
-    def fence(self, epoch: int, key: str) -> None:
-        """Put an object of this epoch at the end. Raises Fenced if a later epoch was there, Sealed if the key went."""
+    def fence(self, epoch: int, key: str) -> bool:
+        """Put an object of this epoch at the end; whether there is a log.
+
+        Raises Fenced if a later epoch was there, Sealed if the key went.
+        """
         while True:
             head, etag = self._read_head()
             if head.sealed:
@@ -160,12 +163,12 @@ class LogObjects:
                 self._write_head(msgspec.structs.replace(head, epoch=epoch), etag)
                 continue
             self.forget()
-            number = next_number(self.pieces(head))
+            pieces = self.pieces(head)
             last = self._epoch_of(head)
             if last is not None and last > epoch:
                 raise stale(key)
-            if last is not None and self._create(head, number, epoch, b""):
-                return
+            if last is not None and self._create(head, next_number(pieces), epoch, b""):
+                return head.generation > 0 or any(one.size for one in pieces)
 
     def seal(self, epoch: int) -> bool:
         """See to it that nothing is ever written here again; False if another one has it by now."""

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
-from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
-from holdfast.model import fold_id
+from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, StoreError, Unavailable
 from holdfast.storage._deferred import Packet, Sender, joined
 from holdfast.storage._leases import LeasedStore
 from holdfast.storage._pieces import check_branch, first_bytes
-from holdfast.storage.base import Capabilities, Entry, check_key, check_prefix, folder_of, needs_log
+from holdfast.storage.base import Capabilities, Entry, check_key, check_prefix, needs_log
 from holdfast.storage.s3.key import (
     AtOnce,
     Listing,
@@ -26,6 +25,7 @@ from holdfast.storage.s3.key import (
     ObjectDocuments,
     ObjectLease,
     ObjectLog,
+    Spellings,
     check_free,
     renew_one,
 )
@@ -39,13 +39,14 @@ _LEASE_MS = 30_000
 class ObjectStore(LeasedStore):
     """Everything below one prefix of one bucket."""
 
-    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
+    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True, unique=True)
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
         self.objects = open_objects(url)
         self.names = Names(self.objects)
+        self.spellings = Spellings(self.objects, self.names)
         self._at_once = AtOnce()
         self._listing = Listing(self.objects, self.names, self._at_once)
         self._sender = Sender(self._send, "holdfast-sender")
@@ -62,15 +63,14 @@ class ObjectStore(LeasedStore):
 
     def lease(self, key: str) -> ObjectLease:
         self.check()
-        return ObjectLease(self, check_key(key))
+        return ObjectLease(self, check_key(key), claims=True)
 
     def exists(self, key: str) -> bool:
         named = self.names.get(check_key(key))
         return named is not None and LogObjects(self.objects, named.name.folder).exists()
 
     def clash(self, key: str) -> str | None:
-        others = (other for other, _ in self.names.listed(folder_of(check_key(key))) if other != key)
-        return next((other for other in others if fold_id(other) == fold_id(key) and self.exists(other)), None)
+        return next((other for other in self.spellings.others(check_key(key)) if self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log; what was seen before and has not changed is not asked for again."""
@@ -105,18 +105,28 @@ class ObjectStore(LeasedStore):
         """Under another name: two small objects are written, whatever the key has."""
         check_key(to)
         named = self._has_something(key)
-        id = named.name.id
         # Given back, it also forgets what its writer knew of the key.
         with ObjectLease(self, key).held("move", _LEASE_MS):
             self._clear_the_way(to)
-            if not self.names.swap(key, named.etag, Name(id, to=to)):
-                raise Conflict(f"{key} changed while it was being moved")
-            taken = not self.names.claim(to, Name(id))
-            moving = self.names.raw(key)[0]
-            if moving is not None and moving.name == Name(id, to=to):
-                self.names.swap(key, moving.etag, Name(id) if taken else None)
-            if taken:
-                raise Conflict(f"{to} is taken")
+            self.spellings.check(to, key)
+            self._rename(key, to, named)
+            try:
+                self.spellings.check(to, key)  # one that was made meanwhile did not see this one
+            except InvalidId:
+                if (moved := self.names.get(to)) is not None:
+                    self._rename(to, key, moved)
+                raise
+
+    def _rename(self, key: str, to: str, named: Named) -> None:
+        id = named.name.id
+        if not self.names.swap(key, named.etag, Name(id, to=to)):
+            raise Conflict(f"{key} changed while it was being moved")
+        taken = not self.names.claim(to, Name(id))
+        moving = self.names.raw(key)[0]
+        if moving is not None and moving.name == Name(id, to=to):
+            self.names.swap(key, moving.etag, Name(id) if taken else None)
+        if taken:
+            raise Conflict(f"{to} is taken")
 
     def drop(self, key: str) -> None:
         """Sealed first, so that no one writes there; then what the name stood for."""
@@ -133,6 +143,7 @@ class ObjectStore(LeasedStore):
         if named is None:
             raise NotFound(f"there is no log at {key}")
         self._clear_the_way(to)
+        self.spellings.check(to)
         name = Name(uuid4().hex)
         source, copy = LogObjects(self.objects, named.name.folder), LogObjects(self.objects, name.folder)
         try:
@@ -147,7 +158,12 @@ class ObjectStore(LeasedStore):
                 self.objects.put(f"{name.folder}/doc/{one_name}", data)
             if not self.names.claim(to, name):
                 raise Conflict(f"{to} is taken")
-        except Conflict:
+            try:
+                self.spellings.check(to)  # one that was made meanwhile did not see this one
+            except InvalidId:
+                self.names.swap(to, self.names.raw(to)[1], None)
+                raise
+        except (Conflict, InvalidId):
             self._remove(name.folder)
             raise
 

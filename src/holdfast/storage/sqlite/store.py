@@ -42,7 +42,7 @@ _GATHER_S = 0.004
 class SQLiteStore(LeasedStore):
     """One database file, shared by many processes of one machine."""
 
-    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, can_steal=True, archives=True)
+    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, can_steal=True, archives=True, unique=True)
 
     def __init__(self, path: str) -> None:
         if not path or "\0" in path:
@@ -116,6 +116,7 @@ class SQLiteStore(LeasedStore):
                 tables.check_not_taken(connection, to, other)
                 tables.check_free(connection, to)
                 tables.forget(connection, other.id)
+            tables.check_unique(connection, to, key)
             epoch = other.epoch + 1 if other else 0
             connection.execute(
                 "UPDATE keys SET key = ?, folder = ?, folded = ?, version = ?, epoch = max(epoch, ?) WHERE id = ?",
@@ -149,6 +150,7 @@ class SQLiteStore(LeasedStore):
             if target is not None:
                 tables.check_not_taken(connection, to, target)
             tables.check_free(connection, to)
+            tables.check_unique(connection, to)
             id = tables.made_row(connection, to)
             tables.forget_pieces(connection, id)
             connection.execute("DELETE FROM documents WHERE id = ?", (id,))
@@ -411,9 +413,11 @@ class SQLiteLease(RenewedLease):
             id = tables.made_row(connection, self._key)
             tables.check_free(connection, self._key)
             found = connection.execute(
-                "UPDATE keys SET epoch = epoch + 1, holder = ?, expires = ? WHERE id = ? RETURNING epoch",
+                "UPDATE keys SET epoch = epoch + 1, holder = ?, expires = ? WHERE id = ? RETURNING epoch, generation",
                 (holder.to_bytes(), tables.now_ms() + ttl_ms, id),
             ).fetchall()
+            if not found[0][1]:
+                tables.check_unique(connection, self._key)
             return int(found[0][0])
 
         # By its key: a flush then covers what a writer that is gone had not synced.

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Conflict, Damaged, NotFound, StoreFull
+from holdfast.errors import Conflict, Damaged, Locked, NotFound, StoreFull
 from holdfast.model import fold_id
 from holdfast.storage._leases import Holder, locked, stale
 from holdfast.storage._pieces import packed, unpacked
-from holdfast.storage.base import Entry, etag_of, folder_of, needs_log
+from holdfast.storage.base import Entry, clashing, etag_of, folder_of, is_session, needs_log
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
@@ -105,6 +105,26 @@ def check_not_taken(connection: Connection, key: str, row: KeyRow) -> None:
     """Raise Conflict if a key that has this row is more than what a crash left of a beginning."""
     if row.generation or (not needs_log(key) and has_documents(connection, row.id)):
         raise Conflict(f"{key} is taken")
+
+
+def check_unique(connection: Connection, key: str, besides: str = "") -> None:
+    """Raise InvalidId if a session that differs only by case is there or in the making."""
+    if not is_session(key):
+        return
+    found = connection.execute(
+        "SELECT key, generation FROM keys WHERE folded = ? AND key NOT IN (?, ?)"
+        " AND (generation > 0 OR holder IS NOT NULL)",
+        (fold_id(key), key, besides),
+    ).fetchall()
+    for other, generation in found:
+        try:
+            check_free(connection, other)
+        except Locked:
+            raise clashing(key, str(other)) from None
+        if generation:
+            raise clashing(key, str(other))
+        # Its writer has not been heard of for long: whatever it may still send is refused.
+        connection.execute("UPDATE keys SET epoch = epoch + 1, holder = NULL WHERE key = ?", (other,))
 
 
 def has_documents(connection: Connection, id: int) -> bool:

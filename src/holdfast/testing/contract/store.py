@@ -229,6 +229,63 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         self.write(store, "sessions/delta", b"line\n")
         assert store.clash("sessions/Delta") == self.kept(store, "sessions/delta", None)
 
+    def test_c77_sessions_are_unique_by_case(self) -> None:
+        """A session that differs from another one only by case is made in no way; what is there stays usable."""
+        store = self.fresh()
+        if not store.capabilities.unique:
+            return
+        for old, new in (("Alpha", "aLPHA"), ("beta", "Beta"), ("Gamma", "gamma"), ("spaces", "Spaces")):
+            key, other = f"sessions/{old}", f"sessions/{new}"
+            lease = store.lease(key)
+            epoch = lease.acquire("me", 60_000)
+            # One that is about to be made counts as well.
+            refused(InvalidId, store.lease(other).acquire, "me", 60_000)
+            log = store.log(key)
+            log.append(b"line\n", 0, 1, epoch)
+            log.sync()
+            refused(InvalidId, store.lease(other).acquire, "me", 60_000)
+            lease.release()
+            if not store.capabilities.stores:
+                continue
+            refused(InvalidId, store.lease(other).acquire, "me", 60_000)
+            self.write(store, f"trash/0.{new}", b"old\n")
+            refused(InvalidId, store.move, f"trash/0.{new}", other)
+            refused(InvalidId, store.branch, key, other, 5)
+            assert not store.exists(other)
+            assert read_all(store.log(f"trash/0.{new}")) == b"old\n"
+            self.write(store, f"trash/{new}", b"both\n")
+            # Its own spelling can change, and then the other one is free.
+            store.move(key, other)
+            store.move(other, f"trash/1.{new}")
+            self.write(store, key, b"again\n")
+            assert store.clash(other) == key
+            assert self.again(store).clash(other) == key
+
+    def test_c78_namesakes_at_the_same_moment(self) -> None:
+        """Of several who make a session under names that differ only by case, no two succeed."""
+        store = self.fresh()
+        if not store.capabilities.unique:
+            return
+        for turn in range(_ROUNDS):
+            made: list[str] = []
+
+            def make(number: int, turn: int = turn, made: list[str] = made) -> None:
+                key = f"sessions/{('name', 'Name', 'nAme', 'NAME')[number % 4]}{turn}"
+                lease = store.lease(key)
+                try:
+                    epoch = lease.acquire("me", 60_000)
+                except (InvalidId, Locked):
+                    return
+                log = store.log(key)
+                log.append(b"line\n", 0, 1, epoch)
+                log.sync()
+                made.append(key)
+                if store.capabilities.stores:
+                    lease.release()
+
+            run_together(4, make)
+            assert len(set(made)) <= 1
+
     def test_c45_entries(self) -> None:
         """The keys with a log are listed with their size, each folder by itself."""
         store = self.fresh()
