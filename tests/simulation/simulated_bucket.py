@@ -33,7 +33,7 @@ class Server:
         self.objects = {}
         self.late = []
 
-    def put(self, path, data, mode="overwrite"):
+    def put(self, path, data, mode="overwrite", attributes=None):
         """Store bytes, perhaps only over what they were meant for."""
         found = self.objects.get(path)
         if mode == "create" and found is not None:
@@ -44,6 +44,7 @@ class Server:
         self.objects[path] = {
             "path": path,
             "data": data,
+            "attributes": attributes or {},
             "size": len(data),
             # As buckets have it: the same bytes have the same mark.
             "e_tag": hashlib.md5(data, usedforsecurity=False).hexdigest(),
@@ -53,7 +54,7 @@ class Server:
     def get(self, path):
         """An object with what is known of it."""
         found = self._found(path)
-        return SimpleNamespace(meta=found, bytes=lambda: found["data"])
+        return SimpleNamespace(meta=found, attributes=found["attributes"], bytes=lambda: found["data"])
 
     def head(self, path):
         """What is known of an object."""

@@ -286,17 +286,10 @@ class LogObjects:
         """Make the object of a number; whether it is ours."""
         path = self._log_path(head, number)
         whole = framed(epoch, data)
-        for _ in range(_TRIES):
-            if self._objects.create(path, whole):
-                break
+        if not self._objects.create(path, whole):
             found = self._objects.get(path)
-            if found is not None and found.data == whole and data:
-                break
-            if found is not None:
+            if found is None or found.data != whole or not data:
                 return False
-            # Some servers refuse both of two that come at the same moment.
-        else:
-            return False
         self._found.setdefault(head.mark, []).append(log_piece(number, len(data), path))
         self._seen[head.mark] = path
         return True

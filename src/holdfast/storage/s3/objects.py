@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
 import msgspec
 
@@ -22,6 +23,11 @@ _BACK_OFF_S = 0.1
 _BACK_OFF_MAX_S = 3.0
 _FIRST_S = 5.0
 _LIST_PAGE = 1000
+_REFUSALS = 20
+# Every write has a mark of its own in the metadata, and hands on those that it replaces: so whoever did not hear
+# whether a write was done finds it out, also when others have written since.
+_MARK = "holdfast"
+_MARKS = 24
 
 
 class Stored(NamedTuple):
@@ -29,7 +35,13 @@ class Stored(NamedTuple):
 
     data: bytes
     etag: str
+    """What the server calls this version, and a line with the marks of the last writers."""
     modified: int
+
+    @property
+    def marks(self) -> list[str]:
+        """Who wrote it, and before that, as far as it is known: the last one first."""
+        return self.etag.partition("\n")[2].split()
 
 
 class ListedObject(NamedTuple):
@@ -83,60 +95,71 @@ class Objects:
 
     def create(self, path: str, data: bytes) -> bool:
         """Store an object that is not there yet; False if there is one."""
-        return self._conditional(path, data, "create")
+        return self._conditional(path, data, "")
 
     def swap(self, path: str, data: bytes, etag: str) -> bool:
         """Replace the version of an object that has this etag; False if it is another by now.
 
         Of an object that went meanwhile some servers say that it is missing: that is lost as well.
         """
-        return self._conditional(path, data, {"e_tag": etag})
+        return self._conditional(path, data, etag)
 
-    def _conditional(self, path: str, data: bytes, mode: Any) -> bool:
+    def _conditional(self, path: str, data: bytes, version: str) -> bool:
+        """Put an object over one version only; whether it was, also where the answer got lost or came to another."""
         from obstore import put
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        etag, _, before = version.partition("\n")
+        mode: Any = {"e_tag": etag} if etag else "create"
+        mark = uuid4().hex[:16]
+        marks = " ".join([mark, *before.split()][:_MARKS])
         tries = 0
 
         def work() -> bool:
             nonlocal tries
             tries += 1
+            # The same bytes have the same etag: a second try could undo what came after the first one.
+            if tries > 1 and (found := self._get(path)) and mark in found.marks:
+                return True
             try:
-                put(self._bucket, path, data, mode=mode)
+                put(self._bucket, path, data, mode=mode, attributes={_MARK: marks})
             except (AlreadyExistsError, PreconditionError):
                 return False
             except FileNotFoundError:
-                if mode == "create":
+                if not etag:
                     raise
                 return False
             return True
 
-        done = self._tried(work)
-        if not done and tries > 1:
-            # The answer to an earlier try may have been lost on the way: then it is what is there.
+        for _ in range(_REFUSALS):
+            if self._tried(work):
+                return True
             found = self.get(path)
-            return found is not None and found.data == data
-        return done
+            if (found.etag.partition("\n")[0] if found else "") != etag:
+                break
+            # Some servers refuse both of two that come at the same moment.
+        return _is_own(found, data, mark, before, lost=tries > 1)
 
     def put(self, path: str, data: bytes) -> None:
         """Store an object in the place of whatever is there."""
         from obstore import put
 
-        self._tried(lambda: put(self._bucket, path, data))
+        marked = {_MARK: uuid4().hex[:16]}
+        self._tried(lambda: put(self._bucket, path, data, attributes=marked))
 
     def get(self, path: str) -> Stored | None:
         """An object; None if there is none."""
+        return self._tried(lambda: self._get(path))
+
+    def _get(self, path: str) -> Stored | None:
         from obstore import get
 
-        def work() -> Stored | None:
-            try:
-                found = get(self._bucket, path)
-                meta = found.meta
-                return Stored(bytes(found.bytes()), meta["e_tag"] or "", _ms(meta))
-            except FileNotFoundError:
-                return None
-
-        return self._tried(work)
+        try:
+            found = get(self._bucket, path)
+            meta, marks = found.meta, found.attributes.get(_MARK, "")
+            return Stored(bytes(found.bytes()), f"{meta['e_tag'] or ''}\n{marks}", _ms(meta))
+        except FileNotFoundError:
+            return None
 
     def get_value(self, path: str, type: type[T], what: str) -> tuple[T | None, str, int]:
         """What an object of JSON says, its etag, and its time; None, "" and 0 for none. Raises Damaged."""
@@ -213,6 +236,20 @@ class Objects:
                 return result
             time.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
             wait = min(wait * 2, _BACK_OFF_MAX_S)
+
+
+def _is_own(found: Stored | None, data: bytes, mark: str, before: str, *, lost: bool) -> bool:
+    """Whether a write that was refused had been done all the same. Raises Unavailable if nobody can tell any more."""
+    marks = found.marks if found else []
+    if mark in marks or not lost:
+        return mark in marks
+    if found and not marks:  # by a program that has no marks
+        return found.data == data
+    if marks and (before.split(maxsplit=1)[0] in marks if before else len(marks) < _MARKS):
+        return False
+    raise Unavailable(
+        "the bucket did not say whether a write was done, and others have written since", outcome="unknown"
+    )
 
 
 @contextmanager

@@ -188,7 +188,7 @@ class ObjectStore(LeasedStore):
         first = objects.create(path, b"1")
         twice = objects.create(path, b"2")
         etag = (objects.get(path) or (b"", "", 0))[1]
-        objects.put(path, b"3")
+        objects.swap(path, b"3", etag)
         swapped = objects.swap(path, b"4", etag)
         objects.delete(path)
         if not first or twice or swapped:
