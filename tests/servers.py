@@ -300,7 +300,9 @@ class BucketServer:
 @pytest.fixture(scope="session")
 def moto_server():
     """An emulation in memory, which starts at once and then takes several times longer."""
-    yield from _bucket_server("moto_server", lambda port, _: ["-H", "127.0.0.1", "-p", str(port)])
+    pytest.importorskip("moto", reason="moto is not installed")
+    program = Path(__file__).with_name("atomic_moto.py")
+    yield from _bucket_server("python", lambda port, _: [str(program), "-H", "127.0.0.1", "-p", str(port)])
 
 
 @pytest.fixture(scope="session")

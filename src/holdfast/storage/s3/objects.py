@@ -114,12 +114,13 @@ class Objects:
         mark = uuid4().hex[:16]
         marks = " ".join([mark, *before.split()][:_MARKS])
         tries = 0
+        found: Stored | None = None
 
         def work() -> bool:
             nonlocal tries
             tries += 1
             # The same bytes have the same etag: a second try could undo what came after the first one.
-            if tries > 1 and (found := self._get(path)) and mark in found.marks:
+            if tries > 1 and (now := self._get(path)) and mark in now.marks:
                 return True
             try:
                 put(self._bucket, path, data, mode=mode, attributes={_MARK: marks})
