@@ -114,6 +114,50 @@ def test_what_an_earlier_program_still_writes_is_found_by_its_change(earlier, po
         store.close()
 
 
+def test_an_earlier_program_writes_on_while_the_tables_change(earlier, postgres_url, monkeypatch):
+    """One that appends all along loses and doubles nothing, and one that starts later is told TooNew."""
+    _, epoch, _ = earlier
+    with monkeypatch.context() as patched:
+        patched.setattr(MIGRATIONS, "steps", _BEFORE)
+        old = PostgresStore(postgres_url)
+        old.check()
+    written, errors, stop = [b"one\n"], [], threading.Event()
+
+    def write():
+        log = old.log(_A)
+        try:
+            while not stop.is_set():
+                line = b"%d\n" % len(written)
+                log.append(line, len(written), 1, epoch)
+                log.sync()
+                written.append(line)
+        except HoldfastError as error:
+            errors.append(error)
+
+    def go_on():
+        least, until = len(written) + 5, time.monotonic() + _WAIT_S
+        while len(written) < least and not errors:
+            assert time.monotonic() < until, "it does not go on"
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    go_on()
+    new = PostgresStore(postgres_url)
+    new.check()
+    go_on()
+    stop.set()
+    thread.join()
+    assert errors == []
+    assert b"".join(new.log(_A).read()) == b"".join(written)
+    monkeypatch.setattr(MIGRATIONS, "steps", _BEFORE)
+    later = PostgresStore(postgres_url)
+    with pytest.raises(TooNew):
+        later.check()
+    for store in (later, new, old):
+        store.close()
+
+
 def test_of_many_that_open_an_earlier_store_one_changes_it(earlier, postgres_url):
     """All of them find it whole, and the step was made once."""
     entries, _, _ = earlier

@@ -37,6 +37,7 @@ _NAMES_AT_ONCE = 200  # a message has at most 8,000 bytes
 _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
 _FIRST_S = 5.0
+_ANSWER_S = 2
 # Worth another try: the connection broke, the server is going or coming, or two were in each other's way.
 _AGAIN = ("08", "40", "57P", "57014", "55P03", "53300", "23505")
 # What the server did in such a statement it may have done in full, or not at all.
@@ -275,9 +276,9 @@ class ServerLink:
             import asyncpg
         except ImportError as error:
             raise UsageError("a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres].") from error
-        connect = partial(
-            asyncpg.connect, dsn, timeout=self._options.connect_s, command_timeout=self._options.statement_s
-        )
+        # The server gives up first: from its word it is known that nothing was stored.
+        patience = self._options.statement_s + _ANSWER_S
+        connect = partial(asyncpg.connect, dsn, timeout=self._options.connect_s, command_timeout=patience)
         if not self.is_pooled:
             try:
                 connection = await connect(server_settings={"application_name": "holdfast", **self._options.settings})
