@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Fenced, Forbidden, HoldfastError, Unavailable, UsageError
+from holdfast.storage.postgres import tables
 from holdfast.storage.postgres.store import PostgresStore
 
 
@@ -276,8 +277,14 @@ def test_a_server_without_tls_is_told_when_it_is_required(postgres_server):
 def _rows_asked_for(log, lines, monkeypatch):
     """How many rows each question of a whole reading asked for; what was read is right."""
     counts = []
-    real = type(log)._rows
-    monkeypatch.setattr(type(log), "_rows", lambda self, head, start, n: counts.append(n) or real(self, head, start, n))
+    real = log._link.fetch
+
+    def fetch(query, *values):
+        if query == tables.READ:
+            counts.append(values[-1])
+        return real(query, *values)
+
+    monkeypatch.setattr(log._link, "fetch", fetch)
     assert b"".join(log.read()) == b"".join(lines)
     return counts
 
