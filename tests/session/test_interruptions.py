@@ -88,16 +88,16 @@ def test_the_last_of_several_who_close_gives_the_lease_back(hf):
     """One who closes a session late does not take it from one who opened it meanwhile."""
     session = hf.session("a")
     session.user("x")
-    assert session._journal._leave()
+    assert session._journal._leave("one")
     session._journal._end(save=True)
     assert hf.session("a") is session
     session.user("y")
-    assert session._journal._leave()
-    session._journal._finish()
+    assert session._journal._leave("two")
+    session._journal._finish("one")
     assert not session.closed
     assert session._journal._end(save=True)
     session.flush()
-    session._journal._finish()
+    session._journal._finish("two")
     assert session.closed
     assert [event.type for event in hf.events("a")][-3:] == ["opened", "user", "closed"]
 
@@ -106,13 +106,13 @@ def test_two_who_close_at_once_record_one_end(hf):
     """However closings and openings overlap, every opening has one end."""
     session = hf.session("a")
     session.user("x")
-    assert session._journal._leave()
+    assert session._journal._leave("one")
     assert hf.session("a") is session
-    assert session._journal._leave()
+    assert session._journal._leave("two")
     assert session._journal._end(save=True)
     assert not session._journal._end(save=True)
-    session._journal._finish()
-    session._journal._finish()
+    session._journal._finish("one")
+    session._journal._finish("two")
     assert session.closed
     assert [event.type for event in hf.events("a")].count("closed") == 1
 
@@ -239,10 +239,10 @@ class _Interrupted:
     def __init__(self, lock):
         self._lock = lock
 
-    def acquire(self):
+    def __enter__(self):
         raise KeyboardInterrupt
 
-    def release(self):
+    def __exit__(self, *_):
         self._lock.release()  # which is not held
 
 

@@ -67,7 +67,8 @@ def test_killed_holder_gives_it_back(store, holder):
 
 def test_same_process_is_locked_too(store):
     """Two leases of one key in one process exclude each other, from two stores as well."""
-    store.lease(KEY).acquire("me", 0)
+    lease = store.lease(KEY)
+    lease.acquire("me", 0)
     other = FileStore(store.path)
     with pytest.raises(Locked) as caught:
         other.lease(KEY).acquire("me", 0)

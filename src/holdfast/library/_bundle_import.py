@@ -222,8 +222,8 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
     """Documents first: no line may name a payload that is not there yet."""
     key = session_key(id)
     documents, log, lease = store.documents(key), store.log(key), store.lease(key)
-    epoch = lease.acquire("import", LEASE_MS)
     try:
+        epoch = lease.acquire("import", LEASE_MS)
         late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
         for name in [name for name in session.documents if name not in late]:
             # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.

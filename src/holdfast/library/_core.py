@@ -275,8 +275,10 @@ class Core:
     def check_unlocked(self, key: str, purpose: str) -> None:
         """Raise Locked while anyone has it open."""
         lease = self.store.lease(key)
-        lease.acquire(purpose, LEASE_MS)
-        lease.release()
+        try:
+            lease.acquire(purpose, LEASE_MS)
+        finally:
+            lease.release()
 
     def lost_whole(self, id: str) -> Gap | None:
         """Return what the catalogue saw in a log that has no event any more."""

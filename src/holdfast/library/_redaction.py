@@ -171,9 +171,9 @@ def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[
     detach_children(core.store, key)
     core.store.detach(key)
     lease = core.store.lease(key)
-    epoch = lease.acquire("redact", LEASE_MS)
     log, documents = core.store.log(key), core.store.documents(key)
     try:
+        epoch = lease.acquire("redact", LEASE_MS)
         plan = _plan(core, key, redactor)
         # Before the log: a snapshot must never know more than the log it belongs to. Also where
         # the log is clean: an earlier time may have been broken off.

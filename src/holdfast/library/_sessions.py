@@ -61,6 +61,7 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
 
         def read(id: str, options: Options) -> tuple[Session, Opening]:
             opening = Opening(core.store, id, options, partial(core.lost_whole, id))
+            opening.open()
             return Session(core.store, opening), opening
 
         return _watched(core, read, check_id(id), chosen)[0]
@@ -173,6 +174,7 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
                 return session, None
         opening = Opening(core.store, id, options, partial(core.lost_whole, id))
         try:
+            opening.open()
             session = live.sessions[key] = Session(
                 core.store, opening, hub=core.hub, timers=core.timers, observers=core.observers
             )

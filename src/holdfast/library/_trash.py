@@ -248,8 +248,10 @@ def _check_free(core: Core, key: str) -> None:
     if state is not None and state.metadata.get("legal_hold"):
         raise _held(_name_of(core, key))
     lease = core.inner.lease(key)
-    lease.acquire("erase", LEASE_MS)
-    lease.release()
+    try:
+        lease.acquire("erase", LEASE_MS)
+    finally:
+        lease.release()
 
 
 def _told_apart(core: Core, mine: builtins.list[str], spared: builtins.list[str]) -> builtins.list[str]:

@@ -96,14 +96,15 @@ class Branches:
                 raise replaced
             self._write(key, to, place, drafts)
         except BaseException:
-            self._store.drop(to)
+            with contextlib.suppress(HoldfastError):  # interrupted while it cleaned up: as after a crash
+                self._store.drop(to)
             raise
 
     def _write(self, source: str, key: str, place: EventEnd, drafts: list[Draft]) -> None:
         lease = self._store.lease(key)
-        epoch = lease.acquire("fork", _LEASE_MS)
         log, documents = self._store.log(key), self._store.documents(key)
         try:
+            epoch = lease.acquire("fork", _LEASE_MS)
             writer = Writer(
                 log, documents, position=place.position, epoch=epoch, limits=self._limits, clock=self._clock
             )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, line_maker, make_line, read_events
-from holdfast.replay import Fold, State
+from holdfast.replay import State
 from holdfast.session import _clock
 from holdfast.session._conversation import LiveConversation
 from holdfast.session._keeper import Keeper, Timers
 from holdfast.session._lifetime import WhenForgotten, uncancelled
+from holdfast.session._loader import load_whole
 from holdfast.session._opening import Opening
 from holdfast.session._subscribers import Hub, Outbox
 from holdfast.session._writer import OWN_TYPES, Draft, Writer, as_draft, own_type
@@ -60,7 +61,10 @@ class Journal:
         """Whether the last event of this opening is written, so that no more may come."""
         self.users = 1
         """How often the object was opened and not closed again."""
-        self.closers = 0
+        self.closers: set[object] = set()
+        """Who is closing it: threads by their numbers, and tasks."""
+        self.leaving = False
+        """Whether the lease is being given back."""
         self.ready = False
         """Whether this opening is on record, not ended, and nothing is in doubt."""
         self.straight = False
@@ -109,12 +113,10 @@ class Journal:
     ) -> Event:
         """Record one event whose type may be recorded by everybody."""
         # Every append comes through here, and each call on the way is to be felt: what is usual is
-        # done in this one function, what is rare elsewhere. Acquired inside, so that a key press
-        # just after it does not leave the lock with nobody.
-        lock, writer = self.lock, self.writer
-        try:
+        # done in this one function, what is rare elsewhere.
+        writer = self.writer
+        with self.lock:
             try:
-                lock.acquire()
                 if not self.straight or timestamp is not None or writer.dead is not None:
                     recorded = self._record_rare(Draft(type, data, run, key, timestamp))
                 else:
@@ -143,8 +145,6 @@ class Journal:
                         except StoreError as error:
                             writer.failed(error)
                             raise
-                        # No call in between: a key press is noticed after calls, and must not come
-                        # between the line in the log and its number being taken.
                         writer.seq, writer.offset, writer.crc = seq + 1, end, crc
                         self.fold.apply(recorded, data)
                         if key is not None or self.hub.listeners or self.talk.active:
@@ -152,16 +152,8 @@ class Journal:
             except HoldfastError:
                 raise
             except BaseException:
-                # Such as a key press: the log may know an event that the state does not.
-                self.in_doubt, self.ready, self.straight = True, False, False
+                self._doubt()
                 raise
-        except BaseException:
-            try:
-                lock.release()
-            except RuntimeError:
-                pass  # interrupted while it waited for the lock
-            raise
-        lock.release()
         if self.outbox.waiting:
             self.outbox.deliver()
         if self.always:
@@ -174,14 +166,8 @@ class Journal:
         drafts = [as_draft(event) for event in events]
         with self.lock:
             self._check_writable()
-            try:
-                self.settle()
-                recorded = self._extend(drafts)
-            except HoldfastError:
-                raise
-            except BaseException:
-                self.in_doubt, self.ready, self.straight = True, False, False
-                raise
+            self.settle()
+            recorded = self._extend(drafts)
         self._told()
         return recorded
 
@@ -322,19 +308,23 @@ class Journal:
         return event if self.redacting is None else self.redacting.as_it_was(event)
 
     def settle(self) -> None:
-        """After an interruption between the log and the state: the state anew, from the log."""
+        """After an interruption between the log and what is known of it: all that anew, from the log."""
         with self.lock:
             if not self.in_doubt:
                 return
-            self.fold = Fold()
-            self.fold.fold(self.events())
+            opening = self.opening
+            opening.loaded = load_whole(self.writer.log, self.writer.staged_lines())
+            self.fold = opening.loaded.fold
+            self.writer.go_on_from(opening.loaded.position)
             self.talk.begin_again()
+            opening.begun = opening.begun or opening.is_recorded
             self.in_doubt = False
-            if self.opening.begun and not self.ended:
+            if opening.begun and not self.ended:
                 self._make_ready()
 
     def close(self, *, save: bool) -> None:
-        if not self._leave():
+        who = threading.get_ident()
+        if not self._leave(who):
             return
         try:
             if self._end(save=save):
@@ -344,7 +334,7 @@ class Journal:
             self._last_words(error)
             raise
         finally:
-            self._finish()
+            self._finish(who)
 
     async def aclose(self, *, save: bool) -> None:
         await uncancelled(self._aclose(save=save))
@@ -355,12 +345,14 @@ class Journal:
         patience = time.monotonic() + _PATIENCE_S
         while not self.closed:
             if time.monotonic() > patience:
-                self.closers = 0  # whoever was at it has been interrupted
-                self._finish()
+                self.closers.clear()  # whoever was at it has been interrupted
+                self._finish(None)
             time.sleep(_WAIT_S)
 
     def retain(self) -> bool:
         with self.lock:
+            if self.leaving and not self.closed:
+                self._give_back()  # it was interrupted
             if self.closed or self.orphaned:
                 return False
             if self.ended:
@@ -373,7 +365,8 @@ class Journal:
     async def _aclose(self, *, save: bool) -> None:
         import asyncio
 
-        if not self._leave():
+        who = asyncio.current_task()
+        if not self._leave(who):
             return
         try:
             if self._end(save=save):
@@ -384,34 +377,39 @@ class Journal:
             self._last_words(error)
             raise
         finally:
-            self._finish()
+            self._finish(who)
 
-    def _leave(self) -> bool:
-        """Whether this call is the one that closes."""
+    def _leave(self, who: object) -> bool:
+        """Whether this call is the one that closes, or goes on with a closing that was broken off."""
         with self.lock:
-            if self.closed or self.ended:
-                return False
-            self.users -= 1
-            self.closers += not self.users
-            return not self.users
+            if not self.closed and self.users <= 1:
+                self.users = 0
+                self.closers.add(who)
+                return True
+            self.users -= not self.closed
+            return False
 
     def _last_words(self, error: StoreError) -> None:
         if self.writer.has_staged():
             self.writer.hand_out_unsaved(error)
 
-    def _finish(self) -> None:
-        # Who sees it closed, without the lock, must be able to take the lease: closed comes last.
+    def _finish(self, who: object) -> None:
         # Opened again meanwhile, it is closed by several, and the last one gives it back.
         with self.lock:
-            self.closers -= 1
-            if not self.users and self.closers <= 0:
-                self.ready = self.straight = False
-                try:
-                    self.release()
-                finally:
-                    self.opening.release()  # again, in case the first was interrupted
-                    self.closed = True
+            self.closers.discard(who)
+            if not self.users and not self.closers:
+                self._give_back()
         self.outbox.deliver()
+
+    def _give_back(self) -> None:
+        """Give the lease back; once begun there is no way but on."""
+        self.leaving, self.ready, self.straight = True, False, False
+        try:
+            self.release()
+        finally:
+            self.opening.release()  # again, in case the first was interrupted
+            # Who sees it closed, without the lock, must be able to take the lease: closed comes last.
+            self.closed = True
 
     def _end(self, *, save: bool) -> bool:
         """Write the last event and take no more; whether there is anything to flush."""
@@ -487,7 +485,20 @@ class Journal:
         plan = self.redacting.plan(drafts, self.seq + 1)
         return self._write(plan.drafts, plan)
 
+    def _doubt(self) -> None:
+        """After a key press, or another surprise: the log may know an event that is not known here."""
+        self.in_doubt, self.ready, self.straight = True, False, False
+
     def _write(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
+        try:
+            return self._write_lines(drafts, plan)
+        except HoldfastError:
+            raise
+        except BaseException:
+            self._doubt()
+            raise
+
+    def _write_lines(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
         preamble: list[Draft] = []
         if not self.opening.begun:
             # Before anything is made on disk: what cannot be recorded leaves no trace.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from zlib import crc32
 
 import msgspec
@@ -269,6 +269,11 @@ def load(
         if mine and one.offset > loaded.position.offset:
             loaded.ahead = one
     return loaded
+
+
+def load_whole(log: Log, more: Iterable[bytes]) -> Loaded:
+    """The state at the end of a log and of what is to follow it, all of it read."""
+    return _read_into(Loaded(Fold()), LineReader(unseal=log.unseal), chain(log.read(), more))
 
 
 def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None) -> Gap | None:

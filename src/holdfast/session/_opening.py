@@ -185,6 +185,10 @@ class Opening:
         self._lease = store.lease(self.key)
         self.held = self._was_there = False
         """Whether the right to write is held, and whether there was a session."""
+
+    def open(self) -> None:
+        """Take what is wanted, and read the log; whoever calls it releases it if an exception comes, at any moment."""
+        store, options = self._store, self.options
         try:
             if options.wait_ms and not self.read_only:
                 # Also of a session that is not there yet: whoever waits for one wants to go on
@@ -250,6 +254,13 @@ class Opening:
         found = SessionRedaction(self.session_id, options.redactor, options.limits)
         self.options = found.without_secrets(options)
         return found
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether what was loaded says so, though whoever wrote it was interrupted."""
+        last = self.loaded.fold.state.last_open
+        ours = last is not None and not last.closed and is_at_work(last.pid, last.host) and last.pid == os.getpid()
+        return ours and last is not None and self.held and last.epoch == self.epoch
 
     def go_on(self) -> None:
         """The session is wanted again while it is being closed: the lease is kept."""
@@ -322,8 +333,8 @@ class Opening:
     def _hold_late(self) -> None:
         """The lease of a session that was not there when it was opened."""
         check_made(self._store, self.session_id)
-        self._hold()
         try:
+            self._hold()
             if self.log.size() != self.loaded.position.offset + self.loaded.torn:
                 self._check_policy(exists=True)
                 self.loaded = self._load(begun=True)

@@ -28,6 +28,7 @@ from holdfast.model import (
     line_body,
     read_line,
     running_checksum,
+    sealed_end,
     type_bytes,
 )
 from holdfast.session._clock import Clock, now_ms
@@ -128,6 +129,17 @@ class Writer:
         """Whether a usual line may be given to the log, and its time be the system's."""
         return self._sealer is None and not self.lead and not self.staged and self._clock is now_ms
 
+    def go_on_from(self, position: Position) -> None:
+        """Go on from what the log and what is staged were found to have, whatever was known before."""
+        if position != self.position:
+            # The newline that the last line lacked is written with the first.
+            self.lead = b"" if position.offset > self.offset else self.lead
+            self.position = position
+        if self._sealer is not None:
+            from holdfast.session._sealed_store import end_before
+
+            self.sealed_end = sealed_end(self._waiting[-1]) if self._waiting else end_before(self.log, self.offset)
+
     def seal_with(self, sealer: Sealer, before: bytes) -> None:
         """Seal what is written from now on; ``before`` is the end of the last sealed line."""
         self._sealer, self.sealed_end = sealer, before
@@ -152,8 +164,6 @@ class Writer:
             raise self._over_full(end)
         event = Event(type, seq, timestamp, raw)
         self._put(line, seq, 1)
-        # Nothing is called from here on: a key press that interrupts the program is noticed after
-        # calls, and must not come between the line in the log and its number being taken.
         self.seq, self.offset, self.crc, self.sealed_end = seq + 1, end, crc, before
         return event
 
@@ -252,7 +262,7 @@ class Writer:
 
     def _put(self, lines: bytes, seq: int, count: int) -> None:
         if self.staged:
-            self._waiting += (lines,)  # no call, see append
+            self._waiting += (lines,)
         else:
             self._append(lines, seq, count)
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.errors import Fenced, Locked, StoreError
+from holdfast.errors import Fenced, HoldfastError, Locked, StoreError
 from holdfast.storage._worker import FlushingStore, Worker
 from holdfast.storage.base import Lease, check_key
 from holdfast.storage.disk import Disk, forks, is_running
@@ -153,29 +153,40 @@ class RenewedLease(Lease):
         self._renewer = renewer
         self._key = key
         self._holder: Holder | None = None
+        self._trying: Holder | None = None
+        """As whom it is being taken; stays when that was interrupted, and whether it was taken is not known."""
         self._epoch = 0
         self._forks = forks.count
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take it, also from a holder whose time ran out or whose process here is gone."""
-        if self._is_held:
+        if self._is_held and self._trying is None:
             self.renew(ttl_ms)
             return self._epoch
-        # A mark of its own, so that a second try knows what the first one did.
-        holder = this_holder(f"{owner[:60]} {uuid4().hex}")
-        epoch = self._take(holder, ttl_ms)
+        # A mark of its own, so that a second try knows what the first one did, also if that was interrupted.
+        self._trying = holder = self._trying or this_holder(f"{owner[:60]} {uuid4().hex}")
+        try:
+            epoch = self._take(holder, ttl_ms)
+        except HoldfastError:
+            self._trying = None
+            raise
         self._holder, self._epoch, self._forks = holder, epoch, forks.count
         if ttl_ms > 0:
             self._renewer.keep(self, self._key, epoch, ttl_ms)
+        self._trying = None
         return epoch
 
     def release(self) -> None:
         """Give it back; nothing happens if another one has it by now."""
-        was_held, self._holder = self._is_held, None
-        if was_held:
+        if self._trying is not None and self._forks == forks.count:
+            with contextlib.suppress(HoldfastError):  # taken by another, or out of reach
+                self.acquire("", 0)
+        if self._is_held:
             self._renewer.let_go(self)
             with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
                 self._give_back()
+        # Last: interrupted before, the next call goes on.
+        self._holder = None
 
     @property
     def _is_held(self) -> bool:
@@ -184,7 +195,7 @@ class RenewedLease(Lease):
 
     @abstractmethod
     def _take(self, holder: Holder, ttl_ms: int) -> int:
-        """Put the holder into the store and return the epoch. Raises Locked."""
+        """Put the holder into the store and return the epoch, also of one that is there already. Raises Locked."""
 
     @abstractmethod
     def _give_back(self) -> None:

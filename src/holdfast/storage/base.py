@@ -223,7 +223,10 @@ class Lease(ABC):
 
     @abstractmethod
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take the lease; its epoch is higher than every earlier one. Raises Locked, with what is known of a holder."""
+        """Take the lease; its epoch is higher than every earlier one. Raises Locked, with what is known of a holder.
+
+        Called inside the ``try`` whose end releases it: an interrupt may come just after it was taken.
+        """
 
     @abstractmethod
     def renew(self, ttl_ms: int) -> None:
@@ -236,9 +239,8 @@ class Lease(ABC):
     @contextmanager
     def held(self, owner: str, ttl_ms: int) -> Iterator[int]:
         """Hold the lease for the length of a ``with`` block; its epoch. Raises Locked."""
-        epoch = self.acquire(owner, ttl_ms)
         try:
-            yield epoch
+            yield self.acquire(owner, ttl_ms)
         finally:
             self.release()
 

@@ -15,6 +15,8 @@ import os
 import stat
 import sys
 from collections import namedtuple
+from functools import partial
+from itertools import filterfalse
 from operator import attrgetter
 
 # The command's quick start loads this, and loading `typing` would take longer than all the rest.
@@ -26,9 +28,11 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A directory that is only passed through needs no right to list it: /home is often 0711.
 _PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC
+_READING = os.O_RDONLY | os.O_NONBLOCK | _FILE
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 _SHOWN_MODE = 0o644
+_MOUNTS_BYTES_MAX = 16 << 20
 _LINKS_MAX = 40  # as many as the kernel follows
 _NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
 _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
@@ -43,6 +47,46 @@ class _Forks:
 
 forks = _Forks()
 _held_locks: set[int] = set()
+_closings: dict[int, Iterator[int]] = {}
+"""By number: what closes the file that was locked last under it."""
+
+
+class _Closed(int):
+    """A descriptor that was closed: nothing more to do."""
+
+
+class Descriptor(_Closed):
+    """An open file that closes itself when nobody refers to it any more.
+
+    So a key press at any moment leaves none open. Opening and closing are one step each, in C: none can come between
+    the number and its owner, nor between closing and knowing that it is closed, when the number may be another file's.
+    """
+
+    def __del__(self) -> None:
+        """Close what an interruption has left."""
+        with contextlib.suppress(OSError):
+            _close(self)
+
+
+def _close(descriptor: int) -> None:
+    """Close it unless it is closed; its lock is not one of those held any more."""
+    once = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))  # the number, given once
+    next(map(os.close, filterfalse(_held_locks.discard, once)), None)
+
+
+def _read(path: str, size: int) -> bytes:
+    """Read what the system tells in a file of its own; nothing where it does not."""
+    try:
+        descriptor, found = _opened(path, os.O_RDONLY), b""
+        while len(found) < size and (chunk := os.read(descriptor, size - len(found))):
+            found += chunk
+    except OSError:
+        return b""
+    return found
+
+
+def _opened(path: str, flags: int, parent: int | None = None) -> Descriptor:
+    return next(map(Descriptor, map(partial(os.open, dir_fd=parent), (path,), (flags | os.O_CLOEXEC,))))
 
 
 def _after_fork_in_child() -> None:
@@ -50,7 +94,7 @@ def _after_fork_in_child() -> None:
     for descriptor in tuple(_held_locks):
         # Closing the child's copy leaves the parent's lock alone, and lets it end with the parent.
         with contextlib.suppress(OSError):
-            os.close(descriptor)
+            next(map(os.close, _closings[descriptor]), None)
     _held_locks.clear()
 
 
@@ -111,15 +155,16 @@ class Disk:
 
     def open_root(self) -> int:
         """A descriptor of the top directory, from which every path is walked."""
-        return os.open("/", _PASSAGE)
+        return _opened("/", _PASSAGE)
 
     def open_passage(self, name: str, parent: int) -> int:
         """A descriptor of a directory, good for nothing but going further down."""
-        return os.open(name, _PASSAGE, dir_fd=parent)
+        return _opened(name, _PASSAGE, parent)
 
     def open_directory(self, name: str, parent: int) -> int:
         """A descriptor of a directory; NotADirectoryError or OSError(ELOOP) for a symlink."""
-        return os.open(name, _DIRECTORY, dir_fd=parent)
+        # As in _opened: an opening comes here several times, and counts calls.
+        return next(map(Descriptor, map(partial(os.open, dir_fd=parent), (name,), (_DIRECTORY,))))
 
     def make_directory(self, name: str, parent: int) -> None:
         """A new directory, 0700: never wider, and not narrower either, whatever the umask."""
@@ -143,7 +188,7 @@ class Disk:
 
     def open_read(self, name: str, parent: int) -> int:
         """A file to read. A pipe in its place does not make the caller wait for a writer."""
-        return os.open(name, os.O_RDONLY | os.O_NONBLOCK | _FILE, dir_fd=parent)
+        return next(map(Descriptor, map(partial(os.open, dir_fd=parent), (name,), (_READING,))))
 
     def open_lock(self, name: str, parent: int) -> int:
         """A lock file, made if there is none."""
@@ -197,8 +242,9 @@ class Disk:
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
         """Take the file's lock; False if another one has it."""
         # Noted before it is held: a child forked between the two must give it up as well.
-        _held_locks.add(descriptor)
         try:
+            _closings[int(descriptor)] = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))
+            _held_locks.add(int(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BaseException as error:
             _held_locks.discard(descriptor)
@@ -230,12 +276,7 @@ class Disk:
 
     def boot_id(self) -> str:
         """What tells this run of the operating system from others; empty where it cannot say."""
-        try:
-            descriptor = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return ""
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(64).decode("ascii", "replace").strip()
+        return _read("/proc/sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
 
     def process_space(self) -> str:
         """Where process ids mean something: a run of the system, and a container in it; empty where that is unknown."""
@@ -246,12 +287,7 @@ class Disk:
 
     def process_start(self, pid: int) -> int:
         """When a process began, in ticks; 0 where there is no telling, or no such process."""
-        try:
-            descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return 0
-        with os.fdopen(descriptor, "rb") as file:
-            fields = file.read(4096).rpartition(b")")[2].split()
+        fields = _read(f"/proc/{pid}/stat", 4096).rpartition(b")")[2].split()
         return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else 0
 
     def close(self, descriptor: int) -> None:
@@ -259,8 +295,10 @@ class Disk:
         if descriptor in _held_locks:
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            _held_locks.discard(descriptor)
-        os.close(descriptor)
+        # As in _close: every opening closes several, and counts calls.
+        once = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))
+        next(map(os.close, filterfalse(_held_locks.discard, once)), None)
+        descriptor.__class__ = _Closed
 
     def network_name(self, descriptor: int) -> str | None:
         """The kind of network file system that a descriptor lies on; None for a local one."""
@@ -317,26 +355,18 @@ def _open_private(name: str, flags: int, parent: int) -> int:
 
     One that has a second name is left as it is: that name may be somebody else's.
     """
-    descriptor = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=parent)
-    try:
-        found = os.fstat(descriptor)
-        if stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_nlink == 1:
-            os.fchmod(descriptor, _FILE_MODE)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    opened = map(partial(os.open, dir_fd=parent), (name,), (flags | _FILE,), (_FILE_MODE,))
+    descriptor = next(map(Descriptor, opened))
+    found = os.fstat(descriptor)
+    if stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_nlink == 1:
+        os.fchmod(descriptor, _FILE_MODE)
     return descriptor
 
 
 def _mounts() -> Iterator[list[str]]:
     """The rows of the kernel's mount table; none where there is no such table."""
-    try:
-        descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as table:
-        for row in table:
-            yield row.split()
+    for row in _read("/proc/self/mountinfo", _MOUNTS_BYTES_MAX).decode("utf-8", "replace").splitlines():
+        yield row.split()
 
 
 def _is_network(kind: str) -> bool:

@@ -206,7 +206,8 @@ class ObjectLease(RenewedLease):
         while True:
             folder = self._store.names.made(self._key).folder
             found, etag, _ = held(objects, folder)
-            check_free(objects, self._key, folder)
+            if found.holder != holder:
+                check_free(objects, self._key, folder)
             # Not below the time: a key of this name may have been dropped or moved away, and whoever
             # wrote that one must not be taken for the writer of this one.
             epoch = max(found.epoch + 1, time.time_ns() // 1000)

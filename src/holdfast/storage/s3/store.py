@@ -256,8 +256,8 @@ class ObjectStore(LeasedStore):
         """Take a key out of use for good, under its lease; then remove all it has."""
         folder = named.name.folder
         lease = ObjectLease(self, key)
-        epoch = lease.acquire("drop", _LEASE_MS)
         try:
+            epoch = lease.acquire("drop", _LEASE_MS)
             if lease.folder != folder:
                 raise Conflict(f"{key} changed while it was being removed")
             if only_rest:  # someone may have begun to write it just before

@@ -411,6 +411,9 @@ class SQLiteLease(RenewedLease):
     def _take(self, holder: Holder, ttl_ms: int) -> int:
         def work(connection: Connection) -> int:
             id = tables.made_row(connection, self._key)
+            query = "SELECT epoch FROM keys WHERE id = ? AND holder = ?"
+            for (epoch,) in connection.execute(query, (id, holder.to_bytes())).fetchall():
+                return int(epoch)
             tables.check_free(connection, self._key)
             found = connection.execute(
                 "UPDATE keys SET epoch = epoch + 1, holder = ?, expires = ? WHERE id = ? RETURNING epoch, generation",
