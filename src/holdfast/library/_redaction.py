@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +47,8 @@ _KEY_PLACE = "shared/redaction"
 _KEY_NAME = "fingerprint.key"
 _KEY_BYTES = 32
 _GIVEN_CHARS_MIN = 4
+_MARK_BYTES = 16
+_CLEAN_MAX = 200_000  # events that are remembered: 20 MB
 _SECONDS_PER_MIB = 10.0
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
@@ -74,26 +77,38 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     keys = _to_redact(core, id, relatives=relatives)
     # Nobody waits for a line here: what takes longer is looked at rather than masked.
     redactor = make_redactor(core, _texts(find), mode="mark", seconds_per_mib=_SECONDS_PER_MIB)
-    plans = [_plan(core, key, redactor) for key in keys]
     unreached: builtins.list[str] = []
     left: builtins.list[str] = []
     if not dry_run:
-        plans = [_rewrite(core, key, redactor, unreached) for key in keys]
-        named = (plan.events[0].data.get("agent_id") for plan in plans)
-        for agent in {agent for agent in named if isinstance(agent, str) and is_id(agent)}:
+        for key in keys:
+            _whole_events(core, key)  # before anything is changed
+        from holdfast.session import detach_children
+
+        # Those that are rewritten themselves need no copy of what goes.
+        detach_children(core.store, *keys)
+    sessions: dict[str, int] = {}
+    found: Counter[str] = Counter()
+    agents, clean, unscanned, spared = set(), set[bytes](), 0, 0
+    for key in keys:
+        plan = _plan(core, key, redactor, clean) if dry_run else _rewrite(core, key, redactor, clean, unreached)
+        sessions[key] = len(plan.seqs)
+        found += plan.found
+        unscanned += plan.unscanned
+        spared += plan.spared
+        agents.add(plan.events[0].data.get("agent_id"))
+    if not dry_run:
+        for agent in {agent for agent in agents if isinstance(agent, str) and is_id(agent)}:
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
         # The words of an index stay in its pages when rows go; only a new one is without them.
         _finder.reindex(core)
         left = core.inner.scrub()
-    found = sum((plan.found for plan in plans), Counter[str]())
-    if not dry_run:
         core.hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
     return RedactionReport(
         session_id=id,
-        sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
+        sessions=sessions,
         found=dict(sorted(found.items())),
-        unscanned=sum(plan.unscanned for plan in plans),
-        spared=sum(plan.spared for plan in plans),
+        unscanned=unscanned,
+        spared=spared,
         unreached=tuple(unreached),
         left=tuple(left),
     )
@@ -128,10 +143,10 @@ def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
     """The keys of the session and its relatives, all of which can be rewritten now."""
     keys = _trash.copies_of(core, check_id(id)) or [core.stored(id)]
     if relatives:
-        keys += [key for key in _family(core, id) if key not in keys]
+        keys = builtins.list(dict.fromkeys([*keys, *_family(core, id)]))
     for key in keys:
         name = key.rpartition("/")[2]
-        if key.startswith("sessions/") and _finder.info(core, name).held:
+        if key.startswith("sessions/") and _trash.is_held(core, key):
             raise Forbidden(f"session {name} is under legal hold", session_id=name)
         core.check_unlocked(key, "redact")
     return keys
@@ -143,10 +158,11 @@ def _family(core: Core, id: str) -> builtins.list[str]:
     named |= {trashed.key: trashed.session_id for trashed in _trash.Trash(core).list()}
     near: dict[str, set[str]] = {}
     for key, name in named.items():
-        state = _trash.state_of(core, key)
-        if state is not None and state.parent is not None:
-            near.setdefault(name, set()).add(state.parent.session)
-            near.setdefault(state.parent.session, set()).add(name)
+        forks = [event for event in _trash.origins_of(core, key) or () if event.type == "forked"]
+        parent = forks[-1].data.get("session") if forks else None
+        if isinstance(parent, str):
+            near.setdefault(name, set()).add(parent)
+            near.setdefault(parent, set()).add(name)
     met, todo = {id}, [id]
     while todo:
         fresh = near.get(todo.pop(), set()) - met
@@ -155,26 +171,30 @@ def _family(core: Core, id: str) -> builtins.list[str]:
     return [key for key, name in named.items() if name in met]
 
 
-def _plan(core: Core, key: str, redactor: Redactor) -> RedactedLog:
-    """What the log would be. Raises Damaged for one of which something is missing."""
-    log, documents = core.store.log(key), core.store.documents(key)
-    events = builtins.list(of_known_format(read_range(log)))
+def _whole_events(core: Core, key: str) -> builtins.list[Event]:
+    """The events of a log. Raises Damaged for one of which something is missing."""
+    events = builtins.list(of_known_format(read_range(core.store.log(key))))
     if not events or any(event.seq != seq for seq, event in enumerate(events)):
         raise Damaged(f"the log at {key} is damaged", remedy="Repair it first: `holdfast repair`.", key=key)
-    return without_secrets(events, resolve_blobs(events, documents), redactor)
+    return events
 
 
-def _rewrite(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
+def _plan(core: Core, key: str, redactor: Redactor, clean: set[bytes]) -> RedactedLog:
+    """What the log would be. Raises Damaged."""
+    events = _whole_events(core, key)
+    return without_secrets(events, resolve_blobs(events, core.store.documents(key)), redactor, clean)
+
+
+def _rewrite(core: Core, key: str, redactor: Redactor, clean: set[bytes], unreached: builtins.list[str]) -> RedactedLog:
     """Make a key what it would be without secrets, and destroy what it was."""
-    from holdfast.session import SealedDocuments, detach_children, rewriter_for
+    from holdfast.session import SealedDocuments, rewriter_for
 
-    detach_children(core.store, key)
     core.store.detach(key)
     lease = core.store.lease(key)
     log, documents = core.store.log(key), core.store.documents(key)
     try:
         epoch = lease.acquire("redact", LEASE_MS)
-        plan = _plan(core, key, redactor)
+        plan = _plan(core, key, redactor, clean)
         # Before the log: a snapshot must never know more than the log it belongs to. Also where
         # the log is clean: an earlier time may have been broken off.
         _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
@@ -298,12 +318,20 @@ class RedactedLog(msgspec.Struct):
             yield line
 
 
-def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: Redactor) -> RedactedLog:
-    """The events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place."""
+def without_secrets(
+    events: Iterable[Event], whole: Iterable[Event], redactor: Redactor, clean: set[bytes] | None = None
+) -> RedactedLog:
+    """The events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place.
+
+    ``clean`` remembers events in which there were none, which forks share: they are not looked at again.
+    """
     done = RedactedLog([], {}, Counter(), set())
+    clean = set() if clean is None else clean
     streams: dict[_Stream, list[list[_Piece]]] = {}
     for given, full in zip(events, whole, strict=True):
-        event = _with_names(done, given, redactor)
+        mark = _mark(given) if full is given and given.type != "delta" else b""
+        known = mark in clean
+        event = given if known else _with_names(done, given, redactor)
         content = full.data.get("content") if event.type == "delta" else None
         if isinstance(content, str):
             kind = "thinking" if full.data.get("kind") == "thinking" else "text"
@@ -316,13 +344,26 @@ def without_secrets(events: Iterable[Event], whole: Iterable[Event], redactor: R
                 _redact_stream(done, streams.pop(stream), redactor)
             elif parts[-1]:
                 parts.append([])
+        if known:
+            done.events.append(event)
+            continue
         kept = redactor.data(event.type, full.data)
         done.unscanned += kept.unscanned
         done.spared += kept.spared
-        done.events.append(event if kept.data is full.data else done.replaced(event, kept.data, kept.found))
+        if kept.data is not full.data:
+            event = done.replaced(event, kept.data, kept.found)
+        done.events.append(event)
+        if mark and event is given and not (kept.unscanned or kept.spared) and len(clean) < _CLEAN_MAX:
+            clean.add(mark)
     for parts in streams.values():
         _redact_stream(done, parts, redactor)
     return done
+
+
+def _mark(event: Event) -> bytes:
+    """What only an event has that says the very same."""
+    names = f"{event.type}\0{event.run or ''}\0{event.key or ''}\0".encode("utf-8", "surrogatepass")
+    return blake2b(names + bytes(event.raw), digest_size=_MARK_BYTES).digest()
 
 
 def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Iterator
 
 import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
 from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
-from holdfast.model import Notice, SessionMetadata, check_id
+from holdfast.model import Event, Notice, SessionMetadata, check_id
 from holdfast.replay import State
 from holdfast.session import check_made, now_ms
 
@@ -168,6 +167,7 @@ def _trash_number(key: str) -> int:
 
 
 _FOLDERS = ("sessions/", "trash/")
+_ORIGINS = ("session_start", "opened", "forked", "merged")
 _ELSEWHERE = "Copies in other stores, exports and backups are not known here."
 
 
@@ -192,7 +192,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     chosen = [*mine, *found] if forks else mine
     for key in chosen:
         _check_free(core, key)
-    unreached = _told_apart(core, mine, [] if forks else found)
+    unreached = _told_apart(core, mine, chosen, [] if forks else found)
     destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
     # Forks before what they share bytes with: an erasure that is broken off finds them again.
     for key in reversed(chosen):
@@ -218,16 +218,31 @@ def _kin_of(core: Core, mine: builtins.list[str]) -> builtins.list[str]:
 
 def _log_ids(core: Core, key: str) -> builtins.list[str]:
     """The log that a session is, last, and before it those that it was forked from."""
-    from holdfast.session import read_range
+    found = origins_of(core, key) or []
+    events = [event for event in found if event.type in ("session_start", "forked")]
+    ids = [str(event.data["log"]) for event in events if event.data.get("log")]
+    return ids if any(event.type == "forked" for event in events) else ids[:1]
 
-    state = state_of(core, key)
-    if state is None:
-        return []
-    limit = 1 if state.parent is None else None
-    events = read_range(core.store.log(key), types=("session_start", "forked"), limit=limit)
+
+def origins_of(core: Core, key: str) -> builtins.list[Event] | None:
+    """The events that say where a session began and where it came from; None if it cannot be read."""
+    from holdfast.session import marked_events
+
     with contextlib.suppress(HoldfastError):
-        return [str(event.data["log"]) for event in events if event.data.get("log")]
-    return []
+        found = marked_events(core.store.log(key), *(f'"{kind}"'.encode() for kind in _ORIGINS))
+        return [event for event in _views.of_known_format(found) if event.type in _ORIGINS]
+    return None
+
+
+def is_held(core: Core, key: str) -> bool:
+    """Whether a session is under legal hold, by its log."""
+    from holdfast.session import marked_events
+
+    with contextlib.suppress(HoldfastError):
+        if any(event.type == "metadata" for event in marked_events(core.store.log(key), b'"metadata"')):
+            state = state_of(core, key)
+            return state is not None and bool(state.metadata.get("legal_hold"))
+    return False
 
 
 def state_of(core: Core, key: str) -> State | None:
@@ -244,8 +259,7 @@ def _name_of(core: Core, key: str) -> str:
 
 def _check_free(core: Core, key: str) -> None:
     """Raise Locked while it is open, Forbidden while it is under legal hold."""
-    state = state_of(core, key)
-    if state is not None and state.metadata.get("legal_hold"):
+    if is_held(core, key):
         raise _held(_name_of(core, key))
     lease = core.inner.lease(key)
     try:
@@ -254,26 +268,22 @@ def _check_free(core: Core, key: str) -> None:
         lease.release()
 
 
-def _told_apart(core: Core, mine: builtins.list[str], spared: builtins.list[str]) -> builtins.list[str]:
-    """What stays and holds events of these."""
+def _told_apart(
+    core: Core, mine: builtins.list[str], chosen: builtins.list[str], spared: builtins.list[str]
+) -> builtins.list[str]:
+    """What stays and holds events of these; ``chosen`` go with them."""
     from holdfast.session import detach_children
 
-    for key in mine:
-        detach_children(core.inner, key)
+    detach_children(core.inner, *chosen)
     told = [f"{key} begins with the same events and was left." for key in spared]
-    others = [entry.key for folder in _FOLDERS for entry in core.inner.entries(folder)]
-    closed = [key for key in others if state_of(core, key) is None]
-    told += [f"{key} could not be read; it may have events of it." for key in closed]
     names = {_name_of(core, key) for key in mine}
-    told += [f"{key} was merged with it and holds events of it." for key in _merged(core, names)]
-    return told
-
-
-def _merged(core: Core, names: set[str]) -> Iterator[str]:
-    from holdfast.session import read_range
-
-    for entry in builtins.list(core.inner.entries("sessions/")):
-        with contextlib.suppress(HoldfastError):
-            merges = read_range(core.store.log(entry.key), types=("merged",))
-            if any(event.data.get("session") in names for event in merges):
-                yield entry.key
+    closed, merged = [], []
+    for key in (entry.key for folder in _FOLDERS for entry in core.inner.entries(folder)):
+        events = origins_of(core, key)
+        if events is None:
+            closed.append(f"{key} could not be read; it may have events of it.")
+        elif key.startswith("sessions/") and any(
+            event.type == "merged" and event.data.get("session") in names for event in events
+        ):
+            merged.append(f"{key} was merged with it and holds events of it.")
+    return told + closed + merged

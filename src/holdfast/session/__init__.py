@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         set_aside,
         swap,
     )
-    from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children
+    from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children, marked_events
     from holdfast.session._follower import Follower
     from holdfast.session._observers import Finished, Observer, Observers
     from holdfast.session._repair import repair_log
@@ -62,7 +62,7 @@ __getattr__ = lazy(
             "AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
             "damaged_documents point_agent read_agent read_or_begin set_aside swap"
         ),
-        "_branches": "Branches EventEnd check_new_id detach_children",
+        "_branches": "Branches EventEnd check_new_id detach_children marked_events",
         "_follower": "Follower",
         "_observers": "Finished Observer Observers",
         "_repair": "repair_log",
@@ -85,7 +85,7 @@ __all__ += ["check_title", "check_wait", "is_alive"]
 __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
 # Logs without a session: read, branched, looked at, mended, sealed.
 __all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]
-__all__ += ["Branches", "EventEnd", "check_new_id", "detach_children"]
+__all__ += ["Branches", "EventEnd", "check_new_id", "detach_children", "marked_events"]
 __all__ += ["Report", "TamperedPlace", "repair_log", "verify_log"]
 __all__ += ["SealedDocuments", "SealingStore", "decrypt_key", "encrypt_key", "opener_of", "rekey_key", "rewriter_for"]
 __all__ += ["sealing", "within"]

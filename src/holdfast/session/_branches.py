@@ -7,6 +7,7 @@ first of which is ``forked``. Neither can change the other. Reading the parent n
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -21,7 +22,7 @@ from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
 from holdfast.session._opening import check_clash
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import chunks_after, fits, reader_at, resolve_blobs, second_line
+from holdfast.session.reader import chunks_after, fits, read_range, reader_at, resolve_blobs, second_line
 from holdfast.storage import Documents, Log, Store
 
 if TYPE_CHECKING:
@@ -164,29 +165,50 @@ def check_new_id(store: Store, new_id: str) -> str:
     return new_id
 
 
-def detach_children(store: Store, key: str) -> list[str]:
-    """Give every session that shares bytes recorded in this one its own copy of them; their keys.
+def detach_children(store: Store, *keys: str) -> list[str]:
+    """Give every other session that shares bytes recorded in these its own copy of them; their keys.
 
-    To be called before the bytes of ``key`` are to be gone for good: after it no branch, in use or
-    in the trash, holds on to them in this session's files. Raises Locked, with the branches before
-    it done, while one of them is open.
+    To be called before the bytes of ``keys`` are to be gone for good: after it no other branch, in use or in the
+    trash, holds on to them in the files of these. All sessions are looked at once, however many ``keys`` are. Raises
+    Locked, with the branches before it done, while one of them is open.
     """
-    if not store.exists(key):
-        return []
-    offset = store.base_size(key)
-    own = line_at(store.log(key), offset)
-    above = key.rpartition("/")[0]
+    # The first line that a session recorded itself names its log, which is unique.
+    own: dict[int, set[bytes]] = {}
+    for key in filter(store.exists, keys):
+        offset = store.base_size(key)
+        own.setdefault(offset, set()).add(line_at(store.log(key), offset))
+    done, spared = [], set(keys)
+    above = keys[0].rpartition("/")[0]
     space = above.rpartition("/")[0] + "/" if "/" in above else ""
-    done = []
-    for folder in ("sessions/", "trash/"):
+    for folder in ("sessions/", "trash/") if own else ():
         for entry in list(store.entries(space + folder)):
-            if entry.key == key or store.base_size(entry.key) <= offset:
-                continue
-            # The first line that this session recorded itself names its log, which is unique.
-            if line_at(store.log(entry.key), offset) == own:
+            size = 0 if entry.key in spared else store.base_size(entry.key)
+            shared = sorted(offset for offset in own if offset < size)
+            if any(line_at(store.log(entry.key), offset) in own[offset] for offset in shared):
                 store.detach(entry.key)
                 done.append(entry.key)
     return done
+
+
+def marked_events(log: Log, *words: bytes) -> Iterator[Event]:
+    """The events whose lines have one of these words in them; some of a sealed log, of which each line is opened, more.
+
+    Far quicker than to read them all, where few have. Raises as reading does.
+    """
+    find, rest = re.compile(b"|".join((*map(re.escape, words), b'"sealed":'))).finditer, b""
+    for chunk in log.read():
+        whole, newline, rest = (rest + chunk).rpartition(b"\n")
+        stop = -1
+        for match in find(whole + newline):
+            if match[0] == b'"sealed":':
+                yield from read_range(log)
+                return
+            if match.start() > stop:
+                start, stop = whole.rfind(b"\n", 0, match.start()) + 1, whole.find(b"\n", match.end())
+                event = read_line(whole[start : stop if stop >= 0 else None] + b"\n", log.unseal)
+                stop = len(whole) if stop < 0 else stop
+                if event is not None:
+                    yield event
 
 
 def _taken(new_id: str) -> UsageError:
