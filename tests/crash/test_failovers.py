@@ -29,10 +29,10 @@ WAIT_S = 200
 class Pair:
     """A primary that waits for its standby with each commit, and that standby."""
 
-    def __init__(self, servers, *, waits=True):
+    def __init__(self, servers, standby_names):
         self.primary, self.standby = servers
         for server in servers:
-            server.settings = {"synchronous_standby_names": "standby" if waits else "", "max_wal_size": "64MB"}
+            server.settings = {"synchronous_standby_names": standby_names, "max_wal_size": "64MB"}
         self.primary.make()
         self.primary.start()
         self._follow()
@@ -46,10 +46,23 @@ class Pair:
     def fail_over(self):
         """Kill the primary; the standby takes its place, and what is left of the primary is thrown away."""
         self.primary.kill()
-        self.standby.promote()
-        self.primary, self.standby = self.standby, self.primary
+        self.replace_primary()
         shutil.rmtree(self.standby.data)
         self._follow()
+
+    def leave_behind(self):
+        """Stop the standby, which has everything up to now."""
+        until = time.monotonic() + WAIT_S
+        while self.primary.ask("SELECT replay_lsn < pg_current_wal_lsn() FROM pg_stat_replication") != "f":
+            assert time.monotonic() < until, "the standby does not follow"
+        self.standby.stop()
+
+    def replace_primary(self):
+        """Promote the standby, which may have been stopped, in the place of the primary that was killed."""
+        if self.standby.process.poll() is not None:
+            self.standby.start()
+        self.standby.promote()
+        self.primary, self.standby = self.standby, self.primary
 
     def _follow(self):
         self.standby.make_standby(self.primary)
@@ -57,10 +70,11 @@ class Pair:
 
 
 @pytest.fixture
-def pair(new_server):
-    """Two servers of which one follows the other."""
+def pair(new_server, request):
+    """Two servers of which one follows the other, and is waited for unless a test says otherwise."""
     with ExitStack() as held:
-        yield Pair([held.enter_context(new_server()) for _ in range(2)])
+        servers = [held.enter_context(new_server()) for _ in range(2)]
+        yield Pair(servers, getattr(request, "param", "standby"))
 
 
 @pytest.mark.slow
@@ -107,6 +121,39 @@ def test_a_flush_that_the_standby_did_not_confirm_is_not_acknowledged(pair):
         finally:
             _signal(pair.standby, signal.SIGCONT)
         assert caught.value.fields["outcome"] == "unknown"
+
+
+@pytest.mark.parametrize("pair", [""], indirect=True)
+def test_a_primary_that_waits_for_nobody_loses_and_that_is_noticed(pair):
+    """What the standby did not get is lost with the primary: the check of these tests says so."""
+    with holdfast.open(pair.url()) as hf:
+        _say(hf, "s", "0")
+        pair.leave_behind()
+        _say(hf, "s", "1")
+        pair.primary.kill()
+        pair.replace_primary()
+        with pytest.raises(AssertionError, match="1 acknowledged events of s are lost"):
+            _check(hf, "s", 2)
+
+
+@pytest.mark.parametrize("pair", [""], indirect=True)
+def test_a_mark_of_the_old_primary_hides_nothing_of_the_new_one(pair):
+    """Numbers of transactions that were lost are given again: a catalogue that knew them compares everything."""
+    with holdfast.open(pair.url()) as hf:
+        _say(hf, "s", "0")
+        pair.leave_behind()
+        for _ in range(300):
+            hf.store.link.fetch("SELECT pg_current_xact_id()::text")
+        mark = hf.store.changes("").mark
+        pair.primary.kill()
+        pair.replace_primary()
+        _say(hf, "new", "0")
+        assert hf.store.changes(mark).keys is None
+
+
+def _say(hf, id, text):
+    with hf.session(id, autosave_ms=0, snapshot_ms=0) as s:
+        s.user(text)
 
 
 def _signal(server, number):

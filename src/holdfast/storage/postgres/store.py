@@ -101,12 +101,14 @@ class PostgresStore(LeasedStore):
         check_prefix(prefix)
         self._sender.catch_up()
         now = self.link.fetch(
-            "SELECT i.name, i.forgotten::text AS forgotten,"
+            # After a crash or a failover numbers of transactions that were lost are given again: then all is compared.
+            "SELECT replace(i.name::text, '-', '') || '-' || extract(epoch FROM pg_postmaster_start_time()) AS place,"
+            " i.forgotten::text AS forgotten,"
             " pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
         )[0]
         identity, _, seen = mark.partition(":")
-        new = f"{now['name'].hex}:{now['seen']}"
-        known = identity == now["name"].hex and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
+        new = f"{now['place']}:{now['seen']}"
+        known = identity == now["place"] and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
         if not known or int(seen) <= int(now["forgotten"]):
             return Changes(new, None, listed=True)
         rows = self.link.fetch(_CHANGED, prefix, seen, int(seen) >> tables.CHANGES_TOGETHER_BITS)
