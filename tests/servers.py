@@ -265,11 +265,15 @@ class BucketServer:
         self._folder = folder
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, seconds: float = START_S) -> None:
+    def launch(self) -> None:
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
             )
+
+    def start(self, *, seconds: float = START_S) -> None:
+        self.launch()
+        assert self.process is not None
         until = time.monotonic() + seconds
         while not self._make_bucket():
             assert self.process.poll() is None, (self._folder / "log").read_text()[-2000:]
@@ -336,6 +340,75 @@ def seaweed_server():
         ]
 
     yield from _bucket_server("weed", arguments)
+
+
+class BucketCluster:
+    """SeaweedFS in parts: a master, three servers of volumes, each object on two of them, and the front."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self._program = str(program)
+        self._folder = folder
+        ports = {name: free_port() for name in ("master", "filer", "s3")}
+        here = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        master = f"-master=127.0.0.1:{ports['master']}.{(grpc := free_port())}"
+        numbers = [f"-port={ports['master']}", f"-port.grpc={grpc}"]
+        options = ["-peers=none", "-defaultReplication=001", "-volumeSizeLimitMB=64", "-telemetry=false"]
+        self._master = self._part("master", [*here, *numbers, f"-mdir={self._made('master')}", *options])
+        self.volumes = [
+            self._part(
+                "volume",
+                [
+                    *here,
+                    master,
+                    f"-port={free_port()}",
+                    f"-port.grpc={free_port()}",
+                    f"-dir={self._made(name)}",
+                    "-max=20",
+                ],
+            )
+            for name in ("volume-0", "volume-1", "volume-2")
+        ]
+        grpc = free_port()
+        place = f"-defaultStoreDir={self._made('filer')}"
+        numbers = [f"-port={ports['filer']}", f"-port.grpc={grpc}"]
+        self._filer = self._part("filer", [*here, master, *numbers, place, "-defaultReplicaPlacement=001"])
+        filer = f"-filer=127.0.0.1:{ports['filer']}.{grpc}"
+        numbers = [f"-port={ports['s3']}", f"-port.grpc={free_port()}", "-port.iceberg=0", "-port.lance=0"]
+        command = [self._program, "s3", "-ip.bind=127.0.0.1", filer, *numbers]
+        self.front = BucketServer(command, ports["s3"], self._made("front"))
+
+    def start(self) -> None:
+        for part in (self._master, *self.volumes, self._filer):
+            part.launch()
+        self.front.start()
+
+    def stop(self) -> None:
+        for part in (self.front, self._filer, *self.volumes, self._master):
+            part.stop()
+
+    def _part(self, kind: str, options: list[str]) -> BucketServer:
+        return BucketServer([self._program, kind, *options], 0, self._folder)
+
+    def _made(self, name: str) -> Path:
+        place = self._folder / name
+        place.mkdir()
+        return place
+
+
+@pytest.fixture
+def seaweed_cluster():
+    """Three servers of volumes with replication 001 behind one front."""
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    program = Path(sys.executable).with_name("weed")
+    if not program.exists():
+        pytest.skip("weed is not installed")
+    with tempfile.TemporaryDirectory(prefix="holdfast-cluster-") as folder:
+        cluster = BucketCluster(program, Path(folder))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 def _bucket_server(name, arguments):

@@ -30,6 +30,8 @@ ROWS = {
     "leases": ("simulated machines around a bucket (seeds)", 10_000, "violations"),
     "failovers": ("PostgreSQL primaries killed in mid flush, standby promoted", 200, "lost"),
     "interrupts": ("interrupts between two instructions", 100_000, "wrong"),
+    "bucket kills": ("kills of a server of buckets in mid write", 20, "lost"),
+    "volume kills": ("kills of one of three replicated servers of volumes", 30, "lost"),
     "full disks": ("appends that find a real disk full", 300, "lost"),
     "secrets": ("secrets planted, by format, place and way", 19_000, "left in the bytes"),
     "soak": ("minutes of soak", 60, "not flat"),
