@@ -201,6 +201,43 @@ def make_healthy_log(seed, turns=4):
     return numbered(Maker(seed).conversation(turns).events)
 
 
+def make_usual_log(seed, edits=0):
+    """Words, calls and results, calls also side by side; some are retracted, summarised or said again afterwards."""
+    maker, events = Maker(seed), []
+    pick = maker.random
+    for turn in range(pick.randint(1, 6)):
+        if turn or pick.random() < 0.8:  # else the assistant speaks first
+            events.append(event("user", {"content": f"u{turn}"}))
+        for step in range(pick.randint(0, 3)):
+            ids = [f"p{seed}-{turn}-{step}-{at}" for at in range(pick.randint(1, 3))]
+            if pick.random() < 0.1:
+                ids[-1] = "again"  # some models number their calls anew
+            calls = [event("tool_call", {"id": id, "tool": "Read", "params": {"path": id}}) for id in ids]
+            results = [event("tool_result", {"toolCallId": id, "result": {"content": f"of {id}"}}) for id in ids]
+            pick.shuffle(results)
+            if pick.random() < 0.2:  # one comes after what follows
+                results.insert(-1, event("assistant", {"content": f"meanwhile {step}"}))
+            events += [*calls, *results]
+            if pick.random() < 0.1:  # the message with the call comes after it
+                said = {"type": "tool_use", "id": ids[0], "name": "Read", "input": {"path": ids[0]}}
+                events.append(event("assistant", {"content": [said]}))
+        if pick.random() < 0.9:
+            events.append(event("assistant", {"content": f"a{turn}", "usage": {"output_tokens": turn}}))
+    for _ in range(edits):
+        first, last = sorted(pick.randrange(len(events) + 1) for _ in range(2))
+        kinds = [{"seqs": [first, last]}, {"seqs": [last], "replacement": "other words"}]
+        edit = event("retracted", pick.choice(kinds))
+        if pick.random() < 0.3:
+            edit = event("compaction", {"summary": "so far", "covers": [first, last]})
+        events.insert(pick.randint(len(events) // 2, len(events)), edit)
+    return numbered(events)
+
+
+def joined(logs):
+    """Several logs as one."""
+    return numbered([event(one.type, one.data, run=one.run) for log in logs for one in log])
+
+
 def make_run_log(seed):
     """A log of three runs, told apart by their ids, interleaved and broken."""
     maker = Maker(seed)

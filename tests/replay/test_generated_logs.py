@@ -72,6 +72,36 @@ def test_asking_in_between_changes_nothing(maker, rounds):
         assert asked.messages() == converse(events).messages()
 
 
+def take_in(events, size):
+    """The conversation of a log that is taken in by so many at a time, and asked for in between."""
+    conversation = Conversation()
+    for start in range(0, len(events), size):
+        conversation.feed_all(events[start : start + size])
+        conversation.messages()
+    return conversation
+
+
+def of_many_turns(maker, seed):
+    """A log of plain exchanges, then something unusual about them, and so on."""
+    odd = (maker.make_edited_log, maker.make_run_log, maker.make_log, maker.make_healthy_log)[seed % 4]
+    parts = [maker.make_usual_log(seed), odd(seed), maker.make_usual_log(seed + 1, edits=seed % 5)]
+    return maker.joined(parts)
+
+
+def test_events_taken_in_together_say_the_same_as_one_by_one(maker, rounds):
+    """However a log is cut into parts, messages, sources and issues are those of its events one after the other."""
+    for seed in range(rounds // 5):
+        events = of_many_turns(maker, seed)
+        alone = converse(events)
+        for size in (len(events), 1 + seed % 7):
+            together = take_in(events, size)
+            for provider in PROVIDERS:
+                assert together.messages(provider) == alone.messages(provider), seed
+            assert together.issues == alone.issues, seed
+            assert together.sources == alone.sources, seed
+            assert together.usage == alone.usage, seed
+
+
 def test_edited_logs_are_valid_at_every_moment_and_however_often_one_asks(maker, judge, rounds):
     """Retractions and summaries, anywhere in a broken log, leave a valid list, the same for all."""
     for seed in range(rounds // 4):

@@ -201,6 +201,13 @@ def result_block(key: str | None, given: Any, note: Note, *, failed: bool = Fals
     return block
 
 
+def text_result(key: str, text: str) -> Block:
+    """The result of a call that gave a text which is clean and says something."""
+    block = _RESULT.copy()
+    block["tool_use_id"], block["content"] = key, text
+    return block
+
+
 def _result_text(value: Any, note: Note) -> str:
     if isinstance(value, str):
         text = clean_text(value)

@@ -7,10 +7,11 @@ piece is of is told by its place among the others.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -210,6 +211,19 @@ class MessageDraft(NamedTuple):
     summary: bool = False
 
 
+def _is_plain(piece: BlockPiece) -> bool:
+    """Whether a piece is told by its block: words, or a call that an event began, or its result."""
+    if piece.gone or not piece.shown:
+        return False
+    if isinstance(piece, CallPiece):
+        own, result = piece.block, piece.result
+        is_own = piece.key == own["id"] and piece.begun and not piece.announced and piece.stage == "begun"
+        return is_own and result is not None and result["tool_use_id"] == own["id"] and "caller" not in own
+    if isinstance(piece, Mark):
+        return piece.call is not None and piece.call.result is piece.block
+    return type(piece) is BlockPiece and piece.block["type"] == "text"
+
+
 class Drafts:
     """All drafts of a conversation. ``epoch`` changes when they do anything else than grow.
 
@@ -222,8 +236,8 @@ class Drafts:
         self.epoch = 0
         self.told = NativeMessages()
         self.flat: list[Block] = []
-        self._seqs = array("q")
-        self._starts = array("q")
+        self._seqs = array("i")  # of long numbers, until one is longer
+        self._starts = array("i")
         self._summaries: list[int] = []
         self._texts_from = 0
 
@@ -242,12 +256,12 @@ class Drafts:
         """The blocks of one message, as a list of the caller's."""
         return self.flat[self._part(index)]
 
-    def spans(self, start: int, stop: int) -> list[list[Block]]:
+    def spans(self, start: int, stop: int) -> Iterator[list[Block]]:
         """The blocks of each message from one to before another, as lists of the caller's."""
         flat, edges = self.flat, self._starts[start : stop + 1]
         if stop == len(self._starts):
             edges.append(len(flat))
-        return [flat[low:high] for low, high in pairwise(edges)]
+        return (flat[low:high] for low, high in pairwise(edges))
 
     def last_blocks(self, skipped: int) -> list[Block]:
         """The blocks of the last message after so many of them."""
@@ -273,10 +287,82 @@ class Drafts:
             last += 1
             starts.append(len(blocks))
         blocks.append(block)
-        self._seqs.append(seq)
+        try:
+            self._seqs.append(seq)
+        except OverflowError:
+            self._seqs = array("q", self._seqs)
+            self._seqs.append(seq)
         if block["type"] != "text":
             self._texts_from = len(blocks)
         return last
+
+    # --- from blocks back to pieces
+
+    def parted(self, first: int, last: int, pieces: Sequence[BlockPiece]) -> int | None:
+        """The newest event of the blocks from ``first`` on, if these tell the pieces they were made of.
+
+        They do if each piece is words, or a call that an event began and its result, and what comes before words was
+        recorded before them. ``last`` is the newest event of the blocks before; None if they do not.
+        """
+        first += first == 0 < len(self.flat) and self._seqs[0] == NOWHERE
+        if len(self.flat) - first != len(pieces) or not all(map(_is_plain, pieces)):
+            return None
+        for block, seq in zip(self.flat[first:], self._seqs[first:], strict=True):
+            if block["type"] == "text" and seq <= last:
+                return None
+            last = max(last, seq)
+        return last
+
+    def words_before(self, stop: int, seq: int) -> int:
+        """The last block before ``stop`` that is words of an event not after ``seq``; else the first."""
+        while stop > 0:
+            stop -= 1
+            if self._seqs[stop] <= seq and self.flat[stop]["type"] == "text":
+                break
+        # What was put before the first words comes and goes with them.
+        return 0 if stop == 1 and self._seqs[0] == NOWHERE else stop
+
+    def pieces(self, start: int, stop: int) -> tuple[list[BlockPiece], array[int], array[int]]:
+        """The pieces that :meth:`parted` blocks were made of, their events, and the blocks before each of them.
+
+        The last is NOWHERE inside of a group. ``start`` is a block of words, or the first.
+        """
+        opening = start == 0 and self._seqs[0] == NOWHERE
+        made: list[tuple[int, BlockPiece]] = []
+        calls: dict[str, CallPiece] = {}
+        for at in range(start + opening, stop):
+            block, seq = self.flat[at], self._seqs[at]
+            piece: BlockPiece
+            if block["type"] == "tool_use":
+                id = block["id"]
+                piece = CallPiece("assistant", block, index=0, key=id, announced=False, begun=True, result_seq=seq)
+                calls[id] = piece
+            elif block["type"] == "tool_result":
+                call = calls[block["tool_use_id"]]
+                call.result, call.result_seq = block, seq
+                piece = Mark("user", block, call=call)
+            else:
+                piece = BlockPiece(ROLES[(bisect_right(self._starts, at) - 1) & 1], block)
+            made.append((seq, piece))
+        made.sort(key=itemgetter(0))
+        spots, count = array("q"), start + opening
+        group: set[str] = set()
+        for index, (_, piece) in enumerate(made):
+            spots.append(NOWHERE if group else count)
+            if isinstance(piece, CallPiece):
+                piece.index = index
+                group.add(piece.block["id"])
+                count += 1
+                continue
+            is_words = not isinstance(piece, Mark)
+            # Words, or the first result of a group, put all results of it in place.
+            if is_words or piece.block["tool_use_id"] in group:
+                count += len(group)
+                group.clear()
+            count += is_words
+        if opening:
+            spots[0] = 0
+        return [piece for _, piece in made], array("q", [seq for seq, _ in made]), spots
 
     def mark_summary(self) -> None:
         self._summaries.append(len(self._starts) - 1)

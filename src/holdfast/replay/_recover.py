@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any
@@ -209,12 +209,7 @@ def recover(
     dialect = dialect_of(provider)
     with collector_paused(length_hint(events, MANY)):
         conversation = Conversation(incomplete=incomplete)
-        for number, event in enumerate(events):
-            if at is not None:
-                seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
-                if (number if seq == NOWHERE else seq) > at:
-                    break
-            conversation.feed(event)
+        conversation.feed_all(events if at is None else _up_to(events, at))
         issues = conversation.issues
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
@@ -236,6 +231,14 @@ def recover(
             issues += checked.issues
     left_out, count = (window.left_out, window.count) if window else (None, None)
     return Recovery(messages, conversation.system, issues, left_out=left_out, count=count, session_id=session_id)
+
+
+def _up_to(events: Iterable[Event], at: int) -> Iterator[Event]:
+    for number, event in enumerate(events):
+        seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
+        if (number if seq == NOWHERE else seq) > at:
+            return
+        yield event
 
 
 def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from holdfast.model import Event
@@ -195,6 +195,16 @@ class Runs:
         fresh = [run for run in waiting if run.open]
         return given or (fresh or self._open or [self.top])[-1]
 
+    def is_busy(self) -> bool:
+        """Whether there are agents beside the top-level one that may speak, or its own start was told."""
+        return bool(self._promised or self._open or self.top.open)
+
+    def hear(self, *, owes: bool, is_prompted: bool) -> None:
+        """Note that someone without a name spoke while nobody is busy."""
+        self._speaking = None
+        self.top.owes = owes
+        self.top.prompted |= is_prompted
+
     def _of(self, agent: Any) -> list[Run]:
         return self._named.get(agent, []) if isinstance(agent, str) else []
 
@@ -225,6 +235,8 @@ class Router:
         self.runs = Runs()
         # The run of a call with this id; of several with the same, a list of theirs.
         self._callers: dict[Any, str | list[str | None] | None] = {}
+        self.exchanged: Collection[str] = ()
+        """Calls of the top-level run that came the short way."""
         self._own_calls: set[tuple[str | None, Any]] = set()
         self._own: dict[str, str | None] = {}
         self._last_user: tuple[Run, Event] | None = None
@@ -232,7 +244,7 @@ class Router:
 
     def route(self, event: Event) -> list[Delivery]:
         """Who gets this event. Nobody gets what says nothing about a conversation."""
-        handler = _HANDLERS.get(event.type)
+        handler = HANDLERS.get(event.type)
         if handler is None:
             return []
         data = event.data
@@ -241,6 +253,28 @@ class Router:
         if event.run is not None and event.type not in _ABOUT_OTHERS:
             return self._route_owned(event, data)
         return handler(self, event, data)
+
+    # --- what the short way needs
+
+    def is_plain(self) -> bool:
+        """Whether everything without a name and a run goes to the top-level run, and nothing waits."""
+        runs = self.runs
+        return not (runs.is_busy() or self.limbo)
+
+    def hear(self, *, owes: bool, is_prompted: bool) -> None:
+        """Note that plain words were said in the top-level run, of which it owes an answer to the last."""
+        self._started = True
+        self.runs.hear(owes=owes, is_prompted=is_prompted)
+        if is_prompted:
+            self._last_user = None
+
+    def knows(self, call: str) -> bool:
+        return call in self.exchanged or call in self._callers
+
+    def _recall(self, call: Any) -> None:
+        """Note the caller of a call that came the short way."""
+        if call in self.exchanged:
+            self._callers.setdefault(call, None)
 
     # --- events that name their run
 
@@ -273,6 +307,7 @@ class Router:
     def _route_result(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """A result goes where its call is."""
         key = _hashable(data.get("toolCallId"))
+        self._recall(key)
         if event.run is not None:
             own = self._own.get(event.run, event.run)
             is_own = (own, key) in self._own_calls or key not in self._callers
@@ -298,6 +333,7 @@ class Router:
             blocks = blocks_of(content) if isinstance(content, list) else ()
             calls = [block.get("id") for kind, block in blocks if kind == "tool_use"]
         for call in map(_hashable, calls):
+            self._recall(call)
             callers = self._callers.setdefault(call, key)
             if isinstance(callers, list):
                 if callers[-1] != key:
@@ -334,6 +370,7 @@ class Router:
     def on_permission(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """A question or an answer about a call goes where the call is; without one, nowhere."""
         key = _hashable(data.get("call"))
+        self._recall(key)
         if key is None or key not in self._callers:
             return []
         if event.run is not None and (own := self._own.get(event.run), key) in self._own_calls:
@@ -384,7 +421,7 @@ _ENDS = frozenset({"agent_complete", "agent_error"})
 _BRANCHES = frozenset({"forked", "merged"})
 _LIFE = frozenset({"agent_start", "agent_iteration", "delegation"}) | _ENDS
 
-_HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] = {
+HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] = {
     "user": Router.on_user,
     **dict.fromkeys(("assistant", "thinking", "delta", "tool_call"), Router.on_words),
     "permission": Router.on_permission,

@@ -11,7 +11,7 @@ import gc
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -69,8 +69,10 @@ def clean_json(value: Any) -> Any:
     texts that say what was there; keys become strings.
     """
     # A name and a text for each, as nearly all tools are given.
-    texts = chain.from_iterable(value.items()) if type(value) is dict else (None,)
-    if all(type(one) is str and clean_text(one) is one for one in texts):
+    for one in chain.from_iterable(value.items()) if type(value) is dict else (None,):
+        if type(one) is not str or ((not one.isascii() or "\0" in one) and clean_text(one) is not one):
+            break
+    else:
         return value
     return _Cleaner().clean(value, DEPTH_MAX)
 
@@ -241,7 +243,7 @@ def _hash(identity: str) -> int:
 
 def _mistral_number(identity: str) -> int:
     """``mistral_id`` as a number, which is much quicker to make: equal if and only if those are."""
-    if not _MISTRAL.match(identity):
+    if len(identity) != _MISTRAL_CHARS or not _MISTRAL.match(identity):
         return _hash(identity) % _MISTRAL_COUNT
     number = 0
     for digit in reversed(identity):
@@ -265,6 +267,15 @@ class CallNames:
         # By number: names that are equal have the same, and it is the least that can be kept.
         self._taken: set[int] = set()
         self._counts: dict[str, int] = {}
+
+    def take_all(self, names: Iterable[str]) -> bool:
+        """Take names as they are, if all of them are free."""
+        numbers = list(map(_mistral_number, names))
+        numbers += [_mistral_number(openai_id(name)) for name in names if len(name) > OPENAI_ID_CHARS_MAX]
+        if not self._taken.isdisjoint(numbers) or len(set(numbers)) != len(numbers):
+            return False
+        self._taken.update(numbers)
+        return True
 
     def take(self, base: str) -> str:
         """``base`` if it is free, else a free variation of it."""

@@ -63,13 +63,17 @@ class Thread:
         self._tools: dict[str, str] = {}
         self._waiting: dict[str, list[CallPiece]] = {}
         # A second result for one of these keys is a repetition, not an early one.
-        self._known: set[str] = set()
+        self.known: set[str] = set()
+        self.exchanged: set[str] = set()
+        """Those of calls that came together with their results."""
         # Of each id the call that was answered last, until the user speaks again.
         self._answered: dict[str, CallPiece] = {}
         self._user_seq = NOWHERE
         # Results that were recorded before their calls: writers do not wait for each other.
         self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
+        self.settled_seq = NOWHERE
+        """Up to this event there are no pieces, see :class:`SettledThread`."""
 
     # --- recording
 
@@ -96,11 +100,13 @@ class Thread:
         ``key`` pairs it with its result, and with the other half of itself: one id is one call, whichever half was
         recorded first. Its id is made well-formed and unique.
         """
+        if key in self.known or key in self.exchanged:
+            self._reach(self._user_seq)
         known = self._same_call(key, block, begun=begun) if key is not None else None
         if known is not None:
             self._join(known, seq, block, begun=begun)
             return
-        own, name = self._names.take(fit_id(key) if key else "call"), self._fit_tool(block["name"])
+        own, name = self._names.take(fit_id(key) if key else "call"), self.fit_tool(block["name"])
         if key != own and not (key and is_named(key)):
             what = "reused" if key == fit_id(key or "") else "malformed"
             self.issues.note("invalid_id", seq, f"{what} id of a call to {name}: now {own}")
@@ -112,7 +118,7 @@ class Thread:
         self._append(seq, piece)
         if key is None:
             return
-        self._known.add(key)
+        self.known.add(key)
         early = self._early.get(key)
         if early:
             self._answer(piece, *early.pop(0))
@@ -175,7 +181,7 @@ class Thread:
         call.block, call.index, call.announced = block, len(self._pieces), True
         self._append(seq, call)
 
-    def _fit_tool(self, given: str) -> str:
+    def fit_tool(self, given: str) -> str:
         """The name of a tool as providers take it: one text for all that are equal."""
         name = self._tools.get(given)
         if name is None:
@@ -187,7 +193,7 @@ class Thread:
         call = self._open_call(key)
         if call is None or call.announced or self._seqs[call.index] < self._user_seq:
             return False
-        block["id"], block["name"] = call.block["id"], self._fit_tool(block["name"])
+        block["id"], block["name"] = call.block["id"], self.fit_tool(block["name"])
         call.block = block
         self._spoil(call.index)
         return True
@@ -204,7 +210,7 @@ class Thread:
             if not waiting:
                 del self._waiting[key]
             self._answer(call, mark, seq)
-        elif key in self._known:
+        elif key in self.known or key in self.exchanged:
             mark.repeated = True
         elif key is not None:
             self._early.setdefault(key, []).append((mark, seq))
@@ -284,6 +290,7 @@ class Thread:
     def retract(self, seq: int) -> Block | None:
         """Take out what the event ``seq`` said; its first block, None if it said nothing."""
         first: Block | None = None
+        self._reach(seq)
         self._forget_native(seq, seq)
         for index in range(self._find(seq), self._find(seq + 1)):
             piece = self._pieces[index]
@@ -311,6 +318,7 @@ class Thread:
 
         A call that is still open, or whose result lies outside, stays: a pair is never split.
         """
+        self._reach(first)
         self._forget_native(first, last)
         low, high = self._find(first), self._find(last + 1)
         pieces: list[BlockPiece] = [Summary("user", text_block(summary))]
@@ -338,11 +346,15 @@ class Thread:
         """The next piece; its event, which is not before that of the one before it."""
         seqs = self._seqs
         # Foreign logs may repeat numbers or go back; ``_find`` needs them in order.
-        if seqs and seq < seqs[-1]:
-            seq = seqs[-1]
+        last = seqs[-1] if seqs else self.settled_seq
+        if seq < last:  # noqa: PLR1730 - a call less for each piece
+            seq = last
         seqs.append(seq)
         self._pieces.append(piece)
         return seq
+
+    def _reach(self, seq: int) -> None:
+        """Have the pieces of the events from ``seq`` on at hand."""
 
     def _find(self, seq: int) -> int:
         return bisect_left(self._seqs, seq)

@@ -59,8 +59,7 @@ class LiveConversation:
             from holdfast.replay import Conversation
 
             conversation = Conversation(incomplete=incomplete)
-            for event in self.resolved(self._read_all()):
-                conversation.feed(event)
+            conversation.feed_all(self.resolved(self._read_all()))
             self._conversations[incomplete] = conversation
             self.active = True
         return conversation.messages(provider)
@@ -79,9 +78,9 @@ class LiveConversation:
         if not self._unfed:
             return
         self._feeding = True
-        for event in self.resolved(self._unfed):
-            for conversation in self._conversations.values():
-                conversation.feed(event)
+        events = list(self.resolved(self._unfed))
+        for conversation in self._conversations.values():
+            conversation.feed_all(events)
         self._unfed, self._feeding = [], False
 
 

@@ -21,7 +21,9 @@ _REPEATS_MAX = 10_000
 
 def is_text(value: object) -> bool:
     """A string of whole Unicode without NUL that says something."""
-    return type(value) is str and not value.isspace() and value != "" and _is_clean(value)
+    if type(value) is not str or value.isspace() or value == "":
+        return False
+    return ("\0" not in value) if value.isascii() else _is_clean(value)
 
 
 def _is_clean(text: str) -> bool:
@@ -51,7 +53,9 @@ def is_json(value: Any) -> bool:
         for key, item in value.items():
             if type(item) is not str:
                 break
-            if type(key) is not str or not _is_clean(key) or not _is_clean(item):
+            if type(key) is not str or not _is_clean(key):
+                return False
+            if "\0" in item or not (item.isascii() or _is_clean(item)):
                 return False
         else:
             return True

@@ -10,6 +10,9 @@ from holdfast.replay._blocks import SERVER_CALLS
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
 _MEMBERS = frozenset({"role", "content"})
+_WORDS = [{"type": "text", "text": "."}]  # what a text stands for
+_CALL_MEMBERS = {"type", "id", "name", "input"}
+_RESULT_MEMBERS = {"type", "tool_use_id", "content"}
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _CACHE_MARKS_MAX = 4
 # What a block may have: there are as many as kinds of blocks.
@@ -52,10 +55,13 @@ class AnthropicRules(Rules):
             self._paused = False
         if role == "assistant" and self._open:
             self.expect_no_open("the assistant goes on")
-        blocks = content if isinstance(content, list) else [{"type": "text", "text": "."}]
-        self.need(blocks, "the content is empty")
-        self.need(blocks is content or is_text(content), "the content is an empty or broken text")
-        self._check_assistant(blocks) if role == "assistant" else self._check_user(blocks)
+        blocks = content if isinstance(content, list) else _WORDS
+        if not blocks:
+            self.fail("the content is empty")
+        if blocks is not content and not is_text(content):
+            self.fail("the content is an empty or broken text")
+        if blocks is not _WORDS or self._serving or self._carried:
+            self._check_assistant(blocks) if role == "assistant" else self._check_user(blocks)
         if role == "user" and self._open:
             self.expect_no_open("the user goes on")
 
@@ -77,7 +83,7 @@ class AnthropicRules(Rules):
 
     def _check_assistant(self, blocks: list[Any]) -> None:
         calls = []
-        self._carried = set(self._serving)
+        self._carried = self._serving.copy()
         last: set[Any] = set()
         kind = None
         for block in blocks:
@@ -165,10 +171,15 @@ class AnthropicRules(Rules):
 
     def _tool_use(self, block: dict[str, Any]) -> str | None:
         """A call; the server's tool whose code makes it, None if it is the model's own."""
-        self._block_members(block, "id", "name", "input", "caller", "toolset_name")
+        is_bare = block.keys() == _CALL_MEMBERS
+        if not is_bare:
+            self._block_members(block, "id", "name", "input", "caller", "toolset_name")
         self.open_call(block.get("id"), block.get("name"))
         value = block.get("input")
-        self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
+        if type(value) is not dict or not is_json(value):
+            self.fail("the input of a call is no JSON object")
+        if is_bare:
+            return None
         caller = block.get("caller")
         self.need(is_json(caller), "the caller of a call is malformed")
         code = caller.get("tool_id") if isinstance(caller, dict) else None
@@ -179,15 +190,16 @@ class AnthropicRules(Rules):
         return str(code)
 
     def _tool_result(self, block: dict[str, Any]) -> None:
-        self._block_members(block, "tool_use_id", "content", "is_error", "toolset_name")
+        if block.keys() != _RESULT_MEMBERS:
+            self._block_members(block, "tool_use_id", "content", "is_error", "toolset_name")
+            self.need(type(block.get("is_error", False)) is bool, "is_error is no boolean")
         self.close_call(block.get("tool_use_id"))
-        self.need(type(block.get("is_error", False)) is bool, "is_error is no boolean")
         content = block.get("content")
         if isinstance(content, list) and content:
             for part in content:
                 self._content_block(part, _kind(part), _RESULT_BLOCKS)
-        else:
-            self.need(is_text(content), "a result is empty or broken")
+        elif not is_text(content):
+            self.fail("a result is empty or broken")
 
     def check_image(self, block: dict[str, Any]) -> None:
         self._block_members(block, "source", "transformations")
