@@ -39,28 +39,10 @@ _LAZY = {name: f"holdfast.{room}" for room, names in _NAMES.items() for name in 
 # Loaded in the same way, so that `holdfast.replay.is_complete` needs no import of its own.
 _ROOMS = frozenset(["agent", "errors", "library", "model", "replay", "session", "storage", "testing"])
 
-__all__ = [
-    "RERUN",
-    "Agent",
-    "Event",
-    "EventLogger",
-    "Holdfast",
-    "HoldfastError",
-    "Limits",
-    "Notice",
-    "Recovery",
-    "Retry",
-    "Runtime",
-    "Sanitized",
-    "Session",
-    "SessionMetadata",
-    "__version__",
-    "format_issues",
-    "open",
-    "sanitize",
-    "step",
-    "validate",
-]
+__all__ = ["Agent", "EventLogger", "Holdfast", "HoldfastError", "Runtime", "open"]
+__all__ += ["Event", "Limits", "Notice", "SessionMetadata"]
+__all__ += ["RERUN", "Recovery", "Retry", "Sanitized", "Session", "format_issues", "sanitize", "step", "validate"]
+__all__ += ["__version__"]
 
 
 def __getattr__(name: str) -> Any:

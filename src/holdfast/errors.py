@@ -48,43 +48,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-__all__ = [
-    "AgentError",
-    "AgentNoLoadSupport",
-    "AgentTypeMismatch",
-    "Conflict",
-    "Damaged",
-    "DataError",
-    "Fenced",
-    "Forbidden",
-    "HoldfastError",
-    "InvalidData",
-    "InvalidId",
-    "KeyMissing",
-    "Locked",
-    "ModelFailed",
-    "NotFound",
-    "OutcomeUnknown",
-    "ResultNotStored",
-    "ResumeTokenError",
-    "ResumeTokenExpired",
-    "ResumeTokenInvalid",
-    "ResumeTokenUsed",
-    "SecretFound",
-    "SecurityError",
-    "StepError",
-    "StepFailed",
-    "StoreError",
-    "StoreFull",
-    "SyncFailed",
-    "Tampered",
-    "TooLarge",
-    "TooManyIterations",
-    "TooNew",
-    "Unavailable",
-    "UsageError",
-]
-
+__all__ = ["AgentError", "AgentNoLoadSupport", "AgentTypeMismatch", "Conflict", "Damaged", "DataError", "Fenced"]
+__all__ += ["Forbidden", "HoldfastError", "InvalidData", "InvalidId", "KeyMissing", "Locked", "ModelFailed"]
+__all__ += ["NotFound", "OutcomeUnknown", "ResultNotStored", "ResumeTokenError", "ResumeTokenExpired"]
+__all__ += ["ResumeTokenInvalid", "ResumeTokenUsed", "SecretFound", "SecurityError", "StepError", "StepFailed"]
+__all__ += ["StoreError", "StoreFull", "SyncFailed", "Tampered", "TooLarge", "TooManyIterations", "TooNew"]
+__all__ += ["Unavailable", "UsageError"]
 
 # OSError has these itself, so that __getattr__ is never asked for them.
 _OS_FIELDS = frozenset({"errno", "filename", "filename2", "strerror"})

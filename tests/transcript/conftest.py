@@ -133,7 +133,7 @@ class Shelf:
     def _tui(self, id):
         """The lines of every entry, unfolded, chunk by chunk from the end."""
         reader = PageReader(self.hf, id)
-        chunk, drawn = reader.last(), []
+        chunk, drawn = reader.before(None), []
         while chunk is not None:
             blocks = [block_of(entry, chunk.who(entry), EntryLook(100), is_open=True) for entry in chunk.entries]
             drawn.insert(0, "\n".join(line.text for block in blocks for line in block.lines))

@@ -188,7 +188,6 @@ def _bytes_of(path: str) -> bytes:
 
 # What ``holdfast.open`` makes of the configuration.
 
-
 _OF_SESSIONS = ("durability", "autosave_ms", "snapshot_ms", "wait_ms")
 
 

@@ -81,59 +81,11 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "EVERYTHING",
-    "NEWEST",
-    "ROLES",
-    "Asked",
-    "Calendar",
-    "Catalog",
-    "Feeder",
-    "Filter",
-    "Health",
-    "Hit",
-    "Listed",
-    "Newest",
-    "Number",
-    "Order",
-    "Page",
-    "Period",
-    "Policy",
-    "Prices",
-    "Progress",
-    "Reindexed",
-    "RetentionDecision",
-    "RetentionPlan",
-    "Row",
-    "SessionFigures",
-    "Share",
-    "Snippet",
-    "Spared",
-    "Stats",
-    "Tally",
-    "Timeline",
-    "ToolFigures",
-    "Topic",
-    "TopicCount",
-    "TurnFigures",
-    "Wanted",
-    "arranged",
-    "cost_of",
-    "count_index",
-    "live_limit",
-    "look",
-    "make_page",
-    "newest",
-    "plan",
-    "protection",
-    "read_cursor",
-    "read_order",
-    "read_policies",
-    "read_prices",
-    "scan_logs",
-    "search_index",
-    "shown",
-    "timeline_of",
-    "topics",
-    "words_in",
-]
+__all__ = ["Catalog", "Feeder", "Health", "Progress", "Reindexed"]
+__all__ += ["Period", "SessionFigures", "Share", "Stats", "ToolFigures", "TopicCount"]
+__all__ += ["EVERYTHING", "NEWEST", "Filter", "Order", "Page", "arranged", "read_cursor", "read_order", "words_in"]
+__all__ += ["Listed", "Newest", "Number", "Row", "look", "make_page", "newest", "shown"]
+__all__ += ["Policy", "RetentionDecision", "RetentionPlan", "Spared", "live_limit", "plan", "protection"]
+__all__ += ["ROLES", "Asked", "Hit", "Snippet", "read_policies", "scan_logs"]
+__all__ += ["Tally", "Timeline", "Topic", "TurnFigures", "Wanted", "count_index", "timeline_of", "topics"]
+__all__ += ["Calendar", "Prices", "cost_of", "read_prices", "search_index"]

@@ -208,10 +208,8 @@ def _id(key: str) -> str:
 # session or a hit, and SQLite need not notice. So an index is compared with the logs from time to
 # time, a little at a time; what does not fit makes it damaged, and it is made anew.
 
-
 # What a longer log says is not compared: all of it would be in memory at once.
 _LOG_BYTES_MAX = 64 << 20
-
 
 Hear = Callable[["Row"], "Told | None"]
 """Gives what the log of a row says; None unless it could be read whole, and is the same still."""

@@ -23,7 +23,6 @@ from holdfast.storage import is_at_work
 # Every order is total: sessions that are alike in it stand by their ids. What a session is sorted
 # by is one number or one short text, which an index keeps in a column of its own.
 
-
 Place = tuple[int | str, str]
 """Where a session stands in a list: what it is sorted by, and its id."""
 
@@ -137,7 +136,6 @@ def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
 
 # Cursors as texts: a place in a list with a checksum, in letters that need no quoting.
 
-
 _SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -147,7 +145,6 @@ def cursor_of(place: bytes) -> str:
 
 
 # What only the moment of asking tells of a session that was not closed: whether a writer lives.
-
 
 OPEN = "open"
 CUT_SHORT = "cut short"

@@ -30,7 +30,6 @@ import msgspec
 # Scripts without spaces between words, Hangul, emoji and signs such as ``→`` or ``€`` are cut
 # into single characters: looking for several of them in a row then finds any part of a sentence.
 
-
 # By what is no word: a class that names every other character takes milliseconds to compile.
 WORD = "[^\x00-/:-`{-\x7f]"
 """A character of a word in folded text, as a regular expression."""

@@ -229,7 +229,6 @@ def hear_log(store: Store, id: str) -> Told | None:
 
 # A short piece of a text around what was found in it, safe to show.
 
-
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")

@@ -331,7 +331,6 @@ def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter,
 
 # The course of one session: turn after turn, how long each took, what it used, and the pauses.
 
-
 _PROMPT_CHARS = 120
 
 

@@ -83,7 +83,6 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 
 # What the name of a file says about the work: its kind, its place, its language.
 
-
 Mark = tuple[str, str, float]
 """A topic, the pattern of names that speaks for it, and how strongly."""
 
@@ -114,7 +113,6 @@ def marks_of(path: str) -> tuple[Mark, ...]:
 # Only the beginning of a text is read, so that the cost of an event is bounded.
 #
 # Words that tell what a session is about: each known word with the topics that it speaks for.
-
 
 _DECISIVE, _STRONG, _USUAL, _WEAK = 6.0, 3.0, 1.5, 0.5
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "er", "ers")
@@ -149,7 +147,6 @@ for _topic, _entries in (*_TOPIC_WORDS.items(), *_CJK_WORDS.items()):
 
 CJK: frozenset[str] = frozenset(entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries)
 """The words that are looked for inside a text."""
-
 
 TERM_CHARS_MIN, TERM_CHARS_MAX = 4, 24
 _CJK_TERM_CHARS_MAX = 6

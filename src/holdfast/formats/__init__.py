@@ -29,40 +29,9 @@ from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.formats.readers._values import speak
 
-__all__ = [
-    "FORMATS",
-    "READERS",
-    "Bounds",
-    "Bundle",
-    "BundledSession",
-    "ExportOptions",
-    "File",
-    "Foreign",
-    "ForeignDraft",
-    "Format",
-    "MemoryFile",
-    "OwnSession",
-    "Reader",
-    "Recorded",
-    "Source",
-    "all_readers",
-    "claims",
-    "fit_drafts",
-    "fit_value",
-    "format_of",
-    "frame",
-    "holds_bundle",
-    "is_bundle",
-    "is_own_log",
-    "is_own_session",
-    "is_zip",
-    "open_archive",
-    "own_session",
-    "read_bundle",
-    "read_time",
-    "reader_for",
-    "reader_of",
-    "session_id_of",
-    "speak",
-    "write_bundle",
-]
+__all__ = ["Bundle", "BundledSession", "holds_bundle", "is_bundle", "is_zip", "open_archive", "read_bundle"]
+__all__ += ["Bounds", "File", "MemoryFile", "write_bundle"]
+__all__ += ["Foreign", "ForeignDraft", "Reader", "fit_drafts", "fit_value", "frame", "read_time", "session_id_of"]
+__all__ += ["OwnSession", "is_own_log", "is_own_session", "own_session"]
+__all__ += ["FORMATS", "READERS", "Format", "Source", "all_readers", "claims", "format_of", "reader_for", "reader_of"]
+__all__ += ["ExportOptions", "Recorded", "speak"]

@@ -153,7 +153,6 @@ def _sane(stamp: int) -> int | None:
 # An append refuses what it cannot record faithfully. Here such a value is replaced by the nearest that can be, while
 # the source line, which is kept beside it, still says how it was.
 
-
 # What a file may bring. Permissions, plugins, tools, settings and instructions are not among them: they would act on
 # this machine in the name of whoever made the file.
 ALLOWED_TYPES = frozenset(

@@ -95,7 +95,6 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
 
 FORM = Form("adk/1", _tell, _rebuild)
 
-
 # State that sessions of the Agent Development Kit share: that of a user, and that of an app.
 #
 # It is kept in one document for each, and an event in a session's log is what changes it. So that the two never

@@ -46,34 +46,10 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = [
-    "AgentDocuments",
-    "By",
-    "Copied",
-    "Erased",
-    "Forebear",
-    "ForeignSessions",
-    "Holdfast",
-    "ImportReport",
-    "ImportedSession",
-    "Installed",
-    "KeyInfo",
-    "Keys",
-    "Lineage",
-    "Place",
-    "Policies",
-    "Pruned",
-    "RedactionReport",
-    "Resealed",
-    "SignedFile",
-    "SnapshotInfo",
-    "Trash",
-    "Trashed",
-    "make_key",
-    "open",
-    "read_signed",
-    "signing_seed",
-]
+__all__ = ["AgentDocuments", "By", "Copied", "Forebear", "Holdfast", "Installed", "Lineage"]
+__all__ += ["ForeignSessions", "ImportReport", "ImportedSession", "Place"]
+__all__ += ["KeyInfo", "Keys", "RedactionReport", "Resealed", "SignedFile", "make_key", "read_signed", "signing_seed"]
+__all__ += ["Erased", "Policies", "Pruned", "SnapshotInfo", "Trash", "Trashed", "open"]
 
 
 def open(

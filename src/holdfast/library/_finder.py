@@ -142,7 +142,6 @@ def search(
 
 # What sessions used: tokens, cost and time, over many of them or within one.
 
-
 By = Literal["day", "week", "month"]
 
 
@@ -184,7 +183,6 @@ def topics(core: Core, id: str, n: int = 3) -> list[catalog.Topic]:
 #
 # To the catalogue a sealed session is a name and a size. Whoever has the key reads its log here
 # when it is asked for, and again only when it has changed.
-
 
 _KEPT_MAX = 10_000
 

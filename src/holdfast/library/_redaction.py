@@ -268,7 +268,6 @@ def _delete_all(documents: Documents, names: Iterable[str], unreached: builtins.
 
 # A log without its secrets: the same events, each in its place, with marks instead.
 
-
 # What a log may have; what is in it is not measured again.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 _Stream = tuple[str | None, str]

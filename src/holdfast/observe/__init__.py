@@ -29,24 +29,6 @@ if TYPE_CHECKING:
 # Needs OpenTelemetry, which most programs have not installed.
 __getattr__ = lazy(__name__, {"_otel": "OtelObserver observe trace_session"})
 
-__all__ = [
-    "CONTENT_TYPE",
-    "LEVELS",
-    "METRICS",
-    "Figures",
-    "JsonFormatter",
-    "LogObserver",
-    "Metric",
-    "Metrics",
-    "OtelObserver",
-    "Sink",
-    "TextFormatter",
-    "Watching",
-    "add_health",
-    "code_of",
-    "dashboard",
-    "log_to",
-    "observe",
-    "store_figures",
-    "trace_session",
-]
+__all__ = ["LEVELS", "JsonFormatter", "LogObserver", "TextFormatter", "log_to"]
+__all__ += ["CONTENT_TYPE", "METRICS", "Figures", "Metric", "Metrics", "Sink", "Watching", "add_health", "code_of"]
+__all__ += ["OtelObserver", "dashboard", "observe", "store_figures", "trace_session"]

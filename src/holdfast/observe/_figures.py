@@ -209,7 +209,6 @@ METRICS: dict[str, Metric] = {
 }
 """All of them, by the name that Prometheus has for it."""
 
-
 # From what sessions do to figures.
 
 _UNKNOWN = "other"

@@ -30,7 +30,6 @@ from holdfast.replay.content import kinds_said
 # while nobody else refers to it. A buffer that lags behind is brought up to date from the first message that changed.
 # If both are in use, a fresh copy takes the place of the older one.
 
-
 _LONG = 16  # blocks; shorter messages are simply written anew
 
 
@@ -172,7 +171,6 @@ class View:
 
 _OWN_REFERENCES = _Buffer().references()
 _TAIL_REFERENCES = _OWN_REFERENCES + 1  # in the message or in the list as well
-
 
 _QUIET = frozenset({"empty_result", "empty_block"})  # an empty answer is no fault of a log
 

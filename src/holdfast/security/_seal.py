@@ -278,7 +278,6 @@ def _tampered(seq: int, what: str) -> Tampered:
 # one; the head is authenticated with every chunk. So nothing can be changed, left out, repeated,
 # put in another order or cut off without being noticed.
 
-
 SEALED_MARK = b"HOLDFAST-SEALED\n"
 _CHUNK_BYTES = 1 << 16
 _PREFIX_BYTES = 7

@@ -457,7 +457,6 @@ class Store(ABC):
 
 # What keys and documents are called, and how one version of a document is told from another.
 
-
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3

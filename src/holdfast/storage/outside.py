@@ -262,7 +262,6 @@ class Folder:
 
 # A file outside of any store, where a person wants it: whole or not at all, or line by line.
 
-
 # What file systems without hard links say.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -358,7 +357,6 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
 
 
 # A socket in the file system that only its owner can reach.
-
 
 ADDRESS_BYTES_MAX = 100
 """What every system takes as the path of a socket; some take a few bytes more."""

@@ -15,20 +15,8 @@ from holdfast.testing.contract.store import StoreContract
 if TYPE_CHECKING:
     from holdfast.testing.strategies import damaged_bytes, encode_log, event_data, events, json_values, logs
 
-__all__ = [
-    "DISK_CALLS",
-    "CrashState",
-    "DeferredStore",
-    "FaultyDisk",
-    "SimDisk",
-    "StoreContract",
-    "damaged_bytes",
-    "encode_log",
-    "event_data",
-    "events",
-    "json_values",
-    "logs",
-]
+__all__ = ["DISK_CALLS", "CrashState", "DeferredStore", "FaultyDisk", "SimDisk", "StoreContract"]
+__all__ += ["damaged_bytes", "encode_log", "event_data", "events", "json_values", "logs"]
 
 
 def __getattr__(name: str) -> Any:

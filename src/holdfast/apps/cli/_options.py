@@ -268,7 +268,6 @@ provider_options = together(
     ),
 )
 
-
 # A session's id, the beginning of one, or ``-`` for the newest.
 session_argument = click.argument("id", metavar="ID", shell_complete=complete_id)
 

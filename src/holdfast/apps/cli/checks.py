@@ -309,7 +309,6 @@ def _print_extras(app: App, extras: list[answers.OptionalPart]) -> None:
 
 # The optional parts of Holdfast: what each gives, and whether it is installed.
 
-
 # By the names of the extras in pyproject.toml; a test compares the two.
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "agent": ("agents on any provider's model", ("pydantic-ai-slim",)),

@@ -137,7 +137,6 @@ NOTICES = {
     "tool_request_approval": Notice("tool.request_approval", ToolQuestion),
 }
 
-
 # -- the schema --------------------------------------------------------------------------------
 _ABOUT = (
     "One JSON object on each line. In the tagged form the object has a type. As JSON-RPC 2.0 the"

@@ -121,7 +121,6 @@ STYLES = {
     "found": "bold reverse",
 }
 
-
 # The same for where rich is not loaded; a test compares the two.
 _CODES = {"bold": "1", "dim": "2", "italic": "3", "reverse": "7", "red": "31", "green": "32", "yellow": "33"}
 _CODES |= {"blue": "34", "magenta": "35", "cyan": "36"}

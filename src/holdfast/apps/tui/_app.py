@@ -98,7 +98,6 @@ def _ansi(colours: str) -> TerminalTheme:
 DARK_ANSI = _ansi("15181c e6e6e6  8f99a5 ff8c5a 2fc79a f0e442 6fb7ff e59ac6 56b4e9 e6e6e6")
 LIGHT_ANSI = _ansi("fafafa 1a1a1a  1a1a1a b34700 00664a 7a5200 0055a5 9a2f6c 005f8a 545d69")
 
-
 _SETTLE_S = 10.0  # longer than any screen takes to appear, on a busy machine too; no key is lost
 
 

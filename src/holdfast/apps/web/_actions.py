@@ -210,7 +210,6 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
 # These are refused while anyone has the session open, and this app may be the one.
 _NEED_REST = ("archive", "unarchive", "delete", "repair")
 
-
 # Talking on sessions: answers run beside the pages, and go on when a page is left.
 #
 # What is said is recorded piece by piece, so pages see it as they see any session that is written.

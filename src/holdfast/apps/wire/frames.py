@@ -14,7 +14,6 @@ from holdfast.errors import HoldfastError
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """One frame: it may carry a picture or a file, and has to fit into memory several times over."""
 
-
 _HEAD_BYTES = 256
 _BYTES_AT_ONCE = 128 * 1024
 

@@ -69,7 +69,6 @@ def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
 
 # Writing the rows of the SQLite index.
 
-
 COLUMNS = (
     *("updated", "agent", "model", "parent", "cwd", "status"),
     *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
@@ -223,7 +222,6 @@ def key_of(text: str | None) -> bytes | None:
 #
 # What is written about a session lets go of the sum of its block, in the same transaction; whoever asks next adds
 # that block up again, and no other. So asking costs as much as there are blocks, and writing costs nothing.
-
 
 _BLOCK_SHIFT = 9
 _VARIANTS_MAX = 6

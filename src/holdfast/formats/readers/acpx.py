@@ -166,7 +166,6 @@ READER = ToolReader(
     (".ndjson", has_record(_is_frame), _read_frames),
 )
 
-
 # _Frames of the Agent Client Protocol, read as a conversation.
 
 _CHUNKS = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}

@@ -248,7 +248,6 @@ READER = _Cline(
     homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
 )
 
-
 # What Cline wraps around words: the person's, the tools' in the days before native calls.
 
 _TOOLS = """

@@ -190,7 +190,6 @@ READER = ToolReader(
     homes={"CODEX_HOME": ".codex"},
 )
 
-
 # The items of the Responses API, as Codex keeps them.
 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})

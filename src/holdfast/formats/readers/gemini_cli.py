@@ -200,7 +200,6 @@ READER = ToolReader(
     (".jsonl", has_record(_is_line), one_by_one(_read_log)),
 )
 
-
 # The parts of Gemini's messages, which two tools keep.
 
 Part = dict[str, Any]

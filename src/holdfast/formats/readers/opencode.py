@@ -202,7 +202,6 @@ READER = _Opencode(
     homes={"XDG_DATA_HOME": ".local/share"},
 )
 
-
 # The parts of opencode's messages.
 
 _USAGE = {"input": "input_tokens", "output": "output_tokens", "total": "total_tokens"}

@@ -306,7 +306,6 @@ def names_in(encoded: Any) -> Iterator[str]:
 # "…"}``, and anything else ``{"~x": [type, base64]}`` as the graph's own serialiser gives it. A map with keys that
 # JSON lacks, or that look like these, is told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
 
-
 Items = dict[str, dict[str, Any]]
 """Messages as plain data, by reference."""
 

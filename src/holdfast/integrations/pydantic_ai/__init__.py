@@ -47,7 +47,6 @@ _TOOL = "pydantic-ai"
 _WAITS = "waits"
 _APPROVED = "approved"
 
-
 __getattr__ = lazy(__name__, {"_store": "HoldfastStepStore bring_over_runs"})  # the harness is a package of its own
 
 

@@ -127,7 +127,6 @@ class SnapshotTaken(Struct, frozen=True, kw_only=True):
 
 # Answers for models and small clients, by MCP and the bridge: short, with moments in UTC.
 
-
 # Told in schemas and checked elsewhere, where the error says more.
 _COUNT = {"minimum": 0}
 _UTC = {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"}

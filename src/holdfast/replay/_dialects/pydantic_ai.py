@@ -150,6 +150,5 @@ _READERS: dict[str, Callable[[Message, Note], list[Pair]]] = {
     "retry-prompt": _read_retry,
 }
 
-
 _JOIN = partial(joined, "parts")
 PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True, join=_JOIN, schemes=WEB | {"gs", "s3"})

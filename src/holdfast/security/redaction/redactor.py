@@ -276,7 +276,6 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 # Secrets in text that comes in pieces: held back only until it is clear what they are.
 
-
 # Nothing more comes after these of what the same run streamed, or any run of the session.
 _ENDS_OF_RUN = frozenset(["user", "assistant", "turn_start", "turn_end", "agent_complete", "agent_error"])
 _ENDS_OF_ALL = frozenset(["interrupted", "closed", "suspended"])

@@ -59,7 +59,6 @@ _BUDGET_S = 0.25
 _TOKEN_MIN = 36
 _QUOTES = "\"'`"
 
-
 # What a rule that goes by names calls irregular, in recorded JSON, where a quote that has no
 # backslash begins or ends a text. A number that stands by itself is nothing. The first class is of
 # signs that words seldom have: the search goes from one of them to the next.
@@ -390,7 +389,6 @@ def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
 
 # Whether what a rule matched is a secret: entropy, allowlists, and what only looks like one.
 
-
 # What stands in documentation for a token: no random text has it.
 _SAMPLE = re.compile(r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>")
 _PLACEHOLDER = re.compile(
@@ -441,7 +439,6 @@ def entropy(text: str) -> float:
 # A secret is often in JSON that is a text in JSON that is a text in JSON: rules must see a name in
 # quotes, and where a line begins, not the backslashes before them. Signs that an address or a page
 # has coded (``%5F``, ``&#95;``), however often, stand for themselves.
-
 
 # A whole run of backslashes. What stands behind the first of them keeps a long run from being
 # looked at from each of its signs.
@@ -519,7 +516,6 @@ def forms_of(value: str) -> list[str]:
 
 
 # Texts that are wrapped in base64: found, unwrapped, and given back with where they were.
-
 
 _PIECE = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _BLOCK = re.compile(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")

@@ -388,9 +388,7 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
 # What a parent process had: kept as it is, since to close it here would end the parent's.
 _abandoned: list[Any] = []
 
-
 # What the address of a PostgreSQL store says besides where the server is.
-
 
 _FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 

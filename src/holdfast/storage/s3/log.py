@@ -363,7 +363,6 @@ class LogObjects:
 # blocks, so that whoever packs at the same time as another one, late or early, makes the same packs or wider ones,
 # and no pack ever overlaps another in part. Nothing here asks the bucket.
 
-
 _MAGIC = b"HFL1"
 HEAD_BYTES = 24
 PACK_BYTES = 8 << 20

@@ -45,7 +45,6 @@ _READ = (
     " ORDER BY number LIMIT ?5"
 )
 
-
 _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
 
 

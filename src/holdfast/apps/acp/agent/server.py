@@ -110,7 +110,6 @@ async def _help(_: Holdfast, __: Live, ___: str) -> str:
 _OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help": _help}
 COMMANDS = offered_commands([*_OWN, "continue"])
 
-
 Params = dict[str, Any]
 
 _NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are not used: {}.\n\n"

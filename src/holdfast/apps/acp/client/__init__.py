@@ -35,27 +35,10 @@ from holdfast.errors import DataError, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session
 
-__all__ = [
-    "AcpSession",
-    "AgentWarning",
-    "Answer",
-    "ClientConfig",
-    "FileHandler",
-    "Files",
-    "Permission",
-    "PermissionQuestion",
-    "PromptTurn",
-    "Provider",
-    "SessionMetrics",
-    "SessionSnapshot",
-    "SnapshotMessage",
-    "SnapshotStats",
-    "SnapshotStore",
-    "Snapshotter",
-    "TerminalHandler",
-    "Update",
-    "create_or_resume",
-]
+__all__ = ["ClientConfig", "FileHandler", "Files", "Permission", "PermissionQuestion", "Provider", "TerminalHandler"]
+__all__ += ["AcpSession", "AgentWarning"]
+__all__ += ["SessionMetrics", "SessionSnapshot", "SnapshotMessage", "SnapshotStats", "SnapshotStore", "Snapshotter"]
+__all__ += ["Answer", "PromptTurn", "Update", "create_or_resume"]
 
 
 async def create_or_resume(

@@ -443,7 +443,6 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
     "title": _Teller._on_title,  # noqa: SLF001 - as above
 }
 
-
 # How things stand at the end of a session: commands, mode, options, usage, title.
 _TITLED = "session_info_update"
 _ORDER = ("available_commands_update", "current_mode_update", "config_option_update", "usage_update", _TITLED)
