@@ -285,7 +285,7 @@ class Proxy:
         handler = self._methods.get(method)
         if handler is not None:
             self._spawn(self._serve(id, handler(params)))
-        elif isinstance(params.get("sessionId"), str):
+        elif "sessionId" in params or method == "session/prompt":  # an odd id is refused: nobody would record it
             self._queued[id] = frame
             self._spawn(self._enqueue(frame, params))
         else:
@@ -309,7 +309,7 @@ class Proxy:
     async def _enqueue(self, frame: Frame, params: Frame) -> None:
         """A request about a session: after all others about it."""
         try:
-            channel = await self._sessions.get({"sessionId": params["sessionId"]})
+            channel = await self._sessions.get({"sessionId": params.get("sessionId")})
         except (RpcError, HoldfastError) as error:
             if self._begin(frame):
                 self._refuse(frame, error)
