@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def _loaded(name: str) -> Any:
+    """Return a module. Raises Unavailable where it cannot be read, such as with no descriptor left to open it."""
+    try:
+        return import_module(name)
+    except OSError as error:
+        from holdfast.errors import HoldfastError, Unavailable
+
+        if isinstance(error, HoldfastError):
+            raise
+        raise Unavailable(
+            f"a part of Holdfast cannot be loaded: {error.strerror or error}",
+            remedy="Close files or raise the limit of open ones (`ulimit -n`), then try again.",
+            errno=error.errno,
+        ) from error
+
+
 def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names are defined in these modules.
 
@@ -21,7 +37,7 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:  # noqa: N807 - what a module's own is called
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(_loaded(f"{package}.{homes[name]}"), name)
         # The next look finds it in the package itself. A submodule of the same name is overwritten.
         setattr(sys.modules[package], name, value)
         return value
@@ -36,7 +52,7 @@ class _LazyModule:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.name), name)
+        return getattr(_loaded(self.name), name)
 
 
 def lazy_modules(package: str, names: str) -> list[Any]:

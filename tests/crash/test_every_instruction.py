@@ -13,6 +13,7 @@ from campaign_log import FULL, record
 PROGRAM = Path(__file__).parent / "interrupt_points.py"
 SHORT = ("append", "append named", "append first", "append new", "extend", "flush", "open", "open new", "close")
 LONG = ("tool", "snapshot", "fork", "archive", "redact", "erase", "copy", "import", "list", "search")
+AWAITED = ("aflush", "aclose")
 HOURS_S = 6 * 3600
 
 
@@ -41,3 +42,16 @@ def test_a_key_press_at_any_instruction_on_files(operations):
 def test_a_key_press_at_any_instruction_on_sqlite(operations):
     """The same on SQLite, where no transaction stays open either."""
     campaign("sqlite://{}/x.db", "press", operations, 4, 0 if operations is SHORT else 2000)
+
+
+@pytest.mark.slow
+def test_a_task_cancelled_at_any_instruction():
+    """An awaited flush or close that is cancelled is done or not done, and everything goes on."""
+    campaign("{}/store", "cancel", AWAITED, 6, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["{}/store", "sqlite://{}/x.db"], ids=["files", "sqlite"])
+def test_a_process_that_ends_at_any_instruction(url):
+    """What another process finds is whole, and has all that was acknowledged."""
+    campaign(url, "exit", ("append", "append new", "extend", "flush", "close"), 4, 2000)

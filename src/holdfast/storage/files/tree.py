@@ -380,6 +380,9 @@ def translated(error: OSError, doing: str) -> StoreError | Forbidden:
         return StoreFull(f"no space left while {doing}", errno=error.errno)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Unavailable(f"not allowed while {doing}: {why}", errno=error.errno)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        remedy = "Close files or sessions, or raise the limit of open files (`ulimit -n`)."
+        return Unavailable(f"no more files can be opened while {doing}: {why}", remedy=remedy, errno=error.errno)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return Forbidden(f"a symlink or file is in the way while {doing}", errno=error.errno)
     return StoreError(f"failed while {doing}: {why}", errno=error.errno)
