@@ -490,7 +490,7 @@ class World:
 
 
 def cancel():
-    with suppress(RuntimeError):  # the loop does not run yet, or any more
+    with suppress(RuntimeError, AttributeError):  # no loop runs, or no task in it
         asyncio.current_task().cancel()
 
 
