@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from _thread import allocate_lock, get_ident  # all that `threading` would be loaded for
+from _thread import RLock, get_ident  # all that `threading` would be loaded for
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
@@ -60,7 +60,8 @@ class Tree:
         # Only the thread that keeps a directory open goes by it: to all others its name may
         # stand for another one by now.
         self._kept: dict[tuple[int, tuple[str, ...]], int] = {}
-        self._lock = allocate_lock()
+        # Taken again by the same thread where an interrupt within ``at_root`` has a lease given back on the way out.
+        self._lock = RLock()
 
     def root(self, *, create: bool) -> int | None:
         """A descriptor of the root that stays open; None if there is no such directory."""
