@@ -29,9 +29,10 @@ class _Bucket(StoreContract):
 class TestMoto(_Bucket):
     """Every numbered promise, on the quick server.
 
-    C41 counted wrong once, on a machine with a load of 18, and there were two causes. The emulation looked at a
-    condition and stored in two steps, so that two writers could win at once: see atomic_moto.py. And a put that was
-    tried again took the same bytes, put there by another, for its own: that was ours, see test_bucket_answers.py.
+    C41 counted wrong once, on a machine with a load of 18. Two causes were found, either of which is enough; which of
+    them it was that time is not known. The emulation looked at a condition and stored in two steps, so that two
+    writers could win at once: see atomic_moto.py. And a put that was tried again took the same bytes, put there by
+    another, for its own: that was ours, see test_bucket_answers.py.
     """
 
     @pytest.fixture(autouse=True)
