@@ -23,7 +23,7 @@ LINES = [b"%d %s\n" % (number, b"x" * number) for number in range(5)]
 def opened(disk):
     store = FileStore("/store", disk=disk)
     log = store.log(KEY)
-    # Three writes: the card in the lock, the line for catalogues, the line of the log.
+    # Four writes: the card in the lock, the note that spellings were listed, the line for catalogues, that of the log.
     log.append(LINES[0], 0, 1, store.lease(KEY).acquire("me", 0))
     log.sync()
     return store, log
@@ -108,7 +108,7 @@ def test_unsaved_beyond_what_is_kept(monkeypatch):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_full_disk(number):
     """A full disk says how much is needed; nothing is added, and it goes on when there is space."""
-    disk = FaultyDisk(SimDisk(), call="write", nth=4, errno=number)
+    disk = FaultyDisk(SimDisk(), call="write", nth=5, errno=number)
     store, log = opened(disk)
     with pytest.raises(StoreFull) as caught:
         log.append(LINES[1], 1, 1, 1)
@@ -121,7 +121,7 @@ def test_full_disk(number):
 
 def test_half_written_append_is_taken_back():
     """Of an append that was written in part nothing stays."""
-    disk = FaultyDisk(SimDisk(), call="write", nth=4, short=2, persistent=False)
+    disk = FaultyDisk(SimDisk(), call="write", nth=5, short=2, persistent=False)
     store, log = opened(disk)
     real, disk.inner.write = disk.inner.write, disk.inner.write
     calls = []
@@ -192,7 +192,7 @@ def test_failure_to_look_loses_nothing():
 
 def test_interrupted_append_is_not_added():
     """A key press in the middle of an append leaves the log as it was, and it goes on."""
-    disk = FaultyDisk(SimDisk(), call="write", nth=4, interrupt=KeyboardInterrupt)
+    disk = FaultyDisk(SimDisk(), call="write", nth=5, interrupt=KeyboardInterrupt)
     store, log = opened(disk)
     with pytest.raises(KeyboardInterrupt):
         log.append(LINES[1], 1, 1, 1)

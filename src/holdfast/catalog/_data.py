@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
+from holdfast.errors import Unavailable
+
 TYPE_CHECKING = False  # loading `typing` takes longer than this module
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,10 @@ def read_data(name: str) -> bytes:
     # By the loader of this module, which also reads out of a zip file: importlib.resources takes
     # longer to load than the quick list takes as a whole.
     loader: Any = __spec__.loader
-    found: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "data", name))
+    try:
+        found: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "data", name))
+    except OSError as error:
+        raise Unavailable(f"a data file of Holdfast cannot be read: {error}", errno=error.errno) from error
     return found
 
 

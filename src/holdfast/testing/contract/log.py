@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -359,8 +360,8 @@ class LeaseContract(ContractBase):
     def test_c24_locked(self) -> None:
         """While one has the lease another gets Locked, with what is known of the holder."""
         store = self.fresh()
-        store.lease(self.KEY).acquire("me", 60_000)
-        other = store.lease(self.KEY)
+        first, other = store.lease(self.KEY), store.lease(self.KEY)
+        first.acquire("me", 60_000)
         assert refused(Locked, other.acquire, "you", 60_000).session_id == "alpha"
 
     def test_c25_release(self) -> None:
@@ -394,13 +395,11 @@ class LeaseContract(ContractBase):
     def test_c28_one_of_many(self) -> None:
         """Of several who ask at once, one gets the lease."""
         store = self.fresh()
-        got: list[int] = []
+        leases, got = [store.lease(self.KEY) for _ in range(8)], list[int]()
 
         def work(number: int) -> None:
-            try:
-                got.append(store.lease(self.KEY).acquire(f"thread {number}", 60_000))
-            except Locked:
-                return
+            with contextlib.suppress(Locked):
+                got.append(leases[number].acquire(f"thread {number}", 60_000))
 
         run_together(8, work)
         assert len(got) == 1
