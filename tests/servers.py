@@ -22,6 +22,10 @@ from uuid import uuid4
 import pytest
 
 _PORTS = range(15_000, 32_000)
+# Each worker of a run has ports of its own, in an order that another run of the tests does not share.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_OWN = _PORTS[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) :: _WORKERS]
+_UNUSED = SystemRandom().sample(_OWN, len(_OWN))
 START_S = 200  # a busy machine takes its time; a test that takes 300 ends its worker
 
 
@@ -153,13 +157,14 @@ def is_alive(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that systems give to connections by themselves.
+    """Return a port that nobody listens on, below those that systems give to connections by themselves.
 
     One of those could be taken by anyone's connection before the server has it, or while a test has
-    the server stopped.
+    the server stopped. No port is given twice: the first may still wait for its server to start.
     """
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+    while _UNUSED:
         with socket.socket() as probe, contextlib.suppress(OSError):
+            port = _UNUSED.pop()
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no port is free")

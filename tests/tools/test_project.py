@@ -189,3 +189,10 @@ def test_tests_share_one_library():
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
     made = [path.name for path in tests if re.search(r"^def hf\((?!hf)", path.read_text("utf-8"), re.MULTILINE)]
     assert len(made) <= OWN_LIBRARIES, made
+
+
+def test_no_port_is_given_to_two_servers_of_the_tests(pytestconfig):
+    """A port that was asked for is not given again, though its server does not listen yet."""
+    servers = pytestconfig.pluginmanager.get_plugin("servers")
+    asked = [servers.free_port() for _ in range(300)]
+    assert len(set(asked)) == len(asked)
