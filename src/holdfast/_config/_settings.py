@@ -187,7 +187,6 @@ def _bytes_of(path: str) -> bytes:
 
 
 # What ``holdfast.open`` makes of the configuration.
-
 _OF_SESSIONS = ("durability", "autosave_ms", "snapshot_ms", "wait_ms")
 
 
@@ -227,8 +226,6 @@ def settle(
 
 
 # The prices that count: those in prices.toml, then those in the settings, then the built-in.
-
-
 def load_prices(found: Configuration) -> Prices:
     """The table of prices. Raises UsageError for one that is wrong, with its place."""
     from holdfast.catalog import Prices, read_prices

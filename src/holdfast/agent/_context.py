@@ -71,7 +71,6 @@ class ToolContext:
 
 
 # What a tool gave, as data that can be recorded and shown to a model.
-
 _DEPTH_MAX = 48
 _BINARY_SHOWN_BYTES = 1024
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -182,7 +182,6 @@ def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[C
 
 
 # The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
-
 Resolver = Callable[[str], Any]
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
 _users: dict[int, list[asyncio.AbstractEventLoop]] = {}

@@ -130,7 +130,6 @@ def _answers(message: dict[str, Any]) -> bool:
 
 
 # A summary in place of what was said long ago, recorded as an event; the log stays whole.
-
 _KEPT_SHARE = 3  # a third of the window is kept word for word
 _CHUNK_SHARE = 2
 _WORDS = (
@@ -198,7 +197,6 @@ async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Us
 
 
 # The loop: ask the model, record what it says, carry out what it asks for, until it is done.
-
 Emit = Callable[[str], None]
 
 
@@ -333,7 +331,6 @@ def with_own_ids(calls: list[CallRequest], messages: list[dict[str, Any]]) -> li
 
 
 # Streamed words on disk as they come, without a line for every word.
-
 HOLD_S = 0.05
 HOLD_BYTES = 1024
 

@@ -93,8 +93,6 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 # Waiting for someone: a token that is given out once, works once and expires.
-
-
 class Suspension(msgspec.Struct, frozen=True):
     """What a suspended run gives: the token to go on with, until ``expires_at`` (Unix ms)."""
 

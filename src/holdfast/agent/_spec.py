@@ -292,7 +292,6 @@ def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
 
 
 # What the model is told before the conversation.
-
 CUSTOM = "custom_instructions.md"
 _MEMORY_BYTES_MAX = 8 * 1024
 _ORDER = {"critical": 0, "high": 1, "normal": 2, "low": 3}

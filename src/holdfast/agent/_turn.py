@@ -116,7 +116,6 @@ async def _finish(activity: Activity) -> str:
 
 
 # One turn: from a user's input to the agent's final answer, recorded from end to end.
-
 Prompt = str | list[dict[str, Any]] | None
 GO_ON = "(go on where you were interrupted)"
 

@@ -449,8 +449,6 @@ def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 # Making the index of a store: in its file, or in memory.
-
-
 def open_index(store: Store, place: str) -> Index:
     """The index in a file, emptied if of another store or version. Raises Unavailable, Forbidden, SQLite's errors."""
     from holdfast.catalog.sqlite.index import SqliteIndex

@@ -116,8 +116,6 @@ class Stats(_Used, frozen=True, kw_only=True):
 
 
 # What is added up.
-
-
 class Sum(msgspec.Struct, array_like=True):
     """What is added up for a period, a model, an agent or a tag."""
 

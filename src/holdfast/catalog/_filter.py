@@ -22,7 +22,6 @@ from holdfast.storage import is_at_work
 #
 # Every order is total: sessions that are alike in it stand by their ids. What a session is sorted
 # by is one number or one short text, which an index keeps in a column of its own.
-
 Place = tuple[int | str, str]
 """Where a session stands in a list: what it is sorted by, and its id."""
 
@@ -135,7 +134,6 @@ def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
 
 
 # Cursors as texts: a place in a list with a checksum, in letters that need no quoting.
-
 _SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -145,7 +143,6 @@ def cursor_of(place: bytes) -> str:
 
 
 # What only the moment of asking tells of a session that was not closed: whether a writer lives.
-
 OPEN = "open"
 CUT_SHORT = "cut short"
 
@@ -238,8 +235,6 @@ _NOBODY = SessionMetadata(session_id="")
 
 
 # The same as a question to a database.
-
-
 class Statement:
     """The conditions of a question with their values, as SQLite takes them."""
 

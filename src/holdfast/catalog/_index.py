@@ -195,8 +195,6 @@ def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order =
 
 
 # The index as a plain dictionary, for a Python without SQLite.
-
-
 class PlainIndex(Index):
     """Rows by id, for as long as the process lives."""
 

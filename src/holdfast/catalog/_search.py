@@ -146,8 +146,6 @@ def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled, s
 
 
 # Search over all sessions: from the index where there is one, else by reading every log.
-
-
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One event in which something was found. ``timestamp`` is Unix milliseconds."""
 
@@ -228,7 +226,6 @@ def hear_log(store: Store, id: str) -> Told | None:
 
 
 # A short piece of a text around what was found in it, safe to show.
-
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")

@@ -293,8 +293,6 @@ def _quantile(use: ToolHours, share: float) -> int | None:
 
 
 # The statistics of an index, by the sums that it keeps of blocks of its rows.
-
-
 def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar, *, auto_tags: bool = True) -> Stats:
     """The statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged."""
 
@@ -330,7 +328,6 @@ def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter,
 
 
 # The course of one session: turn after turn, how long each took, what it used, and the pauses.
-
 _PROMPT_CHARS = 120
 
 

@@ -82,7 +82,6 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 
 
 # What the name of a file says about the work: its kind, its place, its language.
-
 Mark = tuple[str, str, float]
 """A topic, the pattern of names that speaks for it, and how strongly."""
 
@@ -113,7 +112,6 @@ def marks_of(path: str) -> tuple[Mark, ...]:
 # Only the beginning of a text is read, so that the cost of an event is bounded.
 #
 # Words that tell what a session is about: each known word with the topics that it speaks for.
-
 _DECISIVE, _STRONG, _USUAL, _WEAK = 6.0, 3.0, 1.5, 0.5
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "er", "ers")
 _DROPPED_E = ("ing", "ed", "er", "ers", "ation", "able")

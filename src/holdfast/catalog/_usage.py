@@ -196,7 +196,6 @@ def _moved(hour: int, middle: dict[str, Any] | None) -> int:
 
 
 # Hours in UTC as days, weeks and months of a time zone.
-
 _PERIODS_FILLED_MAX = 20_000
 _PRINTED_UNTIL_S = 2_524_608_000  # the year 2050
 
@@ -279,7 +278,6 @@ def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
 # What requests cost: a table of prices that users can change, and sums that never guess.
 #
 # A model without a price is unknown: its cost is None and its tokens are counted as unpriced, never as free.
-
 _MILLION = 1_000_000
 _REMEMBERED_MAX = 10_000
 _MEMBERS = ("input", "output", "cache_read", "cache_write")

@@ -92,7 +92,6 @@ def as_bytes(text: str) -> bytes:
 
 
 # A store of an object that saves and loads one document.
-
 VERSION = 1
 
 
@@ -227,7 +226,6 @@ def _sync_all(logs: list[Log]) -> None:
 
 
 # A store of an object that appends and reads events.
-
 JOURNAL = "~store"
 """Under this id the backend keeps what is no event: documents, and where each key's log is."""
 _DERIVED = "snapshots/"

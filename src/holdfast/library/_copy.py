@@ -200,7 +200,6 @@ def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
 
 
 # The bytes of a session as they are, for a copy that can be opened elsewhere.
-
 _SNAPSHOT = re.compile(r"snapshots/(\d+)\.json\Z")
 # Bytes that were set aside are for the owner to look at; they may be what was redacted.
 _KEPT_BACK = "quarantine/"

@@ -90,7 +90,6 @@ def one_of_each(name: str, values: Any) -> frozenset[str]:
 
 
 # What every part of the facade works on: one opened store, its settings, keys and listeners.
-
 LEASE_MS = 30_000
 """How long work on a closed session (repair, a purge) may take before others may take over."""
 _OURS = {"sessions", "spaces"}

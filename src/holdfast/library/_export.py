@@ -209,8 +209,6 @@ def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
 
 
 # Where each coding agent finds a session that was written for it, and how to resume it there.
-
-
 class Installation(NamedTuple):
     """The file's place, the id that the tool knows, and the command that goes on."""
 

@@ -107,8 +107,6 @@ def _ms(when: dt.datetime | None) -> int | None:
 
 
 # Searching what was said in sessions.
-
-
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[catalog.Hit]:
@@ -141,7 +139,6 @@ def search(
 
 
 # What sessions used: tokens, cost and time, over many of them or within one.
-
 By = Literal["day", "week", "month"]
 
 
@@ -183,7 +180,6 @@ def topics(core: Core, id: str, n: int = 3) -> list[catalog.Topic]:
 #
 # To the catalogue a sealed session is a name and a size. Whoever has the key reads its log here
 # when it is asked for, and again only when it has changed.
-
 _KEPT_MAX = 10_000
 
 

@@ -212,7 +212,6 @@ def _batches(drafts: list[ForeignDraft]) -> Iterator[list[ForeignDraft]]:
 
 
 # What has changed in a source since it was imported, under the names that it had then.
-
 Events = Callable[..., Iterator[Event]]
 
 _BODIES = dict.fromkeys(("user", "assistant", "thinking"), "content") | {"tool_call": "params", "tool_result": "result"}

@@ -132,7 +132,6 @@ def warn_of_strangers(core: Core) -> None:
 
 
 # Finding where the tools of this user keep their sessions, whose a folder is, and what is new.
-
 _LOOKED_AT = Bounds(files_max=5_000, levels_max=8)
 _NAMES_MAX = 50_000
 _NAME_CHARS_MIN = 8  # less of an id may be in the name of anything
@@ -199,7 +198,6 @@ def _rooted(reader: Reader, pattern: str) -> str:
 
 
 # What an import did, session by session.
-
 Outcome = Literal["imported", "updated", "unchanged", "failed"]
 
 

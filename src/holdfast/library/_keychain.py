@@ -205,7 +205,6 @@ def make_key(source: str) -> str:
 
 
 # Files with a signature beside them: written, and verified before they are read.
-
 _SEED_BYTES = 32
 _BYTES_MAX = 1 << 30
 _CHUNK_BYTES = 1 << 20

@@ -257,8 +257,6 @@ async def _given_back(work: Awaitable[Session]) -> None:
 #
 # Labels are events: each function opens the session, records, and closes it again. A session that this process has
 # open is used as it is. All raise NotFound, and Locked while another process has it.
-
-
 def title(core: Core, id: str, text: str | None = None) -> str | None:
     if text is None:
         from holdfast.library import _finder

@@ -164,7 +164,6 @@ def _trash_number(key: str) -> int:
 
 
 # Erasing: a session goes for good, with every copy of it that this store has.
-
 _FOLDERS = ("sessions/", "trash/")
 _ORIGINS = ("session_start", "opened", "forked", "merged")
 _ELSEWHERE = "Copies in other stores, exports and backups are not known here."

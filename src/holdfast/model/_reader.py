@@ -255,8 +255,6 @@ def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:
 
 
 # One event among some bytes of a log, for whoever knows about where it is.
-
-
 def cut_line(data: bytes, seq: int, *, is_start: bool) -> tuple[bytes, bytes] | None:
     """The whole line of an event of ours, after the end of the line before it; None if not there.
 

@@ -127,7 +127,6 @@ def _number(value: float) -> str:
 
 
 # Every metric there is: its names, its kind, and what it counts.
-
 Kind = Literal["counter", "gauge", "histogram"]
 # An append to a file takes some microseconds, a flush to a bucket may take seconds.
 _TIMES_S = (*tuple(float(f"{step}e{power}") for power in range(-6, 1) for step in (1, 2.5, 5)), 10)
@@ -210,7 +209,6 @@ METRICS: dict[str, Metric] = {
 """All of them, by the name that Prometheus has for it."""
 
 # From what sessions do to figures.
-
 _UNKNOWN = "other"
 
 
@@ -295,7 +293,6 @@ def code_of(error: BaseException) -> str:
 
 
 # What a store is like, as figures: for Prometheus, and for whoever looks after it.
-
 _STATES = ("ok", "damaged", "sealed", "too_new", "unreadable")
 _PAGE = 1000
 

@@ -169,7 +169,6 @@ class _Instruments:
 #
 # The names are those of OpenTelemetry's conventions for generative AI. They are still being worked on, and their
 # module says so with its name; the few that are needed are here.
-
 CONVERSATION = "gen_ai.conversation.id"
 _OPERATION = "gen_ai.operation.name"
 _AGENT = "gen_ai.agent.name"

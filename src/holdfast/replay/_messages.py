@@ -70,8 +70,6 @@ def admit(side: str, block: Block, note: Note) -> Pair | None:
 
 
 # From the neutral form to a provider's and back, as it stands, without repair.
-
-
 def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
     """Neutral messages in a provider's form.
 
@@ -115,8 +113,6 @@ def ignore(type: str, detail: str, content: Any) -> None:
 
 
 # Questions about a list of messages, and the small answers that callers need to go on.
-
-
 def has_incomplete_tool_call(messages: list[Message]) -> bool:
     """Whether the list ends with a call that has no result."""
     return last_tool_call(messages) is not None

@@ -154,8 +154,6 @@ def _refuse(type: str, detail: str, _content: Any) -> None:
 #
 # Of a long conversation nearly all is words, calls and results that nobody comes back to. Their blocks among the
 # drafts, and the event of each, say everything that pieces would.
-
-
 class SettledThread(Thread):
     """A thread without pieces up to ``settled_seq``."""
 

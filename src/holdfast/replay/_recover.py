@@ -19,7 +19,6 @@ from holdfast.replay._state import Tokens, add_usage, estimate_tokens
 from holdfast.replay._text import MANY, collector_paused
 
 # A part of a conversation that fits into a model's window. The log is never cut.
-
 _IMAGE_TOKENS = 1_600  # what providers charge for a picture of usual size
 
 

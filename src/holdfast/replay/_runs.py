@@ -214,8 +214,6 @@ class Runs:
 # An event with a ``run`` says so itself. In plain logs it follows from the agents' names and from the order of
 # starts, delegations and completions; those lines may stand a little out of order, because their writers did not wait
 # for each other. The first agent started is the top-level one.
-
-
 class Withdrawal:
     """The last words of a user in this run were meant for another one after all."""
 

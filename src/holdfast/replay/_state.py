@@ -20,7 +20,6 @@ from holdfast.model import SessionMetadata, Status, decode_json, fill_references
 #
 # A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown. A ``permission``
 # that names the call knows more. While the question is open, and after a refusal, the call has not run.
-
 Stage = Literal["announced", "asked", "begun", "refused"]
 
 _REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})

@@ -210,8 +210,6 @@ def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
 # A log tells this by itself, whatever became of its parents: ``session_start`` and each ``forked`` give the log a new
 # name, so that every event has one origin, and ``merged`` tells which turns of which log stand where. Nothing here
 # follows a name to another log, so that no claim can lead round in circles.
-
-
 class Segment(NamedTuple):
     """A part of a session's line: the events up to ``last`` that no earlier part has."""
 

@@ -282,7 +282,6 @@ def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
 # command:PROGRAM ARGUMENTS  the same as a program prints it
 # passphrase                 a text to remember: HOLDFAST_PASSPHRASE, else it is asked for
 # passphrase:VARIABLE        the same in another variable
-
 KINDS = ("keyring", "file", "env", "command", "passphrase")
 PASSPHRASE_VARIABLE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - its name
 ReadFile = Callable[[str], bytes]

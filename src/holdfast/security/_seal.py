@@ -277,7 +277,6 @@ def _tampered(seq: int, what: str) -> Tampered:
 # a tag of 16 bytes. The nonce of a chunk is a random prefix, its number, and whether it is the last
 # one; the head is authenticated with every chunk. So nothing can be changed, left out, repeated,
 # put in another order or cut off without being noticed.
-
 SEALED_MARK = b"HOLDFAST-SEALED\n"
 _CHUNK_BYTES = 1 << 16
 _PREFIX_BYTES = 7

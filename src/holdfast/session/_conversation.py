@@ -128,7 +128,6 @@ def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None
 
 
 # What the verbs of a session do beyond recording one event.
-
 _OWN_ROLES = frozenset({"user", "assistant", "system"})
 _ROLES = _OWN_ROLES | {"developer", "function", "model", "tool"}
 # What OpenAI's assistant says beside the content.

@@ -157,7 +157,6 @@ def _expanded(data: bytes) -> bytes:
 # The log is cut into blocks of 1 MiB. ``link`` k is the SHA-256 of link k-1 and block k-1; the digest at an offset is
 # that of the link of its block and the bytes between. A snapshot keeps both, so that the next one reads a block and
 # what is new, and whoever verifies reads the log once.
-
 BLOCK_BYTES = 1 << 20
 
 
@@ -211,7 +210,6 @@ def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, s
 
 
 # From stored bytes to a state: the newest snapshot that fits, and the events after it.
-
 _SECTOR_BYTES = 512  # the least that a medium leaves unwritten
 
 

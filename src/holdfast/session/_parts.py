@@ -86,7 +86,6 @@ class Variables(MutableMapping[str, Any]):
 
 
 # A session's memory: described entries, kept with the session or with the agent.
-
 _NO_KEY = "a memory key is a text that is not empty"
 MemoryScope = Literal["session", "persistent"]
 """Whose an entry is: the session's, or its agent's."""
@@ -207,7 +206,6 @@ def _check_scope(scope: str) -> None:
 
 
 # A session's todo list: written whole each time, the last one wins.
-
 _STATUSES = ("pending", "in_progress", "completed")
 _TODO_PRIORITIES = ("high", "medium", "low")
 _ID_BYTES = 4

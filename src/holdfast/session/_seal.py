@@ -121,7 +121,6 @@ def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
 # Each works in steps that can be done again: the keys that will be needed come first, then payloads, then the log in
 # one step, then what is left of the old form goes, and last of all the keys are put as they stay. Killed at any moment
 # the session opens as before, and the same call goes on.
-
 _LEASE_MS = 60_000
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"

@@ -97,8 +97,6 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 
 # Turns, each from a user's input to the agent's final answer, and how they are kept apart.
-
-
 class _Ticket:
     """A turn that is wanted or going on."""
 

@@ -40,7 +40,6 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
 
 
 # Branches: what every store asks before it makes one, and one as a copy.
-
 _LEASE_MS = 60_000
 
 
@@ -98,7 +97,6 @@ def rechunked(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 # The way to zstd, and pieces of a log compressed by themselves and unpacked within a bound.
-
 _LEVEL = 3
 
 

@@ -72,7 +72,6 @@ class Worker(ABC):
 
 
 # One thread of a store that syncs for everyone who waits.
-
 _BATCHES_REMEMBERED = 4
 _GATHER_STEPS_MAX = 10
 

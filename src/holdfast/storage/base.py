@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 # What a store tells of itself and of its keys, as plain values.
-
-
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend can do; the contract suite checks that it is true."""
 
@@ -456,7 +454,6 @@ class Store(ABC):
 
 
 # What keys and documents are called, and how one version of a document is told from another.
-
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3

@@ -369,8 +369,6 @@ class MemoryLease(Lease):
 
 
 # The store that keeps nothing: sessions work as in memory, and are forgotten when closed.
-
-
 class NoStore(MemoryStore):
     """Holds what is in use, and forgets it: a session with its lease, all else when it is closed.
 

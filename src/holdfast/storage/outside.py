@@ -147,8 +147,6 @@ def look_outside(
 
 
 # A log outside of any store, as a person names it: read, and nothing else.
-
-
 def find_log(path: str | os.PathLike[str]) -> str:
     """The real path of a log: the file itself, or the ``events.jsonl`` of a folder.
 
@@ -198,8 +196,6 @@ def documents_beside(path: str, disk: Disk | None = None) -> Documents:
 # A directory that may be looked at and not changed, for tools that read files.
 #
 # Nothing outside of it can be reached: every step of a path is taken by descriptor, without symlinks.
-
-
 class FolderEntry(NamedTuple):
     """One name in a directory."""
 
@@ -357,7 +353,6 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
 
 
 # A socket in the file system that only its owner can reach.
-
 ADDRESS_BYTES_MAX = 100
 """What every system takes as the path of a socket; some take a few bytes more."""
 _OPEN_TO_OTHERS = 0o077

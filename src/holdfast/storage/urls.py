@@ -108,8 +108,6 @@ def _file_path(url: str) -> str:
 
 
 # Where a catalogue of a store on another machine is kept: in the user's cache directory.
-
-
 def cache_place(address: str) -> str | None:
     """The path of a file for this address, in a private directory; None where there can be none.
 

@@ -368,8 +368,6 @@ def _sampled_content(medium: _Medium, inode: int, chance: Random) -> bytes:
 
 
 # What a call did to a disk, as far as a crash may undo it.
-
-
 class Write(NamedTuple):
     """Bytes written into a file."""
 

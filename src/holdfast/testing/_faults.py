@@ -93,8 +93,6 @@ for _call in DISK_CALLS:
 
 
 # A store that takes everything at once and fails later, as one that sends over a network may.
-
-
 class DeferredStore(MemoryStore):
     """Accepts appends now and stores them with the next sync, or not at all.
 

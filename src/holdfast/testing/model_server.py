@@ -212,7 +212,6 @@ def _parts(step: Say | AskForTool | Together) -> tuple[str, list[AskForTool], fl
 
 
 # How each provider's requests are read and its answers written, whole and streamed.
-
 _numbers = itertools.count(1)
 
 

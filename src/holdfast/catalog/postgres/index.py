@@ -301,7 +301,6 @@ class PostgresIndex(Index):
 #
 # They stand beside the tables of the store, in the same schema. Everything of one session hangs on its id, so that
 # they can be split by it; only the words of all sessions are in a table of their own.
-
 TABLES = ("sessions", "labels", "folds", "said", "words")
 
 MIGRATIONS = Migrations("holdfast.catalog.postgres", "catalog_state", 0x486F6C65)

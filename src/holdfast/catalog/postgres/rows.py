@@ -286,7 +286,6 @@ def _optional(text: str | None) -> bytes | None:
 #     HUGE    there are too many words altogether: none is kept
 #
 # Such an event is offered more often than needed, and left out again when its log is read.
-
 _WORD_CHARS_MAX = 500
 """So much of a word is kept: at most 2,000 bytes, of 2,046 that PostgreSQL takes."""
 GIANT = "GIANT"
@@ -362,7 +361,6 @@ def vector_of(text: str) -> Vector:
 #
 # Its pages and indexes are the server's to check. Every statement is short: the connection also
 # carries what sessions append.
-
 _ROWS_AT_ONCE = 100
 _SAID_AT_ONCE = 200
 _SEQ_MIN, _SEQ_MAX = -(1 << 63), (1 << 63) - 1

@@ -68,7 +68,6 @@ def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
 
 
 # Writing the rows of the SQLite index.
-
 COLUMNS = (
     *("updated", "agent", "model", "parent", "cwd", "status"),
     *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
@@ -222,7 +221,6 @@ def key_of(text: str | None) -> bytes | None:
 #
 # What is written about a session lets go of the sum of its block, in the same transaction; whoever asks next adds
 # that block up again, and no other. So asking costs as much as there are blocks, and writing costs nothing.
-
 _BLOCK_SHIFT = 9
 _VARIANTS_MAX = 6
 # So many are added up while others wait to write.
@@ -282,8 +280,6 @@ def _crc(block: int, variant: str, data: bytes) -> int:
 
 
 # The question to the database for one page of sessions.
-
-
 def selection(
     wanted: Filter, after: Place | None, tags: Sequence[str] | None = None, order: Order = NEWEST
 ) -> tuple[str, list[Any]]:

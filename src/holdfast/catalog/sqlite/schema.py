@@ -55,8 +55,6 @@ def drop_schema(connection: Connection) -> None:
 
 
 # What the SQLite index knows of itself: a few values by name, each with a checksum.
-
-
 def read_fact(connection: Connection, name: str) -> bytes:
     """The value of that name. Raises IndexDamaged if there is none that is as written."""
     found = connection.execute("SELECT value, crc FROM facts WHERE name = ?", (name,)).fetchone()

@@ -134,7 +134,6 @@ def _read_listener(kept: Any) -> Listener:
 
 
 # Finding what was said, by these tables.
-
 _TOGETHER_MAX = 100
 _ALL = -1  # of the rows: no limit
 _COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
@@ -237,7 +236,6 @@ class _Sessions:
 #
 # To give its words the full-text table reads all that it holds, which takes long where much was
 # said. So they are kept for as long as the index stays as it is, if they are not too many.
-
 _EXPANSIONS_MAX = 1000
 _KEPT_CHARS_MAX = 8 << 20
 _ROWS = 10_000

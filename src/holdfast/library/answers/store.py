@@ -164,8 +164,6 @@ class SpaceList(Struct, frozen=True, kw_only=True):
 
 
 # Answers about the care of sessions: verified, repaired, pruned, imported, sealed.
-
-
 class Soundness(OfSession, frozen=True, kw_only=True):
     """Whether every byte of a session is whole."""
 

@@ -128,7 +128,6 @@ def _branch(node: dict[str, Any]) -> str:
 #
 # A row states what is known of one kind of secret: its form, that is prefix, alphabets and lengths, the words around
 # it if it has no mark of its own, and its checksum. See the head of ``tokens.txt``.
-
 _TABLE = "tokens.txt"
 _SURROUNDINGS = "surroundings.txt"
 _BASE62 = digits + ascii_uppercase + ascii_lowercase
@@ -266,7 +265,6 @@ def has_checksum(token: str) -> bool:
 
 
 # Secrets that only their surroundings give away: ``surroundings.txt`` with these parts put in.
-
 _PARTS = {
     "{sign}": SIGN,
     "{any_sign}": ANY_SIGN,

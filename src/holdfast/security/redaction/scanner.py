@@ -516,7 +516,6 @@ def forms_of(value: str) -> list[str]:
 
 
 # Texts that are wrapped in base64: found, unwrapped, and given back with where they were.
-
 _PIECE = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _BLOCK = re.compile(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")
 _LINE_BREAK = re.compile(r"\\[rn]|\s")

@@ -213,7 +213,6 @@ def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -
 #
 # The new key is put together out of sight, in ``.branches`` beside the keys, and comes into sight
 # by one rename. What a crash left there goes with the next branch.
-
 _HIDDEN = ".branches"
 _BLOBS = BLOBS.rstrip("/")
 _TRIES_MAX = 100

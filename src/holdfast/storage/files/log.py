@@ -326,7 +326,6 @@ class FileLog(Log):
 
 
 # Reading short pieces of many logs: the folder above them is opened once, each log once.
-
 _checked = lru_cache(maxsize=16)(check_prefix)
 
 

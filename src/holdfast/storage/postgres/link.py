@@ -389,7 +389,6 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
 _abandoned: list[Any] = []
 
 # What the address of a PostgreSQL store says besides where the server is.
-
 _FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 
 

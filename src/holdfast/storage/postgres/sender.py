@@ -212,7 +212,6 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
 # The server compresses rows of more than two thousand bytes only, and most turns are shorter: then each byte is sent,
 # written to its log, and kept in a page. Packed, a turn takes about half of that; packing takes a hundredth of the
 # time of an append, and unpacking about as long as reading a row.
-
 _LEAST_BYTES = 1_000  # less saves little, and takes as long to unpack
 _MOST_BYTES = 1_960  # what is longer, the server compresses
 _WORTH = 0.8

@@ -232,8 +232,6 @@ def _entry(row: Any) -> Entry:
 
 
 # What one key has in a PostgreSQL store: its log, its documents, its lease.
-
-
 class PostgresLog(SendingLog):
     """The pieces of one key, each as it was sent."""
 
@@ -410,7 +408,6 @@ def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
 
 
 # What is done to a whole key of a PostgreSQL store: each in one transaction.
-
 _STATE = f"""
 SELECT {tables.FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
 FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h

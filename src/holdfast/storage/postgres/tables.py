@@ -78,7 +78,6 @@ MIGRATIONS = Migrations("holdfast.storage.postgres", "migrations", 0x486F6C64)
 """The tables of the store."""
 
 # What is asked of the tables of a PostgreSQL store inside a transaction.
-
 _FRAME_BYTES = 1 << 20
 
 READ = """

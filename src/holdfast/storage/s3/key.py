@@ -254,7 +254,6 @@ class ObjectLease(RenewedLease):
 # Every change of a name is by compare and swap, also its end: a name is never deleted, since
 # between looking and deleting another one could have made the key anew. What is left of a name that
 # went is an empty object, which a list shows as such without being asked for it.
-
 _GONE = b""
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -410,7 +409,6 @@ def _folded(key: str) -> str:
 
 
 # What a list of a bucket says of its keys: what was seen before is not asked for again.
-
 S = TypeVar("S")
 T = TypeVar("T")
 _AT_ONCE = 16

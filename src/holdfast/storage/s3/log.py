@@ -25,9 +25,8 @@ from holdfast.storage._leases import stale
 from holdfast.storage._pieces import packed, rechunked, unpacked
 from holdfast.storage.s3.objects import ListedObject, Objects
 
+
 # The head of a log in a bucket: the one object that says which others count.
-
-
 class Sealed(Exception):
     """The folder belongs to a key that went: nothing is ever written there again."""
 
@@ -362,7 +361,6 @@ class LogObjects:
 # A log's objects are numbered without a gap. Small ones are put together into packs: always the same numbers, in
 # blocks, so that whoever packs at the same time as another one, late or early, makes the same packs or wider ones,
 # and no pack ever overlaps another in part. Nothing here asks the bucket.
-
 _MAGIC = b"HFL1"
 HEAD_BYTES = 24
 PACK_BYTES = 8 << 20

@@ -81,7 +81,6 @@ def _unreadable() -> tuple[type[Exception], ...]:
 #
 # A tool that is running keeps its newest commits in the ``-wal`` file. Opening the database in its
 # place would make files beside it; merging the two copies touches nothing.
-
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)

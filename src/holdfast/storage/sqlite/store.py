@@ -216,7 +216,6 @@ class SQLiteStore(LeasedStore):
 
 
 # What one key has in a SQLite store: its log, its documents, its lease.
-
 _KEPT_BYTES_MAX = 1 << 20
 _RENEW = "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
 

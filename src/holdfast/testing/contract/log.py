@@ -11,7 +11,6 @@ from holdfast.errors import Locked
 from holdfast.storage import Log, Store
 
 # What all parts of the store contract share.
-
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 _THREAD_WAIT_S = 60.0

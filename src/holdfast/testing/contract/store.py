@@ -10,7 +10,6 @@ from holdfast.testing.contract.forms import FormContract
 from holdfast.testing.contract.log import ContractBase, LeaseContract, LogContract, read_all, refused, run_together
 
 # The store contract: documents.
-
 BAD_DOCUMENT_NAMES = (
     *("", ".", "..", "/a", "a/", "a//b", "../a", "a/../b", ".hidden", "a/.b", "-a", "a b", "ä"),
     *("a\0b", "a\nb", "a\\b", "c:d", "a/b/c/d", "x" * 201, "a..b", "$a", "a*", "\ud800"),
