@@ -130,7 +130,6 @@ def _explodes(info: zipfile.ZipInfo, bounds: Bounds) -> bool:
 #
 # Reading believes nothing that the archive says of itself: names, sizes and checksums are checked before a byte is
 # handed on, and expansion stops at the size that was announced.
-
 BUNDLE_VERSION = 1
 _LOG = "events.jsonl"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say

@@ -107,7 +107,6 @@ def check_line_count(file: File, name: str, bounds: Bounds) -> None:
 
 
 # Expanding gzip and zstd as the bytes are wanted, and stopping where it becomes absurd.
-
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
@@ -234,7 +233,6 @@ def _unpack(unpacker: _Gzip | _Zstd, chunks: Iterator[bytes], bounds: Bounds) ->
 #
 # Nobody vouches for such a file. Each bound is well above what tools write, and each is checked before the memory is
 # spent: a file of a few kilobytes must not become gigabytes.
-
 _KIB = 1024
 _MIB = 1024 * _KIB
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

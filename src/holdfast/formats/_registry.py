@@ -52,7 +52,6 @@ def claims(reader: Reader, source: Source) -> bool:
 
 
 # The formats in which a session can be written, by name.
-
 Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
 
 

@@ -320,7 +320,6 @@ class Source:
 
 
 # What a source and its parts know together: many readers look at the same few files.
-
 _HEADS_KEPT = 256
 _MADE_KEPT = 32
 

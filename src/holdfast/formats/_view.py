@@ -69,7 +69,6 @@ def clock(timestamp_ms: int, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> s
 
 
 # A session's conversation for another tool to go on with: valid turns, each with its time.
-
 Block = dict[str, Any]
 _NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
 

@@ -100,7 +100,6 @@ FORM = Form("adk/1", _tell, _rebuild)
 # It is kept in one document for each, and an event in a session's log is what changes it. So that the two never
 # disagree, whatever is killed when, a change is announced in the document, then recorded in the log, then put among
 # the values. One that was announced counts as soon as the log has it.
-
 _DOCUMENT = "shared.json"
 _SHARED = "shared"
 _ATTEMPTS = 50

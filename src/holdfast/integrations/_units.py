@@ -29,7 +29,6 @@ from holdfast.replay import Provider, from_dialect
 from holdfast.session import Session
 
 # What a session's log says, kept from one reading to the next: only what is new is read again.
-
 Words = list[tuple[str, dict[str, Any]]]  # types and data of events to be
 Drafts: TypeAlias = "Sequence[Event | tuple[str, dict[str, Any]]]"
 Same: TypeAlias = Callable[[Any, Any], bool]
@@ -463,8 +462,6 @@ def _blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
 #
 # An event says what a framework's item says in our words; beside it stands only what those words do
 # not carry. These forms are on disk: they may gain members, and never change.
-
-
 def difference(base: Any, given: Any) -> dict[str, Any] | None:
     """What makes ``given`` of ``base``; None if they are the same."""
     if type(base) is type(given):

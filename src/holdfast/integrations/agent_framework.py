@@ -194,7 +194,6 @@ async def bring_over(source: HistoryProvider, session_id: str, hf: Library = Non
 
 
 # Messages of the Microsoft Agent Framework as events, and back.
-
 _PLAIN: dict[str, Any] = {"additional_properties": {}}
 
 

@@ -93,7 +93,6 @@ def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 # Messages of LangChain as events, and back.
-
 _KINDS = {
     AIMessage,
     kinds.AIMessageChunk,

@@ -268,7 +268,6 @@ def _marked(item: dict[str, Any], status: MessageStatus) -> dict[str, Any]:
 
 
 # Messages of LlamaIndex as events, and back.
-
 _ROLES = {"chatbot": "assistant", "model": "assistant", "developer": "system"}
 
 

@@ -20,19 +20,8 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from holdfast.errors import Fenced
+from holdfast.integrations import _units as units
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of
-from holdfast.integrations._units import (
-    Form,
-    Units,
-    apply,
-    as_run,
-    blocks_of,
-    difference,
-    fresh,
-    retract,
-    spoken,
-    stored,
-)
 from holdfast.model import Event
 
 if TYPE_CHECKING:
@@ -52,7 +41,7 @@ class Overtaken(Fenced, SessionException):
     """Another process has recorded a message of this number: two went on with one conversation."""
 
 
-class _AgentSession(Units):
+class _AgentSession(units.Units):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
 
     def _begin_again(self) -> None:
@@ -83,7 +72,7 @@ class _AgentSession(Units):
             self.session = data["session"]
         else:
             key = (data.get("of", _AGENT), data["id"])
-            state = apply(self.states.get(key, {}), data.get("change"))
+            state = units.apply(self.states.get(key, {}), data.get("change"))
             self.states[key] = state | ({"updated_at": time_of(data["at"])} if "at" in data else {})
 
     @property
@@ -99,10 +88,10 @@ class _AgentSession(Units):
     def items(self, agent_id: str) -> list[dict[str, Any]]:
         """The messages of an agent as plain data, with what others recorded among them."""
         run = self.run_of(agent_id)
-        units = (unit for unit in self.read() if unit.run == run)
+        spoken = (unit for unit in self.read() if unit.run == run)
         made: list[dict[str, Any]] = []
         last = -1
-        for own, some in groupby(units, key=lambda unit: unit.own):
+        for own, some in groupby(spoken, key=lambda unit: unit.own):
             items = [unit.item for unit in some]
             if not own:
                 made += [{"message": message} for message in as_messages(items)]
@@ -125,7 +114,7 @@ class _AgentSession(Units):
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
         """The messages of an agent as the framework has them."""
-        return [SessionMessage.from_dict(fresh(item)) for item in self.items(agent_id)]
+        return [SessionMessage.from_dict(units.fresh(item)) for item in self.items(agent_id)]
 
 
 class HoldfastSessionRepository(SessionRepository):
@@ -150,7 +139,7 @@ class HoldfastSessionRepository(SessionRepository):
         def tell() -> Drafts:
             if kept.session is not None:
                 raise SessionException(f"Session {session.session_id} already exists")
-            return [stored(tool=_TOOL, session=session.to_dict())]
+            return [units.stored(tool=_TOOL, session=session.to_dict())]
 
         kept.write(tell)
         return session
@@ -178,7 +167,7 @@ class HoldfastSessionRepository(SessionRepository):
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """An agent as it was recorded last; None if there is none."""
         found = self._read(session_id).states.get((_AGENT, agent_id))
-        return None if found is None else SessionAgent.from_dict(fresh(found))
+        return None if found is None else SessionAgent.from_dict(units.fresh(found))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record what changed of an agent. Raises SessionException if there is none."""
@@ -198,7 +187,7 @@ class HoldfastSessionRepository(SessionRepository):
         def tell() -> Drafts:
             known = kept.at(agent_id, number)
             if known is None:
-                return as_run(FORM.record(item), kept.run_of(agent_id))
+                return units.as_run(FORM.record(item), kept.run_of(agent_id))
             if known["message"] == item["message"]:
                 return []  # recorded by another framework, and handed on to this one
             # Two processes went on from the same message; one of the answers would be lost.
@@ -214,7 +203,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
         with kept.lock:
             item = kept.at(agent_id, message_id)
-        return None if item is None else SessionMessage.from_dict(fresh(item))
+        return None if item is None else SessionMessage.from_dict(units.fresh(item))
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Put a message in the place of another; the log keeps both."""
@@ -226,9 +215,9 @@ class HoldfastSessionRepository(SessionRepository):
 
         def tell() -> Drafts:
             run = kept.run_of(agent_id)
-            units = (unit for unit in kept.read() if unit.own and unit.run == run)
-            old = retract(unit for unit in units if unit.item["message_id"] == number)
-            return as_run([*old, *FORM.record(session_message.to_dict())], run)
+            spoken = (unit for unit in kept.read() if unit.own and unit.run == run)
+            old = units.retract(unit for unit in spoken if unit.item["message_id"] == number)
+            return units.as_run([*old, *FORM.record(session_message.to_dict())], run)
 
         kept.write(tell)
 
@@ -254,7 +243,7 @@ class HoldfastSessionRepository(SessionRepository):
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
         """The state of a group as it was recorded last; None if there is none."""
         found = self._read(session_id).states.get(("multi_agent", multi_agent_id))
-        return None if found is None else cast("dict[str, Any]", fresh(found))
+        return None if found is None else cast("dict[str, Any]", units.fresh(found))
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record what changed of a group. Raises SessionException if there is none."""
@@ -274,15 +263,15 @@ class HoldfastSessionRepository(SessionRepository):
 
         def tell() -> Drafts:
             before = kept.states.get((kind, id))
-            change = difference(before or {}, state)
+            change = units.difference(before or {}, state)
             if before is not None and change is None:
                 return []
             of = {"of": kind} if kind != _AGENT else {}
             at = micros_of(state.get("updated_at"))
             if before is None or at is None:
-                return [stored(tool=_TOOL, **of, id=id, change=change)]
-            rest = difference(before, state | {"updated_at": before.get("updated_at")})
-            return [stored(tool=_TOOL, **of, id=id, at=at, **({"change": rest} if rest else {}))]
+                return [units.stored(tool=_TOOL, **of, id=id, change=change)]
+            rest = units.difference(before, state | {"updated_at": before.get("updated_at")})
+            return [units.stored(tool=_TOOL, **of, id=id, at=at, **({"change": rest} if rest else {}))]
 
         kept.write(tell)
 
@@ -318,7 +307,6 @@ def _check_number(message_id: Any) -> None:
 
 
 # Messages of Strands, which have the form of Bedrock's Converse API, as events and back.
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PUT_IN = UUID("5f0c6a0e-3b1d-4f0a-9d1c-6f5a52f3f4c7")
@@ -333,7 +321,7 @@ def as_messages(events: list[Event]) -> list[dict[str, Any]]:
         if event.type == "system":
             continue
         role = "user" if event.type in ("user", "tool_result") else "assistant"
-        content = [_part(block) for block in blocks_of([(event.type, event.data)])]
+        content = [_part(block) for block in units.blocks_of([(event.type, event.data)])]
         if made and made[-1]["role"] == role and event.type != "user":
             made[-1]["content"] += content
         else:
@@ -416,7 +404,7 @@ def time_of(micros: int) -> str:
 
 def _tell(item: dict[str, Any]) -> Words:
     _, message = _said(item)
-    words = spoken({"role": message["role"], "content": [_block(part) for part in message["content"]]})
+    words = units.spoken({"role": message["role"], "content": [_block(part) for part in message["content"]]})
     made, changed = micros_of(item.get("created_at")), micros_of(item.get("updated_at"))
     if words and made is not None and changed is not None:
         words[0][1]["at"] = [item["message_id"], made, changed - made]
@@ -446,7 +434,7 @@ def _rebuild(words: Words) -> dict[str, Any]:
     if words[0][0] == "frame":
         return {}
     role = "user" if words[0][0] in ("user", "tool_result") else "assistant"
-    content = [_part(block) for block in blocks_of(words)]
+    content = [_part(block) for block in units.blocks_of(words)]
     made: dict[str, Any] = {"message": {"role": role, "content": content}, "redact_message": None}
     if "at" in words[0][1]:
         number, created, later = words[0][1]["at"]
@@ -473,4 +461,4 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
             return {"text": f"[{kind}]"}
 
 
-FORM = Form("strands/2", _tell, _rebuild, older=("strands/1",))
+FORM = units.Form("strands/2", _tell, _rebuild, older=("strands/1",))

@@ -388,8 +388,6 @@ def fail(app: App, error: BaseException) -> int:
 
 
 # What was asked for whatever the verb: known even if the rest of the command line is wrong.
-
-
 class Flags(NamedTuple):
     """How things are to be told."""
 

@@ -158,8 +158,6 @@ class Chat:
 
 
 # Lines that are typed at a prompt, with what was typed before.
-
-
 class PromptReader:
     """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
 
@@ -195,7 +193,6 @@ class PromptReader:
 
 
 # The commands of a chat: what begins with a slash.
-
 _LISTED = 20
 _LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))
 

@@ -78,7 +78,6 @@ def _item(value: str, title: str = "") -> CompletionItem[str]:
 #
 # As click does it, with one difference: what is offered may be a tag, which is text of strangers,
 # so bash gets it quoted, and no script lets a shell expand an answer.
-
 SHELLS = ("bash", "zsh", "fish")
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 

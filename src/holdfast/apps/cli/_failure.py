@@ -67,8 +67,6 @@ def _explain_click(error: click.ClickException) -> Failure:
 
 
 # Failures and warnings, told to people in a sentence and to programs as JSON.
-
-
 def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
     """A sentence and, below it, what to do about it."""
     first, *more = message.split("\n")

@@ -90,8 +90,6 @@ complete_folder = _from_shell("dir")
 
 
 # The verbs, and the options that several of them have.
-
-
 def verb(
     name: str, group: click.Command | None = None, cls: type[click.Command] = click.Command, **more: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:

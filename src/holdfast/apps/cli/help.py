@@ -119,7 +119,6 @@ def _page(context: click.Context) -> str:
 
 
 # Manual pages made of what the commands say about themselves. Pure: commands to troff.
-
 _ENVIRONMENT = {
     "HOLDFAST_STORE": "The store, where no --store is given.",
     "HOLDFAST_PAGER, PAGER": "What shows long output on a terminal; `cat` or nothing for no pager.",

@@ -161,7 +161,6 @@ def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool
 
 
 # A title and tags that a model writes: one request with the beginning of the conversation.
-
 _TRANSCRIPT_CHARS = 6_000
 _MESSAGE_CHARS = 1_000
 _TITLE_CHARS = 80

@@ -165,7 +165,6 @@ def list_trash(app: App, limit: int | None) -> None:
 
 
 # A list of sessions that goes on: what is added, changed or removed, by whichever process.
-
 _INTERVAL_S = 0.5
 _STYLES = {"added": "good", "changed": "", "removed": "bad"}
 

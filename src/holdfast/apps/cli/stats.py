@@ -109,7 +109,6 @@ def _width(app: App) -> int:
 
 
 # Statistics as CSV: one table at a time.
-
 _SHAPES: dict[str, type[msgspec.Struct]] = {"periods": Period, "tools": ToolFigures, "topics": TopicCount}
 _SHAPES |= dict.fromkeys(("models", "agents", "tags"), Share)
 _SHAPES |= dict.fromkeys(("longest", "most_expensive"), SessionFigures)

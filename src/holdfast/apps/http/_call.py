@@ -242,7 +242,6 @@ def problem(error: HoldfastError | Refused) -> Response:
 
 
 # Who did what: one line of JSON for each request, without a word of what was said.
-
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here; ``holdfast serve`` writes them to standard error."""
 

@@ -118,8 +118,6 @@ def _size(data: dict[str, Any]) -> int:
 
 
 # What changes something: sessions made, events recorded, labels, branches, the trash.
-
-
 def create(call: Call) -> SessionCreated:
     """A session that is on record at once. Raises Conflict if the id is taken."""
     wish = call.body
@@ -266,8 +264,6 @@ def _made(call: Call, make: Callable[[str | None], str]) -> SessionMade:
 
 
 # The table: one row for each thing that can be asked.
-
-
 async def _health(_: Call) -> Response:
     """Whether the process is there: it is, since it answers."""
     return Response(b'{"status":"ok","version":"%s"}' % VERSION.encode(), media_type=JSON)

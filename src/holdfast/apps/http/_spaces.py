@@ -102,7 +102,6 @@ def _go_on(library: Holdfast, id: str) -> Session:
 
 
 # Blocking work of the event loop's, on a bounded number of threads.
-
 T = TypeVar("T")
 
 

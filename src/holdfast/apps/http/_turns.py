@@ -161,8 +161,6 @@ def _take_key(session: Session, wish: TurnRequest, key: str) -> tuple[TurnReques
 
 
 # Turns over HTTP: asked for, streamed, approved, stopped.
-
-
 async def begin_turn(call: Call) -> Response:
     """The answer of the agent: word by word to who accepts events, else as a whole.
 

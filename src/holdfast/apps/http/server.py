@@ -121,8 +121,6 @@ async def _failed(_: Request, _error: Exception) -> Response:
 
 
 # Serving until the process is asked to end.
-
-
 def serve(
     place: str | None,
     kit: Kit | None,

@@ -12,18 +12,8 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from holdfast.agent import Kit
+from holdfast.apps.ipc import messages
 from holdfast.apps.ipc._session import Current
-from holdfast.apps.ipc.messages import (
-    ASKS,
-    BY_METHOD,
-    NOTICES,
-    Operation,
-    PromptMessage,
-    Wish,
-    as_refusal,
-    refusal,
-    told_refusal,
-)
 from holdfast.apps.watched import watch
 from holdfast.apps.wire import frames as rpc
 from holdfast.apps.wire.frames import Frame, RpcError, TooLong
@@ -84,12 +74,12 @@ class Connection:
         try:
             if isinstance(line, TooLong):
                 what = f"a message has at most {LINE_BYTES_MAX:,} bytes"
-                raise refusal(rpc.INVALID_REQUEST, "too_large", what, "Send less at once.")
+                raise messages.refusal(rpc.INVALID_REQUEST, "too_large", what, "Send less at once.")
             frame = rpc.parse_object(line)
         # What cannot be read does not say how it wants to be answered; as the line before, then.
         except RpcError as error:
             asker: _Asker = _RpcAsker(None) if self._speaks_rpc else _TagAsker({})
-            await self._send(asker.refuse(as_refusal(error)))
+            await self._send(asker.refuse(messages.as_refusal(error)))
             return
         self._speaks_rpc = "method" in frame or "jsonrpc" in frame
         await self._serve(_RpcAsker(frame) if self._speaks_rpc else _TagAsker(frame))
@@ -98,9 +88,9 @@ class Connection:
         try:
             ask, wish = asker.read()
         except RpcError as error:
-            await self._send(asker.refuse(as_refusal(error)))
+            await self._send(asker.refuse(messages.as_refusal(error)))
             return
-        if not isinstance(wish, PromptMessage):
+        if not isinstance(wish, messages.PromptMessage):
             await self._answer(asker, ask, self._does[ask.tag](wish))
             return
         # Beside the others, so that tools can be approved and the query cancelled.
@@ -109,20 +99,20 @@ class Connection:
         task.add_done_callback(self._queries.discard)
         await asyncio.sleep(0)  # it has begun before the next line is looked at
 
-    async def _answer(self, asker: _Asker, ask: Operation, work: Awaitable[Struct]) -> None:
+    async def _answer(self, asker: _Asker, ask: messages.Operation, work: Awaitable[Struct]) -> None:
         try:
             told = asker.tell(ask, to_builtins(await work))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            told = asker.refuse(as_refusal(error))
+            told = asker.refuse(messages.as_refusal(error))
         await self._send(told)
 
-    async def _answer_query(self, asker: _Asker, ask: Operation, wish: PromptMessage) -> None:
+    async def _answer_query(self, asker: _Asker, ask: messages.Operation, wish: messages.PromptMessage) -> None:
         with contextlib.suppress(ConnectionError):  # nobody is there to be told
             try:
                 answering = self._current.query(wish, lambda tag, told: self._send(asker.notice(tag, told)))
                 await self._answer(asker, ask, answering)
             except asyncio.CancelledError:
-                await self._send(asker.refuse(refusal(rpc.CANCELLED, "cancelled", "the query was cancelled")))
+                await self._send(asker.refuse(messages.refusal(rpc.CANCELLED, "cancelled", "the query was cancelled")))
 
     async def _send(self, frame: Frame | None) -> None:
         if frame is not None:
@@ -138,21 +128,23 @@ class _TagAsker:
         self._tag: str | None = None
         self._id = {"id": frame["id"]} if "id" in frame and _is_id(frame["id"]) else {}
 
-    def read(self) -> tuple[Operation, Wish]:
-        tag, known = self._frame.get("type"), f"One of {', '.join(ASKS)}."
+    def read(self) -> tuple[messages.Operation, messages.Wish]:
+        tag, known = self._frame.get("type"), f"One of {', '.join(messages.ASKS)}."
         if not isinstance(tag, str):
-            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known)
+            raise messages.refusal(
+                rpc.INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known
+            )
         self._tag = tag[:64]
-        if tag not in ASKS:
-            raise refusal(rpc.METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
+        if tag not in messages.ASKS:
+            raise messages.refusal(rpc.METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
         _check_id(self._frame)
-        return ASKS[tag], _read_wish(ASKS[tag], self._frame)
+        return messages.ASKS[tag], _read_wish(messages.ASKS[tag], self._frame)
 
-    def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame:
+    def tell(self, ask: messages.Operation, answer: dict[str, Any]) -> Frame:
         return {"type": ask.answer, **self._id, **answer}
 
     def refuse(self, error: RpcError) -> Frame:
-        return {"type": "error", **self._id, **to_builtins(told_refusal(error, self._tag))}
+        return {"type": "error", **self._id, **to_builtins(messages.told_refusal(error, self._tag))}
 
     def notice(self, tag: str, told: Struct) -> Frame:
         return {"type": tag, **self._id, **to_builtins(told)}
@@ -166,32 +158,32 @@ class _RpcAsker:
         given = None if frame is None else frame.get("id")
         self._id = given if _is_id(given) else None
 
-    def read(self) -> tuple[Operation, Wish]:
+    def read(self) -> tuple[messages.Operation, messages.Wish]:
         frame = self._frame or {}
         method, params = frame.get("method"), frame.get("params")
         _check_id(frame)
         if frame.get("jsonrpc", "2.0") != "2.0":
-            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other")
+            raise messages.refusal(rpc.INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other")
         if not isinstance(method, str):
-            raise refusal(rpc.INVALID_REQUEST, "invalid_request", "a request has a method, a text")
-        ask = BY_METHOD.get(method)
+            raise messages.refusal(rpc.INVALID_REQUEST, "invalid_request", "a request has a method, a text")
+        ask = messages.BY_METHOD.get(method)
         if ask is None:
-            known = ", ".join(ask.method for ask in ASKS.values())
-            raise refusal(
+            known = ", ".join(ask.method for ask in messages.ASKS.values())
+            raise messages.refusal(
                 rpc.METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}."
             )
         if not isinstance(params, (dict, type(None))):
-            raise refusal(rpc.INVALID_PARAMS, "invalid_params", "params are an object, by name")
+            raise messages.refusal(rpc.INVALID_PARAMS, "invalid_params", "params are an object, by name")
         return ask, _read_wish(ask, params or {})
 
-    def tell(self, ask: Operation, answer: dict[str, Any]) -> Frame | None:
+    def tell(self, ask: messages.Operation, answer: dict[str, Any]) -> Frame | None:
         return rpc.response(self._id, answer) if self._wants_answer else None
 
     def refuse(self, error: RpcError) -> Frame | None:
         return rpc.error_frame(self._id, error) if self._wants_answer else None
 
     def notice(self, tag: str, told: Struct) -> Frame:
-        return rpc.notification(NOTICES[tag].method, to_builtins(told))
+        return rpc.notification(messages.NOTICES[tag].method, to_builtins(told))
 
     @property
     def _wants_answer(self) -> bool:
@@ -213,14 +205,14 @@ def _is_id(value: Any) -> bool:
 def _check_id(frame: Frame) -> None:
     """Raise the refusal of an id that could not come back with the answer."""
     if not _is_id(frame.get("id")):
-        raise refusal(rpc.INVALID_REQUEST, "invalid_request", "an id is a text, a number or null")
+        raise messages.refusal(rpc.INVALID_REQUEST, "invalid_request", "an id is a text, a number or null")
 
 
-def _read_wish(ask: Operation, fields: Frame) -> Wish:
+def _read_wish(ask: messages.Operation, fields: Frame) -> messages.Wish:
     try:
         return msgspec.convert(fields, ask.takes)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise refusal(
+        raise messages.refusal(
             rpc.INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema."
         ) from error
 

@@ -37,8 +37,6 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str = _GRID) -> st
 
 
 # Pictures of their own, with colours that can be read on a light and on a dark page.
-
-
 class Bar(NamedTuple):
     """One bar: what it stands for, how long, what is written at its end, and its colour."""
 
@@ -122,7 +120,6 @@ def _picture(height: int, title: str, parts: Sequence[str]) -> str:
 
 
 # A part of a page, whose style sheet has the colours.
-
 _TIME_WIDTH, _TIME_LEFT, _TIME_HEIGHT = 560, 50, 150
 _BAR_MAX = 26.0
 _GRID_LINES = 4

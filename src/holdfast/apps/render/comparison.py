@@ -124,7 +124,6 @@ def _did_style(did: str) -> str:
 
 
 # Two texts next to each other, each broken into lines of half the width.
-
 _GAP = "  "
 _HALF_MIN = 12
 _SAME_CHARS_MAX = 80

@@ -99,7 +99,6 @@ def _clean(piece: Piece) -> Span:
 #
 # What comes here was neutralised above. Rich breaks paragraphs and long lines on a terminal, and
 # is loaded only for them, since it takes longer to load than most commands to run.
-
 _GAP = 2  # spaces between columns
 _FLEXIBLE_MIN = 18
 _FLEXIBLE_FLOOR = 6

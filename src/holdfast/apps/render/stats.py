@@ -300,7 +300,6 @@ def _duration(ms: float) -> str:
 
 
 # Figures drawn with characters: bars, sparklines, columns, a calendar. Pure: numbers to text.
-
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _SHADES = "·░▒▓█"

@@ -88,7 +88,6 @@ def _local(time_ms: int) -> datetime:
 
 
 # Times as people write them: a date, a date with a time, or how long ago.
-
 _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 

@@ -135,7 +135,6 @@ class _ShownKey(NamedTuple):
 
 # To a thread, and back to the app: a thread that reads a slow store may end when its screen was left long ago, or the
 # app with it. Then there is nothing to show what was found on, and nobody to tell.
-
 SLOW_S = 0.4  # after which one is told that something is under way
 
 

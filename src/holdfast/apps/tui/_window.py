@@ -100,7 +100,6 @@ class PageReader:
 
 
 # From what a user typed to an event: a number, a turn, or a time. Blocking.
-
 _TURN = re.compile(r"t(?:urn)?\s*(-?\d+)\Z")
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
 

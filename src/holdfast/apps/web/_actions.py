@@ -135,8 +135,7 @@ def _came_from(form: Form, id: str) -> str:
     return url if is_ours else session_url(id)
 
 
-# -- deeds: in a thread --------------------------------------------------------------------------
-
+# Deeds: in a thread.
 Done = tuple[Note, str]
 
 
@@ -213,7 +212,6 @@ _NEED_REST = ("archive", "unarchive", "delete", "repair")
 # Talking on sessions: answers run beside the pages, and go on when a page is left.
 #
 # What is said is recorded piece by piece, so pages see it as they see any session that is written.
-
 _REST_MS = 60_000  # so long after an answer the session is given back, for others to write
 
 _SCOPES: dict[str, Scope] = {"once": "once", "session": "session", "always": "always"}

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 # Who may come in: links that work once, and the cookies that they are exchanged for.
-
 _LINKS_MAX = 16
 _GUESTS_MAX = 256
 _NOTES_MAX = 8
@@ -253,7 +252,6 @@ def raw_in_words(value: Any) -> str:
 # Markdown as HTML that cannot do harm: text, lists, tables, code, and links that are named.
 #
 # Raw HTML is shown as text, nothing is loaded from anywhere, and a link is http, https or mailto.
-
 _CHARS_MAX = 100_000  # beyond this a text is shown as it is
 _SCHEMES = ("http://", "https://", "mailto:")
 

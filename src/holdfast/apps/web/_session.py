@@ -262,7 +262,6 @@ def _file(content: bytes, name: str) -> Response:
 
 
 # Sessions that come from one another, as a graph to draw.
-
 _MEMBERS_MAX = 200
 _ROW = 64
 _COLUMN = 24
@@ -325,7 +324,6 @@ def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:
 
 
 # A session's state as lines that people can read, and what differs between two moments. Pure.
-
 _SIMPLE = (
     ("Session", "title", "title"),
     ("Session", "title_auto", "automatic title"),

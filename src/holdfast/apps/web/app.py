@@ -172,8 +172,6 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 # Running the web app until the process is asked to end.
-
-
 def serve_web(
     place: str | None,
     make_kit: Callable[[], Kit],
@@ -202,7 +200,6 @@ def serve_web(
 
 
 # Who came in and what was done: one line of JSON each, without a word of what was said.
-
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here, as those of the service do."""
 
@@ -231,7 +228,6 @@ def audited(request: Request, send: Send) -> Send:
 
 
 # Following a session: a page is told that something came, and asks for it.
-
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
 _ARGUMENT_CHARS_MAX = 4_000

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._files import Record, records
-from holdfast.formats.readers._values import block_text, first_text, items, text, text_result
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
 _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
@@ -68,12 +68,12 @@ class SourceEntry:
         The table has, by the kind, what it is (``text``, ``thought``, ``call``, or ``whole`` for
         what goes back to the provider as it came) and the tool's names of its members.
         """
-        what, *members = kinds.get(text(block.get("type")), ("",))
+        what, *members = kinds.get(v.text(block.get("type")), ("",))
         values = [block.get(member) for member in members]
         if what == "text":
             self.assistant(values[0], model)
         elif what == "thought":
-            self.thinking(text(values[0]), *values[1:])
+            self.thinking(v.text(values[0]), *values[1:])
         elif what == "call":
             self.call(*values)
         elif what == "whole":
@@ -82,7 +82,7 @@ class SourceEntry:
 
     def result(self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None) -> None:
         """What came of a call, after the last of parallel calls, and when if not at the entry's time; once."""
-        data: dict[str, Any] = {"toolCallId": str(id), "result": text_result(result), "is_error": is_error or None}
+        data: dict[str, Any] = {"toolCallId": str(id), "result": v.text_result(result), "is_error": is_error or None}
         count = len(self.drafts)
         self.add("tool_result", data, f"result/{id}")
         for draft in self.drafts[count:]:
@@ -168,7 +168,7 @@ class Book:
     def tell_summary(self, summary: Any, entry: SourceEntry) -> None:
         """What came before, in short: of use only where it is not there in full."""
         entry.kind = "compaction"
-        words = block_text(summary)
+        words = v.block_text(summary)
         # Where the words themselves are on record, their summary would say them twice.
         if words.strip() and not self.has_talk():
             entry.add("system", {"content": words})
@@ -242,10 +242,10 @@ class SessionLog:
 
     def _first(self, member: str) -> str | None:
         """The first text that a line has under this name."""
-        return first_text(*(record.get(member) for _, record in self._lines))
+        return v.first_text(*(record.get(member) for _, record in self._lines))
 
     def _key(self, record: Record) -> str | None:
-        return first_text(record.get(self.id_member)) if self.id_member else None
+        return v.first_text(record.get(self.id_member)) if self.id_member else None
 
     def _stamp(self, record: Record) -> int | None:
         return read_time(record.get("timestamp"))
@@ -276,7 +276,7 @@ def _content(content: Any) -> Any:
     """A text, or blocks of which some are no text; empty if nothing is said."""
     if isinstance(content, str):
         return content if content.strip() else ""
-    blocks = [block for block in items(content) if isinstance(block, dict)]
+    blocks = [block for block in v.items(content) if isinstance(block, dict)]
     said = [b for b in blocks if b.get("type") != "text" or _name(b.get("text"))]
     if len(said) == 1 and said[0].get("type") == "text" and said[0].keys() <= {"type", "text"}:
         return _content(said[0]["text"])
@@ -287,8 +287,6 @@ def _content(content: Any) -> Any:
 #
 # Tools that let a person go back keep all entries in one file, each with the id of its parent. What the tool would go
 # on from is the way from the root to the last entry.
-
-
 class TreeNode(NamedTuple):
     """One entry: its id, its parent's, and the group (such as one message) it is a part of."""
 

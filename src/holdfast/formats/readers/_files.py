@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, InvalidData
 from holdfast.formats._file import decode_or_none
 from holdfast.formats._foreign import Foreign, check_version
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import mapping, mend, text
+from holdfast.formats.readers import _values as v
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
@@ -69,7 +69,7 @@ def has_record(is_record: Callable[[Record], bool]) -> IsMine:
 
 def has_document(mark: bytes, is_document: Callable[[Record], bool]) -> IsMine:
     """What tells a JSON document by its members; one that was cut short if the mark is in it."""
-    return lambda source, name: is_document(mapping(look(source, name, mark)))
+    return lambda source, name: is_document(v.mapping(look(source, name, mark)))
 
 
 def has_tables(**columns: str) -> IsMine:
@@ -128,7 +128,7 @@ def look(source: Source, name: str, mark: bytes) -> Any:
 
 def _mended(source: Source, name: str) -> Any:
     def look() -> Any:
-        whole = mend(source.head(name, source.bounds.document_bytes_max))
+        whole = v.mend(source.head(name, source.bounds.document_bytes_max))
         return None if whole is None else decode_or_none(whole, source.bounds)
 
     return source.remember("mended", name, look)
@@ -158,7 +158,7 @@ def document_beside(
         value = source.json(name)
         if not is_wanted(value):
             return None
-        check_version(name, tool, mapping(value).get("version"), newest)
+        check_version(name, tool, v.mapping(value).get("version"), newest)
     except HoldfastError as error:
         source.pass_over(name, str(error))
         return None
@@ -218,7 +218,7 @@ def grouped(rows: Iterable[Record], column: str) -> dict[str, list[Record]]:
     """Rows by the text in one of their columns, in their order."""
     groups: dict[str, list[Record]] = {}
     for row in rows:
-        groups.setdefault(text(row.get(column)), []).append(row)
+        groups.setdefault(v.text(row.get(column)), []).append(row)
     return groups
 
 

@@ -12,21 +12,7 @@ from typing import Any
 
 from holdfast.formats._foreign import ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import (
-    ANTHROPIC_USAGE,
-    as_json,
-    as_text,
-    block_text,
-    digest,
-    first_text,
-    items,
-    join,
-    mapping,
-    member,
-    rename_figures,
-    speak,
-    text_result,
-)
+from holdfast.formats.readers import _values as v
 
 TOOL = "orbitmesh"
 Record = dict[str, Any]
@@ -42,8 +28,8 @@ class OrbitmeshMessage:
     def __init__(self, kind: str, contents: str, when: int | None, raw: Any, own: Any, *, how: str = "") -> None:
         self.kind = kind
         self.when = when
-        own = as_json(own)
-        event = member(own, "event")
+        own = v.as_json(own)
+        event = v.member(own, "event")
         self.own = event if isinstance(event, dict) and own["type"] == "stream_event" else own
         """What the provider said, where it was kept, without an envelope."""
         self.is_chunk = kind == "output" and own is None and how != "append"
@@ -60,7 +46,7 @@ class OrbitmeshMessage:
     @property
     def is_tool_input(self) -> bool:
         """Whether this is the input of a tool, which streams like words."""
-        return bool(member(self.own, "delta", "type") == "input_json_delta")
+        return bool(v.member(self.own, "delta", "type") == "input_json_delta")
 
     @property
     def contents(self) -> str:
@@ -74,7 +60,7 @@ class OrbitmeshMessage:
     @property
     def key(self) -> str:
         """What a message of the log and its copy elsewhere have in common."""
-        return f"{self.kind}.{digest(self.contents)}"
+        return f"{self.kind}.{v.digest(self.contents)}"
 
 
 def raw_of(raws: list[Any]) -> Any:
@@ -93,12 +79,12 @@ def logged(source: Source, name: str, problems: list[str]) -> list[OrbitmeshMess
     """The messages of a log. A delta goes on with the message before it, if that is output."""
     found: list[OrbitmeshMessage] = []
     for line, value in source.values(name, problems):
-        when, seq = read_time(member(value, "timestamp")), member(value, "seq")
+        when, seq = read_time(v.member(value, "timestamp")), v.member(value, "seq")
         if not is_log_line(value) or type(seq) is not int or seq <= 0 or when is None:
             problems.append(f"{name}: a line without number, time or kind was left out")
             continue
-        kind, contents = as_text(value["kind"]) or "output", as_text(value.get("contents"))
-        how = as_text(value["projection"])
+        kind, contents = v.as_text(value["kind"]) or "output", v.as_text(value.get("contents"))
+        how = v.as_text(value["projection"])
         said = OrbitmeshMessage(kind, contents, when, line, value.get("raw"), how=how)
         last = found[-1] if found and how == "append_output_delta" else None
         if last is not None and last.kind == "output" and last.is_tool_input == said.is_tool_input:
@@ -112,13 +98,13 @@ def embedded(messages: Any) -> list[OrbitmeshMessage]:
     """The messages that a session file holds itself."""
     return [
         OrbitmeshMessage(
-            as_text(message.get("kind")) or "output",
-            as_text(message.get("contents")),
+            v.as_text(message.get("kind")) or "output",
+            v.as_text(message.get("contents")),
             read_time(message.get("timestamp")),
             message,
             message.get("raw"),
         )
-        for message in items(messages)
+        for message in v.items(messages)
         if isinstance(message, dict)
     ]
 
@@ -137,7 +123,7 @@ def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) ->
             known[one.key] -= 1
             is_late = False
         (late if is_late else early).append(one)
-    return [*join(base, early, key=lambda one: one.key), *late]
+    return [*v.join(base, early, key=lambda one: one.key), *late]
 
 
 def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
@@ -170,7 +156,7 @@ def _is_echo(said: OrbitmeshMessage, words: str) -> bool:
 
 def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMessage]:
     """What was said, and, in its time, what only a snapshot has, where each piece of a streamed answer is by itself."""
-    pieces = [_snapped(message) for message in items(messages) if isinstance(message, dict)]
+    pieces = [_snapped(message) for message in v.items(messages) if isinstance(message, dict)]
     if not said:
         return _answers_joined(pieces)
     found = list(said)
@@ -183,11 +169,11 @@ def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMes
 def _snapped(message: Record) -> OrbitmeshMessage:
     """A message of a snapshot, whose names are those of Go fields or the tame ones."""
     given = {name.lower(): item for name, item in message.items()}
-    role, content = as_text(given.get("role")), given.get("content")
+    role, content = v.as_text(given.get("role")), given.get("content")
     if isinstance(content, list):
-        content = "".join(as_text(member(block, "text") or member(block, "Text")) for block in content)
+        content = "".join(v.as_text(v.member(block, "text") or v.member(block, "Text")) for block in content)
     kind = {"assistant": "output"}.get(role, role) or "output"
-    return OrbitmeshMessage(kind, as_text(content), read_time(given.get("timestamp")), message, None)
+    return OrbitmeshMessage(kind, v.as_text(content), read_time(given.get("timestamp")), message, None)
 
 
 def _unknown(said: list[OrbitmeshMessage], pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
@@ -216,7 +202,6 @@ def _answers_joined(pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
 #
 # It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls, their results, the
 # model and what it used are read from there.
-
 _FORM = 2
 _IDS = ("id", "tool_call_id", "toolCallId", "call_id")
 _CALL_NAMES = ("name", "tool", "kind", "title")  # a title is of one call, a kind of many
@@ -260,7 +245,7 @@ class _ToldCall:
     def go_on(self, said: OrbitmeshMessage) -> None:
         self._streamed += said.contents
         self.keep(said)
-        given = as_json(self._streamed)
+        given = v.as_json(self._streamed)
         if isinstance(given, dict):
             self.draft.data["params"] = given
 
@@ -269,8 +254,8 @@ class _ToldCall:
         data = self.draft.data
         if tool and data["tool"] == "unknown":
             data["tool"] = tool
-        if params and (not data["params"] or "contents" in mapping(data["params"])):
-            data["params"] = as_json(params)
+        if params and (not data["params"] or "contents" in v.mapping(data["params"])):
+            data["params"] = v.as_json(params)
 
 
 class _Told:
@@ -287,7 +272,7 @@ class _Told:
         self._words = ""
         self._paid = 0.0
         self._say: dict[str, Callable[[OrbitmeshMessage], list[ForeignDraft] | None]] = {
-            "user": lambda said: speak("user", said.contents, said.when, said.raw),
+            "user": lambda said: v.speak("user", said.contents, said.when, said.raw),
             "output": self._answer,
             "thought": lambda said: [ForeignDraft("thinking", {"content": said.contents}, said.when)],
             "tool_use": self._call,
@@ -320,12 +305,12 @@ class _Told:
         if said.is_tool_input:
             return None
         self._words += said.contents
-        return speak("assistant", said.contents, said.when, said.raw, model=self._model)
+        return v.speak("assistant", said.contents, said.when, said.raw, model=self._model)
 
     def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """What the provider told beside the talk: a part of the talk, or a word for what was."""
-        kind = member(said.own, "type")
-        self._model = first_text(member(said.own, "message", "model"), member(said.own, "model"), self._model)
+        kind = v.member(said.own, "type")
+        self._model = v.first_text(v.member(said.own, "message", "model"), v.member(said.own, "model"), self._model)
         if kind == "content_block_start":
             return self._begin(said)
         self._typing = None
@@ -334,43 +319,43 @@ class _Told:
         if kind == "user":
             return self._results(said) or None
         if kind is None and not said.is_notice:
-            return speak("system", said.contents, said.when, said.raw)
+            return v.speak("system", said.contents, said.when, said.raw)
         return None
 
     def _snapshot(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """A message of the model as it was in the end: what was not streamed of it."""
-        message = mapping(member(said.own, "message"))
+        message = v.mapping(v.member(said.own, "message"))
         drafts: list[ForeignDraft] = []
-        for block in map(mapping, items(message.get("content"))):
+        for block in map(v.mapping, v.items(message.get("content"))):
             kind = block.get("type")
-            words = as_text(block.get("text"))
+            words = v.as_text(block.get("text"))
             if kind == "text" and words and words not in self._words:
                 self._words += words
-                drafts += speak("assistant", words, said.when, None, model=self._model)
+                drafts += v.speak("assistant", words, said.when, None, model=self._model)
             elif kind == "thinking":
                 thought = {name: block.get(name) for name in ("type", "thinking", "signature")}
-                drafts += speak("assistant", [thought], said.when, None)
+                drafts += v.speak("assistant", [thought], said.when, None)
             elif kind == "tool_use":
                 drafts += self._told_call(said, block)
-        id = as_text(message.get("id"))
+        id = v.as_text(message.get("id"))
         if id not in self._requests:
-            drafts += self._spend(said, id, rename_figures(message.get("usage"), ANTHROPIC_USAGE))
+            drafts += self._spend(said, id, v.rename_figures(message.get("usage"), v.ANTHROPIC_USAGE))
         return drafts
 
     # --- calls
 
     def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """The model has begun to write a call, of which the input follows."""
-        block = mapping(member(said.own, "content_block"))
+        block = v.mapping(v.member(said.own, "content_block"))
         if block.get("type") != "tool_use":
             return None
         drafts = self._told_call(said, block)
-        self._typing = self._calls.get(as_text(block.get("id")))
+        self._typing = self._calls.get(v.as_text(block.get("id")))
         return drafts
 
     def _told_call(self, said: OrbitmeshMessage, block: Record) -> list[ForeignDraft]:
         """A call of the model's own message; none if it is known."""
-        id, tool = as_text(block.get("id")), first_text(block.get("name"))
+        id, tool = v.as_text(block.get("id")), v.first_text(block.get("name"))
         known = self._calls.get(id)
         if known is not None:
             known.complete(tool, block.get("input"))
@@ -379,7 +364,7 @@ class _Told:
         return self._open(said, id, tool, block.get("input") or {})
 
     def _open(self, said: OrbitmeshMessage, id: str, tool: str | None, params: Any) -> list[ForeignDraft]:
-        data = {"id": id, "tool": tool or "unknown", "params": as_json(params)}
+        data = {"id": id, "tool": tool or "unknown", "params": v.as_json(params)}
         draft = ForeignDraft("tool_call", data, said.when, raw=said.raw)
         self._calls[id] = _ToldCall(draft, list(said.raws))
         return [draft]
@@ -387,9 +372,9 @@ class _Told:
     def _results(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """Results of calls, which the model is told in the user's place."""
         drafts: list[ForeignDraft] = []
-        for block in map(mapping, items(member(said.own, "message", "content"))):
+        for block in map(v.mapping, v.items(v.member(said.own, "message", "content"))):
             if block.get("type") == "tool_result":
-                id, shown = as_text(block.get("tool_use_id")), text_result(block.get("content"))
+                id, shown = v.as_text(block.get("tool_use_id")), v.text_result(block.get("content"))
                 drafts += self._end(id, shown, said, is_error=block.get("is_error") is True)
         self._words = ""
         return drafts
@@ -405,36 +390,36 @@ class _Told:
 
     def _call(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """A call, or news about one, as far as it was kept: from the provider's own words."""
-        own = mapping(said.own)
+        own = v.mapping(said.own)
         if own.get("type") == "content_block_start":
             return self._begin(said)
         if own.get("type") == "control_request":  # a question whether it may run
             return None
-        told = own or mapping(as_json(said.contents))
-        id = first_text(*(told.get(name) for name in _IDS))
+        told = own or v.mapping(v.as_json(said.contents))
+        id = v.first_text(*(told.get(name) for name in _IDS))
         known = self._calls.get(id) if id else None
         titled = next((told[name] for name in _CALL_NAMES if told.get(name)), None)
         params = next((told[name] for name in _INPUTS if told.get(name) is not None), None)
         if known is not None:
-            known.complete(as_text(titled), params)
-            drafts = self._ended(as_text(id), told, said)
+            known.complete(v.as_text(titled), params)
+            drafts = self._ended(v.as_text(id), told, said)
             if not drafts:
                 known.keep(said)
             return drafts
-        id = id or f"log_{digest(said.contents)[:12]}_{self._counts[said.key]}"
+        id = id or f"log_{v.digest(said.contents)[:12]}_{self._counts[said.key]}"
         words = said.contents.partition("(")[0].partition(":")[0][:64]
         given = {"contents": said.contents} if params is None else params
-        drafts = self._open(said, id, as_text(titled) or words.strip(), given)
+        drafts = self._open(said, id, v.as_text(titled) or words.strip(), given)
         return drafts + self._ended(id, told, said)
 
     def _ended(self, id: str, told: Record, said: OrbitmeshMessage) -> list[ForeignDraft]:
         """The result in news about a call; none while it runs."""
-        status = as_text(told.get("status"))
+        status = v.as_text(told.get("status"))
         result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
         is_running = status not in _ENDED if status else result is None
         if is_running:
             return []
-        words = block_text([member(part, "content") for part in items(told.get("content"))])
+        words = v.block_text([v.member(part, "content") for part in v.items(told.get("content"))])
         shown = words or (told.get("content") if result is None else result)
         return self._end(id, shown or "", said, is_error=_ENDED.get(status, False))
 
@@ -442,13 +427,13 @@ class _Told:
 
     def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """What a request used: told at its start, and again, as a sum, at its end."""
-        own = mapping(said.own)
-        message = mapping(own.get("message"))
-        figures = rename_figures(message.get("usage") or own.get("usage"), ANTHROPIC_USAGE)
+        own = v.mapping(said.own)
+        message = v.mapping(own.get("message"))
+        figures = v.rename_figures(message.get("usage") or own.get("usage"), v.ANTHROPIC_USAGE)
         if own.get("type") == "message_start":
-            self._model = first_text(message.get("model")) or self._model
+            self._model = v.first_text(message.get("model")) or self._model
             self._words = ""
-            return self._spend(said, as_text(message.get("id")), figures)
+            return self._spend(said, v.as_text(message.get("id")), figures)
         if own.get("type") == "message_delta":
             before = self._request
             more = {name: n - before.get(name, 0) for name, n in figures.items()}
@@ -477,17 +462,17 @@ class _Told:
 
     def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """A plan as todos where it is one, else as the words that the agent showed."""
-        if member(said.own, "type") == "result":
+        if v.member(said.own, "type") == "result":
             return self._bill(said)
-        plan = as_json(said.own if said.own is not None else said.contents)
+        plan = v.as_json(said.own if said.own is not None else said.contents)
         steps = plan.get("entries", plan.get("todos")) if isinstance(plan, dict) else plan
         if not isinstance(steps, list):
-            return speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
+            return v.speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
         return [ForeignDraft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
 
     def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """The end of a turn of Claude, with what all of them cost so far."""
-        total = rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
+        total = v.rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
         since = total - self._paid if total >= self._paid else total
         self._paid = total
         if since <= 0:
@@ -497,6 +482,6 @@ class _Told:
 
 def _todo(item: Any) -> dict[str, Any]:
     if not isinstance(item, dict):
-        return {"content": as_text(item), "status": "pending"}
+        return {"content": v.as_text(item), "status": "pending"}
     content = item.get("content") or item.get("step") or item.get("title")
-    return {**item, "content": as_text(content), "status": as_text(item.get("status")) or "pending"}
+    return {**item, "content": v.as_text(content), "status": v.as_text(item.get("status")) or "pending"}

@@ -121,7 +121,6 @@ def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 # JSON documents that were cut short: tools that rewrite whole files leave them behind.
-
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
 _DEPTH_KEPT = 2
@@ -151,7 +150,6 @@ def mend(data: bytes) -> bytes | None:
 
 
 # Messages of other systems as drafts: words, thoughts, calls and results, in their order.
-
 T = TypeVar("T")
 _SIDES = {
     **dict.fromkeys(("user", "human"), "user"),

@@ -7,33 +7,9 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _files as files
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    has_document,
-    has_record,
-    one_by_one,
-    open_document,
-    records,
-    stem,
-)
-from holdfast.formats.readers._values import (
-    ANTHROPIC_USAGE,
-    as_json,
-    block_text,
-    blocks,
-    data_url_block,
-    first_text,
-    image_block,
-    items,
-    mapping,
-    member,
-    rename_figures,
-    said_blocks,
-    text,
-    text_block,
-)
 
 _TOOL = "acpx"
 _STREAM = ".stream."
@@ -51,10 +27,10 @@ def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
             book = Book(_TOOL)
             talk = _Frames(book)
             for name in sorted(frames, key=_age):
-                for line, record in records(source, name, book.problems):
+                for line, record in files.records(source, name, book.problems):
                     talk.take(line, record)
             talk.finish()
-            yield book.foreign(stem(f"{base}.x"), cwd=talk.cwd)
+            yield book.foreign(files.stem(f"{base}.x"), cwd=talk.cwd)
             continue
         for name in frames:
             source.use(name)
@@ -68,106 +44,105 @@ def _age(name: str) -> int:
     return -int(number) if number.isdecimal() else 0
 
 
-def _is_snapshot(value: Record) -> bool:
+def _is_snapshot(value: files.Record) -> bool:
     return "acpx_record_id" in value or {"acpxRecordId", "acpSessionId"} <= value.keys()
 
 
-def _is_frame(record: Record) -> bool:
-    return "jsonrpc" in record or (text(record.get("schema")).startswith("acpx.") and "type" in record)
+def _is_frame(record: files.Record) -> bool:
+    return "jsonrpc" in record or (v.text(record.get("schema")).startswith("acpx.") and "type" in record)
 
 
-_IS_SNAPSHOT = has_document(b'"acpx_record_id"', _is_snapshot)
+_IS_SNAPSHOT = files.has_document(b'"acpx_record_id"', _is_snapshot)
 
 
 def _read_snapshot(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    session = mapping(open_document(source, name, problems))
+    session = v.mapping(files.open_document(source, name, problems))
     book = Book(_TOOL, problems)
     created = read_time(_either(session, "created_at", "createdAt"))
     book.note({name: value for name, value in session.items() if name != "messages"}, "session", created, "session")
     turn, count = "start", 0
-    model = member(session, "acpx", "current_model_id")
-    costs = mapping(_either(session, "request_token_usage", "requestTokenUsage"))
-    for message in items(session.get("messages")):
-        user, agent = (mapping(member(message, who)) for who in ("User", "Agent"))
+    model = v.member(session, "acpx", "current_model_id")
+    costs = v.mapping(_either(session, "request_token_usage", "requestTokenUsage"))
+    for message in v.items(session.get("messages")):
+        user, agent = (v.mapping(v.member(message, who)) for who in ("User", "Agent"))
         if user:
-            turn, count = first_text(user.get("id")) or f"{turn}+", 0
+            turn, count = v.first_text(user.get("id")) or f"{turn}+", 0
         count += 1
         with book.entry(message, key=f"{turn}/{count}") as entry:
             _tell_user(user, entry)
             _tell_agent(agent, model, entry)
             if user:
-                entry.usage(rename_figures(costs.get(turn), ANTHROPIC_USAGE), model, f"usage/{turn}")
-    named, _, version = text(session.get("schema")).rpartition(".v")
+                entry.usage(v.rename_figures(costs.get(turn), v.ANTHROPIC_USAGE), model, f"usage/{turn}")
+    named, _, version = v.text(session.get("schema")).rpartition(".v")
     yield book.foreign(
-        first_text(_either(session, "acpx_record_id", "acpxRecordId")) or stem(name),
-        title=first_text(session.get("title"), session.get("name")),
-        cwd=first_text(session.get("cwd")),
+        v.first_text(_either(session, "acpx_record_id", "acpxRecordId")) or files.stem(name),
+        title=v.first_text(session.get("title"), session.get("name")),
+        cwd=v.first_text(session.get("cwd")),
         created_at=created,
-        refusal=refusal_of(f"{stem(name)}.json", _TOOL, version if named else None, _VERSION),
+        refusal=refusal_of(f"{files.stem(name)}.json", _TOOL, version if named else None, _VERSION),
     )
 
 
-def _either(session: Record, name: str, older: str) -> Any:
+def _either(session: files.Record, name: str, older: str) -> Any:
     return session.get(name, session.get(older))
 
 
-def _tell_user(user: Record, entry: SourceEntry) -> None:
-    said: list[Record] = []
-    for part in map(mapping, items(user.get("content"))):
-        mention = mapping(part.get("Mention"))
+def _tell_user(user: files.Record, entry: SourceEntry) -> None:
+    said: list[files.Record] = []
+    for part in map(v.mapping, v.items(user.get("content"))):
+        mention = v.mapping(part.get("Mention"))
         if isinstance(part.get("Text"), str):
-            said.append(text_block(part["Text"]))
+            said.append(v.text_block(part["Text"]))
         elif mention:
-            said.append(text_block(first_text(mention.get("content"), mention.get("uri"))))
+            said.append(v.text_block(v.first_text(mention.get("content"), mention.get("uri"))))
         elif "Image" in part:
-            said += blocks(_picture(part["Image"]))
+            said += v.blocks(_picture(part["Image"]))
     entry.user(said)
 
 
-def _picture(image: Any) -> Record | None:
-    source = mapping(image).get("source")
-    return data_url_block(source) or image_block("image/png", source)
+def _picture(image: Any) -> files.Record | None:
+    source = v.mapping(image).get("source")
+    return v.data_url_block(source) or v.image_block("image/png", source)
 
 
-def _tell_agent(agent: Record, model: Any, entry: SourceEntry) -> None:
-    results = mapping(agent.get("tool_results"))
+def _tell_agent(agent: files.Record, model: Any, entry: SourceEntry) -> None:
+    results = v.mapping(agent.get("tool_results"))
     called: list[str] = []
-    for part in map(mapping, items(agent.get("content"))):
-        thought, call = mapping(part.get("Thinking")), mapping(part.get("ToolUse"))
+    for part in map(v.mapping, v.items(agent.get("content"))):
+        thought, call = v.mapping(part.get("Thinking")), v.mapping(part.get("ToolUse"))
         # Results stand apart from their calls; they go behind the calls that were made together.
         if not call:
             _tell_results(called, results, entry)
         if isinstance(part.get("Text"), str):
             entry.assistant(part["Text"], model)
         elif thought:
-            entry.thinking(text(thought.get("text")), thought.get("signature"))
+            entry.thinking(v.text(thought.get("text")), thought.get("signature"))
         elif isinstance(part.get("RedactedThinking"), str):
             entry.thinking([{"type": "redacted_thinking", "data": part["RedactedThinking"]}])
         elif call:
-            id, params = first_text(call.get("id")) or entry.key, call.get("input")
-            entry.call(id, call.get("name"), as_json(call.get("raw_input")) if params is None else params)
+            id, params = v.first_text(call.get("id")) or entry.key, call.get("input")
+            entry.call(id, call.get("name"), v.as_json(call.get("raw_input")) if params is None else params)
             called.append(id)
     _tell_results(called, results, entry)
 
 
-def _tell_results(called: list[str], results: Record, entry: SourceEntry) -> None:
+def _tell_results(called: list[str], results: files.Record, entry: SourceEntry) -> None:
     for id, result in ((id, results[id]) for id in called if isinstance(results.get(id), dict)):
-        picture = _picture(member(result, "content", "Image"))
-        shown = [picture] if picture else first_text(member(result, "content", "Text"))
+        picture = _picture(v.member(result, "content", "Image"))
+        shown = [picture] if picture else v.first_text(v.member(result, "content", "Text"))
         failed = result.get("is_error") is True
         entry.result(id, result.get("output") if shown is None else shown, is_error=failed)
     called.clear()
 
 
-READER = ToolReader(
+READER = files.ToolReader(
     _TOOL,
     (".acpx/sessions",),
-    (".json", _IS_SNAPSHOT, one_by_one(_read_snapshot)),
-    (".ndjson", has_record(_is_frame), _read_frames),
+    (".json", _IS_SNAPSHOT, files.one_by_one(_read_snapshot)),
+    (".ndjson", files.has_record(_is_frame), _read_frames),
 )
 
 # _Frames of the Agent Client Protocol, read as a conversation.
-
 _CHUNKS = {"agent_message_chunk": "assistant", "agent_thought_chunk": "thinking"}
 _ENDED = frozenset({"completed", "failed"})
 
@@ -181,28 +156,28 @@ class _Frames:
         self._kind = ""
         self._words = ""
 
-    def take(self, line: bytes, frame: Record) -> None:
-        inner = mapping(frame.get("frame")) or mapping(frame.get("message")) or frame
-        params = mapping(inner.get("params"))
+    def take(self, line: bytes, frame: files.Record) -> None:
+        inner = v.mapping(frame.get("frame")) or v.mapping(frame.get("message")) or frame
+        params = v.mapping(inner.get("params"))
         stamp = read_time(frame.get("timestamp", frame.get("at", frame.get("ts"))))
-        update = mapping(params.get("update"))
-        kind = text(update.get("sessionUpdate"))
-        self.cwd = self.cwd or first_text(params.get("cwd"))
+        update = v.mapping(params.get("update"))
+        kind = v.text(update.get("sessionUpdate"))
+        self.cwd = self.cwd or v.first_text(params.get("cwd"))
         # A stream has no end of its own: what comes next ends it.
         if _CHUNKS.get(kind, "") != self._kind:
             self.finish()
         with self._book.entry(line, stamp) as entry:
-            entry.kind = kind or text(inner.get("method")) or None
+            entry.kind = kind or v.text(inner.get("method")) or None
             if inner.get("method") == "session/prompt":
-                said: list[Record] = []
-                for block in map(mapping, items(params.get("prompt"))):
+                said: list[files.Record] = []
+                for block in map(v.mapping, v.items(params.get("prompt"))):
                     # A file that was given along counts by its text.
                     is_file = block.get("type") == "resource"
-                    said += [text_block(member(block, "resource", "text"))] if is_file else said_blocks([block])
+                    said += [v.text_block(v.member(block, "resource", "text"))] if is_file else v.said_blocks([block])
                 entry.user(said)
             elif kind in _CHUNKS:
                 self._kind = _CHUNKS[kind]
-                self._words += text(member(update, "content", "text"))
+                self._words += v.text(v.member(update, "content", "text"))
             elif kind in {"tool_call", "tool_call_update"}:
                 _tell_tool(update, entry)
 
@@ -216,12 +191,12 @@ class _Frames:
                 tell(words)
 
 
-def _tell_tool(update: Record, entry: SourceEntry) -> None:
-    id = first_text(update.get("toolCallId"))
+def _tell_tool(update: files.Record, entry: SourceEntry) -> None:
+    id = v.first_text(update.get("toolCallId"))
     if id is None:
         return
     if update.get("sessionUpdate") == "tool_call":
-        entry.call(id, first_text(update.get("kind"), update.get("title")), update.get("rawInput"))
-    if text(update.get("status")) in _ENDED:
-        words = block_text([member(part, "content") for part in items(update.get("content"))])
+        entry.call(id, v.first_text(update.get("kind"), update.get("title")), update.get("rawInput"))
+    if v.text(update.get("status")) in _ENDED:
+        words = v.block_text([v.member(part, "content") for part in v.items(update.get("content"))])
         entry.result(id, words or update.get("rawOutput"), is_error=update.get("status") == "failed")

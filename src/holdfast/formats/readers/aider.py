@@ -12,9 +12,9 @@ from typing import NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import ToolReader, one_by_one
-from holdfast.formats.readers._values import first_text
 
 _TOOL = "aider"
 _NAME = ".aider.chat.history.md"
@@ -77,7 +77,7 @@ def _read_chat(lines: list[str], inputs: _Inputs, told: Counter[str], problems: 
 def _identity(started: str, lines: list[str], told: Counter[str]) -> str:
     """A name for a chat that has none: its time, and the command that it was started with."""
     first = lines[0] if started == "undated" else ""
-    command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
+    command = v.first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
     digest = hashlib.sha256(command.encode()).hexdigest()[:8]
     own = f"{started.replace(' ', 'T')}-{digest}"
     told[own] += 1

@@ -8,22 +8,9 @@ from typing import Any
 
 from holdfast.formats._foreign import read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
-from holdfast.formats.readers._values import (
-    ANTHROPIC_USAGE,
-    UUID,
-    between,
-    block_text,
-    first_text,
-    items,
-    mapping,
-    member,
-    rename_figures,
-    text,
-    text_block,
-    texts,
-)
 
 _TALK = frozenset({"user", "assistant"})
 _OWN_TYPES = frozenset(
@@ -59,9 +46,9 @@ _BLOCKS = {
 
 
 def _is_record(record: Record) -> bool:
-    kind = text(record.get("type"))
+    kind = v.text(record.get("type"))
     if kind in _TALK:
-        return "content" in mapping(record.get("message"))
+        return "content" in v.mapping(record.get("message"))
     if kind == "summary":
         return "leafUuid" in record
     return kind in _OWN_TYPES and ("sessionId" in record or "messageId" in record)
@@ -79,12 +66,12 @@ class _Transcript(SessionLog):
         self._strays = left_behind(nodes, joined_roots=True)
         self._sides: dict[str, str] = {}
         # Whether sub-agents of this session have files of their own.
-        started = any(member(record, "toolUseResult", "agentId") for record in found)
+        started = any(v.member(record, "toolUseResult", "agentId") for record in found)
         elsewhere = started and not any(record.get("isSidechain") is True for record in found)
         self._bill = _Bill(has_agents_elsewhere=elsewhere)
         # Each block of an answer is a line; all of them tell the usage, of which the last counts.
         answers = ((at, record) for at, record in enumerate(found) if record.get("type") == "assistant")
-        self._last_of_message = {text(member(record, "message", "id")): at for at, record in answers}
+        self._last_of_message = {v.text(v.member(record, "message", "id")): at for at, record in answers}
         # When a session began of which no line says its time.
         self._began: int | None = None
         if not any(read_time(record.get("timestamp")) for record in found):
@@ -114,18 +101,18 @@ class _Transcript(SessionLog):
         """The run of a sub-agent, or of a branch that was left behind; None for the main one."""
         if self._is_main(record):
             return super()._run(record)
-        own, before = text(record.get("uuid")), self._sides.get(text(record.get("parentUuid")))
-        self._sides[own] = before or f"side-{first_text(record.get('agentId'), own) or 'agent'}"
+        own, before = v.text(record.get("uuid")), self._sides.get(v.text(record.get("parentUuid")))
+        self._sides[own] = before or f"side-{v.first_text(record.get('agentId'), own) or 'agent'}"
         return self._sides[own]
 
     def _identity(self) -> tuple[str, str | None]:
         """The session's own id, and that of the one it goes on from."""
-        ids = list(dict.fromkeys(filter(None, (text(record.get("sessionId")) for _, record in self._lines))))
+        ids = list(dict.fromkeys(filter(None, (v.text(record.get("sessionId")) for _, record in self._lines))))
         if self._is_side_file and ids and self._first("agentId"):
             return f"{ids[-1]}/agent-{self._first('agentId')}", ids[-1]
         # A file has the name of its session; lines in it may be from the one it was resumed from.
         named = stem(self._name)
-        own = named if UUID.fullmatch(named) or not ids else ids[-1]
+        own = named if v.UUID.fullmatch(named) or not ids else ids[-1]
         return own, next((id for id in ids if id != own), None)
 
     def _best_title(self) -> str | None:
@@ -136,7 +123,7 @@ class _Transcript(SessionLog):
             for _, record in reversed(self._lines)
             if record.get("type") == kind
         ]
-        return first_text(*found)
+        return v.first_text(*found)
 
     # --- what a record says
 
@@ -147,15 +134,15 @@ class _Transcript(SessionLog):
         elif kind == "assistant":
             self._tell_assistant(record, entry)
         elif kind == "attachment":
-            _tell_queued(mapping(record.get("attachment")), entry)
+            _tell_queued(v.mapping(record.get("attachment")), entry)
         elif kind == _COST:
             entry.kind = _COST
             for model, figures in self._bill.settle(record):
                 entry.usage(figures, model, f"cost/{entry.key}/{model or ''}")
 
     def _tell_user(self, record: Record, entry: SourceEntry) -> None:
-        content = member(record, "message", "content")
-        for block in map(mapping, items(content)):
+        content = v.member(record, "message", "content")
+        for block in map(v.mapping, v.items(content)):
             if block.get("type") == "tool_result":
                 failed = block.get("is_error") is True
                 entry.result(block.get("tool_use_id"), block.get("content"), is_error=failed)
@@ -167,46 +154,48 @@ class _Transcript(SessionLog):
             self._tell_words(content, entry)
 
     def _tell_words(self, content: Any, entry: SourceEntry) -> None:
-        words = text(content)
-        command = between(words, "<command-name>", "</command-name>")
+        words = v.text(content)
+        command = v.between(words, "<command-name>", "</command-name>")
         if command is not None:
             if self._is_answered():
-                arguments = between(words, "<command-args>", "</command-args>") or ""
+                arguments = v.between(words, "<command-args>", "</command-args>") or ""
                 entry.user(f"{command.strip()} {arguments.strip()}".strip())
             entry.kind = "command"
         elif isinstance(content, str):
             entry.kind = "noise"
             entry.user("" if _NOISE.match(content) else content)
         else:
-            given = [mapping(block) for block in items(content) if not _NOISE.match(text(member(block, "text")))]
+            given = [
+                v.mapping(block) for block in v.items(content) if not _NOISE.match(v.text(v.member(block, "text")))
+            ]
             entry.user([block for block in given if block.get("type") in ("text", "image", "document")])
 
     def _is_answered(self) -> bool:
         """Whether the model answered: a command that only concerns the tool is no turn."""
         for _, record in self._lines[self._at + 1 :]:
             if record.get("type") == "assistant":
-                return bool(member(record, "message", "model") != _SYNTHETIC)
+                return bool(v.member(record, "message", "model") != _SYNTHETIC)
             if record.get("type") == "user" and record.get("isMeta") is not True:
                 return False
         return False
 
     def _tell_assistant(self, record: Record, entry: SourceEntry) -> None:
-        message = mapping(record.get("message"))
+        message = v.mapping(record.get("message"))
         model = message.get("model")
         # The tool itself says what went wrong; the model never saw it.
         if model == _SYNTHETIC or record.get("isApiErrorMessage") is True:
             entry.kind = "synthetic"
             return
         content = message.get("content")
-        for block in map(mapping, [text_block(content)] if isinstance(content, str) else items(content)):
-            kind = text(block.get("type"))
+        for block in map(v.mapping, [v.text_block(content)] if isinstance(content, str) else v.items(content)):
+            kind = v.text(block.get("type"))
             if not entry.block(block, _BLOCKS, model) and kind.endswith(_BY_PROVIDER):
                 entry.assistant([block], model)
-        id = text(message.get("id"))
+        id = v.text(message.get("id"))
         # All lines of a message carry its usage so far; the last has the whole.
         if not id or self._last_of_message.get(id) == self._at:
-            figures = rename_figures(message.get("usage"), ANTHROPIC_USAGE)
-            figures |= rename_figures(record, {"costUSD": "cost"})  # of earlier versions
+            figures = v.rename_figures(message.get("usage"), v.ANTHROPIC_USAGE)
+            figures |= v.rename_figures(record, {"costUSD": "cost"})  # of earlier versions
             entry.usage(figures, model, f"usage/{id or entry.key}")
             self._bill.count(model, figures)
 
@@ -232,10 +221,10 @@ class _Bill:
 
     def settle(self, record: Record) -> Iterator[tuple[str | None, Record]]:
         """What a line with sums adds, by model: tokens that no other line told, and the cost."""
-        used = mapping(record.get("modelUsage"))
-        sums = {_model_name(model): rename_figures(figures, _SUMS) for model, figures in used.items()}
+        used = v.mapping(record.get("modelUsage"))
+        sums = {_model_name(model): v.rename_figures(figures, _SUMS) for model, figures in used.items()}
         if not sums:
-            total = rename_figures(record, {"totalCostUSD": "cost"}).get("cost", 0)
+            total = v.rename_figures(record, {"totalCostUSD": "cost"}).get("cost", 0)
             since = total - self._total if total >= self._total else total
             self._total = total
             if since > 0:
@@ -275,25 +264,25 @@ def _model_name(model: Any) -> str:
 def _is_from_the_tool(record: Record) -> bool:
     """Whether the tool itself says this in the user's place, by its own account."""
     marked = ("isMeta", "isVisibleInTranscriptOnly", "isSynthetic")
-    origin = text(member(record, "origin", "kind"))
+    origin = v.text(v.member(record, "origin", "kind"))
     return any(record.get(mark) is True for mark in marked) or origin not in {"", "human"}
 
 
 def _node(record: Record) -> TreeNode:
-    parent = first_text(record.get("parentUuid"), record.get("logicalParentUuid"))
-    blocks = [mapping(block) for block in items(member(record, "message", "content"))]
+    parent = v.first_text(record.get("parentUuid"), record.get("logicalParentUuid"))
+    blocks = [v.mapping(block) for block in v.items(v.member(record, "message", "content"))]
     calls = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
     answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
-    group = first_text(member(record, "message", "id")) if record.get("type") == "assistant" else None
-    is_talk = text(record.get("type")) in _TALK or member(record, "attachment", "type") == "queued_command"
-    return TreeNode(record["uuid"], parent, group, texts(calls), texts(answers), is_talk)
+    group = v.first_text(v.member(record, "message", "id")) if record.get("type") == "assistant" else None
+    is_talk = v.text(record.get("type")) in _TALK or v.member(record, "attachment", "type") == "queued_command"
+    return TreeNode(record["uuid"], parent, group, v.texts(calls), v.texts(answers), is_talk)
 
 
 def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
     """Words that were typed while the model worked, and reached it in mid-turn."""
-    entry.kind = text(attachment.get("type")) or None
-    prompt, is_prompt = attachment.get("prompt"), text(attachment.get("commandMode")) in {"", "prompt"}
-    if entry.kind == "queued_command" and is_prompt and not _NOISE.match(block_text(prompt)):
+    entry.kind = v.text(attachment.get("type")) or None
+    prompt, is_prompt = attachment.get("prompt"), v.text(attachment.get("commandMode")) in {"", "prompt"}
+    if entry.kind == "queued_command" and is_prompt and not _NOISE.match(v.block_text(prompt)):
         entry.user(prompt)
 
 

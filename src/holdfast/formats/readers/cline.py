@@ -10,18 +10,9 @@ from typing import Any, NamedTuple
 
 from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
 from holdfast.formats.readers._files import Record, ToolReader, has_tables, look, one_by_one, open_document, read_tables
-from holdfast.formats.readers._values import (
-    as_json,
-    first_text,
-    first_time,
-    items,
-    mapping,
-    rename_figures,
-    text,
-    text_block,
-)
 
 _TOOL = "cline"
 _MESSAGES = ".messages.json"
@@ -60,7 +51,7 @@ def _is_mine(source: Source, name: str) -> bool:
         return True
     if name.endswith(_MESSAGES) and b'"messages"' in source.head(name):  # also one that is torn
         return True
-    value = mapping(look(source, name, b'"sessionId"'))
+    value = v.mapping(look(source, name, b'"sessionId"'))
     kept = isinstance(value.get("messages"), list) and {"sessionId", "origin"} <= value.keys()
     return kept or _is_manifest(source, name)
 
@@ -69,21 +60,19 @@ def _is_manifest(source: Source, name: str) -> bool:
     return all(mark in source.head(name, 4096) for mark in (b'"session_id"', b'"started_at"', b'"workspace_root"'))
 
 
-# --- the files of one session
-
-
+# The files of one session.
 def _read_file(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     if name.endswith(_HISTORY_NAMES):
         yield _read_task(source, name, problems)
         return
     base = name.removesuffix(_MESSAGES).removesuffix(".json")
     if _is_manifest(source, name):
-        about = mapping(_load(source, name, problems))
-        kept = mapping(_load(source, base + _MESSAGES, problems))
+        about = v.mapping(_load(source, name, problems))
+        kept = v.mapping(_load(source, base + _MESSAGES, problems))
     else:
-        about = mapping(_load(source, f"{base}.json", problems)) if name != base else {}
-        kept = mapping(_load(source, name, problems))
-    own = first_text(kept.get("sessionId"), about.get("session_id")) or posixpath.basename(base)
+        about = v.mapping(_load(source, f"{base}.json", problems)) if name != base else {}
+        kept = v.mapping(_load(source, name, problems))
+    own = v.first_text(kept.get("sessionId"), about.get("session_id")) or posixpath.basename(base)
     foreign = _foreign(own, about, kept, problems)
     refusals = (refusal_of(name, _TOOL, one.get("version"), _VERSION) for one in (about, kept))
     foreign.refusal = next(filter(None, refusals), None)
@@ -103,19 +92,19 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
     book = Book(_TOOL, problems)
     started = read_time(about.get("started_at"))
     book.note(about or {"sessionId": own}, "session", started, "session")
-    if first_text(kept.get("system_prompt")):
+    if v.first_text(kept.get("system_prompt")):
         book.note(kept["system_prompt"], "system_prompt", key="system_prompt")
-    teller = _ClineTeller(book, first_text(about.get("model")))
-    for message in items(kept.get("messages")):
+    teller = _ClineTeller(book, v.first_text(about.get("model")))
+    for message in v.items(kept.get("messages")):
         teller.take(message)
-    details = mapping(about.get("metadata"))
-    origin = mapping(details.get("sessionHistoryOrigin")) or mapping(kept.get("origin"))
+    details = v.mapping(about.get("metadata"))
+    origin = v.mapping(details.get("sessionHistoryOrigin")) or v.mapping(kept.get("origin"))
     return book.foreign(
         own,
-        title=first_text(details.get("title")),
-        cwd=first_text(about.get("cwd"), about.get("workspace_root")),
-        parent=first_text(about.get("parent_session_id")),
-        version=first_text(origin.get("version")),
+        title=v.first_text(details.get("title")),
+        cwd=v.first_text(about.get("cwd"), about.get("workspace_root")),
+        parent=v.first_text(about.get("parent_session_id")),
+        version=v.first_text(origin.get("version")),
         created_at=started,
     )
 
@@ -123,29 +112,27 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
 def _read_index(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     """The sessions that the index knows; their messages lie elsewhere."""
     for row in read_tables(source, name, {"sessions": "session_id"}, problems)["sessions"]:
-        own = text(row.get("session_id"))
+        own = v.text(row.get("session_id"))
         missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
-        yield _foreign(own, row | {"metadata": as_json(row.get("metadata_json"))}, {}, [*problems, missing])
+        yield _foreign(own, row | {"metadata": v.as_json(row.get("metadata_json"))}, {}, [*problems, missing])
 
 
-# --- tasks of earlier versions
-
-
+# Tasks of earlier versions.
 def _read_task(source: Source, name: str, problems: list[str]) -> Foreign:
     own = source.only(name).folder or "task"
     book = Book(_TOOL, problems)
     teller = _ClineTeller(book, None)
-    for message in items(_load(source, name, problems)):
+    for message in v.items(_load(source, name, problems)):
         teller.take(message)
     beside = posixpath.join(posixpath.dirname(name), "ui_messages.json")
-    shown = [mapping(message) for message in items(_load(source, beside, problems))]
+    shown = [v.mapping(message) for message in v.items(_load(source, beside, problems))]
     # The folder of a task is named by the millisecond in which it began.
     begun = int(own) if own.isdigit() and len(own) > 9 else None
-    created = first_time(begun, *(message.get("ts") for message in shown))
+    created = v.first_time(begun, *(message.get("ts") for message in shown))
     for draft in book.drafts:
         draft.timestamp = draft.timestamp or created
-    task = next((text(message.get("text")) for message in shown if message.get("say") == "task"), "")
-    return book.foreign(own, title=first_text(task.strip()[:120]), cwd=teller.cwd, created_at=created)
+    task = next((v.text(message.get("text")) for message in shown if message.get("say") == "task"), "")
+    return book.foreign(own, title=v.first_text(task.strip()[:120]), cwd=teller.cwd, created_at=created)
 
 
 class _ClineTeller:
@@ -160,30 +147,30 @@ class _ClineTeller:
 
     def take(self, message: Any) -> None:
         self._count += 1
-        given = mapping(message)
-        key = f"message/{first_text(given.get('id')) or self._count}"
+        given = v.mapping(message)
+        key = f"message/{v.first_text(given.get('id')) or self._count}"
         with self._book.entry(message, read_time(given.get("ts")), key) as entry:
             content = given.get("content")
-            blocks = [text_block(content)] if isinstance(content, str) else content
-            found = [mapping(block) for block in items(blocks)]
+            blocks = [v.text_block(content)] if isinstance(content, str) else content
+            found = [v.mapping(block) for block in v.items(blocks)]
             if given.get("role") == "assistant":
                 self._tell_assistant(given, found, entry)
             elif given.get("role") == "user":
                 self._tell_user(found, entry)
 
     def _tell_assistant(self, message: Record, blocks: list[Record], entry: SourceEntry) -> None:
-        info = mapping(message.get("modelInfo"))
-        model = first_text(info.get("id"), info.get("modelId"), self._model)
+        info = v.mapping(message.get("modelInfo"))
+        model = v.first_text(info.get("id"), info.get("modelId"), self._model)
         for block in blocks:
             kind = block.get("type")
             if kind == "text":
-                self._tell_words(text(block.get("text")), model, entry)
+                self._tell_words(v.text(block.get("text")), model, entry)
             elif kind == "tool_use":
-                id = first_text(block.get("id"), block.get("call_id"))
+                id = v.first_text(block.get("id"), block.get("call_id"))
                 entry.call(id or entry.key, block.get("name"), block.get("input"))
             else:
                 entry.block(block, _BLOCKS)
-        entry.usage(rename_figures(message.get("metrics"), _USAGE), model)
+        entry.usage(v.rename_figures(message.get("metrics"), _USAGE), model)
 
     def _tell_words(self, words: str, model: str | None, entry: SourceEntry) -> None:
         said, calls = read_assistant(words)
@@ -198,18 +185,18 @@ class _ClineTeller:
         result: list[Record] = []
         answered: tuple[str, bool] | None = None
         for block in blocks:
-            kind = text(block.get("type"))
+            kind = v.text(block.get("type"))
             if kind == "tool_result":
                 said += self._tell_result(block, entry)
             elif kind == "text":
-                words = text(block.get("text"))
+                words = v.text(block.get("text"))
                 spoken = read_user(words)
                 place = _CWD.search(words) if self.cwd is None else None
                 self.cwd = place[1] if place else self.cwd
                 if spoken.result is not None and answered is None:
                     waiting = self._open.get(spoken.tool)  # the oldest open call of that tool
                     answered = waiting.popleft() if waiting else f"{entry.key}/{spoken.tool}", spoken.is_error
-                    result.append(text_block(spoken.result))
+                    result.append(v.text_block(spoken.result))
                     said += _words(spoken.said)
                 # What follows a result in the same message is still of it, unless it is wrapped.
                 elif answered is not None and spoken.said and not words.startswith("<"):
@@ -227,12 +214,12 @@ class _ClineTeller:
         """A native result; words of the person that came with it."""
         content = block.get("content")
         entry.result(block.get("tool_use_id"), content, is_error=block.get("is_error") is True)
-        words = read_user(text(content))
+        words = read_user(v.text(content))
         return _words(words.said if words.said != content else "")
 
 
 def _words(said: str) -> list[Record]:
-    return [text_block(said)] if said.strip() else []
+    return [v.text_block(said)] if said.strip() else []
 
 
 READER = _Cline(
@@ -249,7 +236,6 @@ READER = _Cline(
 )
 
 # What Cline wraps around words: the person's, the tools' in the days before native calls.
-
 _TOOLS = """
     execute_command read_file write_to_file replace_in_file search_files list_files
     list_code_definition_names browser_action use_mcp_tool access_mcp_resource web_fetch web_search

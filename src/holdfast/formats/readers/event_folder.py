@@ -10,8 +10,8 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._files import first_records
-from holdfast.formats.readers._values import digest, mapping, member
 
 TOOL = "event-folder"
 _LOG = "events.jsonl"
@@ -42,7 +42,7 @@ class EventFolder:
             drafts,
             created_at=min(stamps, default=None),
             # Folders of other projects may have the same name.
-            other_scope=digest(next((value for _, value in lines if _is_event(value)), None)),
+            other_scope=v.digest(next((value for _, value in lines if _is_event(value)), None)),
             problems=problems,
         )
 
@@ -52,12 +52,12 @@ _LINES_SEEN = 3
 
 
 def _is_event(value: Any) -> bool:
-    is_typed = isinstance(member(value, "type"), str) and "." not in value["type"]
+    is_typed = isinstance(v.member(value, "type"), str) and "." not in value["type"]
     return is_typed and isinstance(value.get("data"), dict) and read_time(value.get("timestamp")) is not None
 
 
 def _draft(line: bytes, value: Any) -> ForeignDraft:
-    if not isinstance(member(value, "type"), str):
+    if not isinstance(v.member(value, "type"), str):
         return frame(TOOL, line)
     when, data = read_time(value.get("timestamp")), value.get("data")
     if not isinstance(data, dict) or value["type"] in _OWN:
@@ -70,5 +70,5 @@ def _draft(line: bytes, value: Any) -> ForeignDraft:
         # We count a cost among the figures of the usage.
         if type(cost) in (int, float) and isinstance(usage, dict):
             about = {**about, "usage": {"cost": cost, **usage}}
-        data = {**data, "metadata": {**about, **mapping(data.get("metadata"))}}
+        data = {**data, "metadata": {**about, **v.mapping(data.get("metadata"))}}
     return ForeignDraft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)

@@ -9,29 +9,9 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _files as files
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    has_document,
-    has_record,
-    one_by_one,
-    open_document,
-    records,
-    stem,
-)
-from holdfast.formats.readers._values import (
-    block_text,
-    blocks,
-    first_text,
-    image_block,
-    items,
-    mapping,
-    member,
-    rename_figures,
-    text,
-    text_block,
-)
 
 _TOOL = "gemini-cli"
 _CONTEXT = re.compile(r"\s*(?:<session_context>|<system-reminder>|This is the Gemini CLI\. We are setting up the)")
@@ -42,22 +22,22 @@ FAILED = frozenset({"error", "cancelled"})
 _USAGE = {"input": "input_tokens", "output": "output_tokens", "cached": "cache_read_tokens", "total": "total_tokens"}
 
 
-def _is_line(record: Record) -> bool:
+def _is_line(record: files.Record) -> bool:
     if {"sessionId", "projectHash"} <= record.keys() or isinstance(record.get("$set"), dict):
         return True
     # A message of a log whose head is lost; other tools' messages have other members as well.
     mine = {"id", "timestamp", "type", "content"} <= record.keys()
-    return mine and text(record["type"]) in _TYPES and not {"sessionId", "message", "data"} & record.keys()
+    return mine and v.text(record["type"]) in _TYPES and not {"sessionId", "message", "data"} & record.keys()
 
 
-def _is_document(value: Record) -> bool:
+def _is_document(value: files.Record) -> bool:
     dated = "projectHash" in value or "startTime" in value
     return isinstance(value.get("messages"), list) and "sessionId" in value and dated
 
 
 def _read_log(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     chat = _Chat(source, name, problems)
-    lines = list(records(source, name, problems))
+    lines = list(files.records(source, name, problems))
     for _, record in lines:
         chat.foresee(record)
     for line, record in lines:
@@ -67,7 +47,7 @@ def _read_log(source: Source, name: str, problems: list[str]) -> Iterator[Foreig
 
 def _read_document(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     chat = _Chat(source, name, problems)
-    chat.take_document(open_document(source, name, problems))
+    chat.take_document(files.open_document(source, name, problems))
     yield chat.foreign()
 
 
@@ -78,23 +58,23 @@ class _Chat:
         self.book = Book(_TOOL, problems)
         self._name = name
         self._folder = source.only(name).folder
-        self._about: Record = {}
+        self._about: files.Record = {}
         self._cwd: str | None = None
         self._pairing = Pairing()
         self._places: dict[str, int] = {}
         self._rewinds = 0
         self._last_words: dict[str, Any] = {}
 
-    def foresee(self, record: Record) -> None:
+    def foresee(self, record: files.Record) -> None:
         """Look at a line ahead: of what a message says its last version counts."""
-        messages = [record, *items(record.get("messages")), *items(member(record, "$set", "messages"))]
-        for message in map(mapping, messages):
+        messages = [record, *v.items(record.get("messages")), *v.items(v.member(record, "$set", "messages"))]
+        for message in map(v.mapping, messages):
             content, id = message.get("content"), message.get("id")
             # A message is written again each time it grows; only the last version is whole.
             if isinstance(id, str) and said_by_user(content):
                 self._last_words[id] = content
 
-    def take(self, line: bytes, record: Record) -> None:
+    def take(self, line: bytes, record: files.Record) -> None:
         if isinstance(record.get("$rewindTo"), str):
             self.book.note(line, "rewind")
             self._rewinds += 1
@@ -102,46 +82,46 @@ class _Chat:
             self.book.set_aside(self._places.get(record["$rewindTo"], 0), f"rewound-{self._rewinds}")
         elif isinstance(record.get("$set"), dict):
             self._take_changes(line, record["$set"])
-        elif isinstance(record.get("id"), str) and text(record.get("type")) in _TYPES:
+        elif isinstance(record.get("id"), str) and v.text(record.get("type")) in _TYPES:
             self._take_message(line, record)
         else:
             self._take_changes(line, record)
 
     def take_document(self, value: Any) -> None:
-        about = mapping(value)
+        about = v.mapping(value)
         self._about = {name: about[name] for name in about if name != "messages"}
-        for message in items(about.get("messages")):
-            self._take_message(message, mapping(message))
+        for message in v.items(about.get("messages")):
+            self._take_message(message, v.mapping(message))
 
     def foreign(self) -> Foreign:
         about = self._about
         is_child = about.get("kind") == "subagent" and self._folder != "chats"
         return self.book.foreign(
-            first_text(about.get("sessionId")) or stem(self._name),
-            title=first_text(about.get("summary")),
-            cwd=first_text(*items(about.get("directories")), self._cwd),
-            parent=first_text(about.get("parentSessionId"), self._folder if is_child else None),
+            v.first_text(about.get("sessionId")) or files.stem(self._name),
+            title=v.first_text(about.get("summary")),
+            cwd=v.first_text(*v.items(about.get("directories")), self._cwd),
+            parent=v.first_text(about.get("parentSessionId"), self._folder if is_child else None),
             created_at=read_time(about.get("startTime")),
         )
 
-    def _take_changes(self, line: bytes, changes: Record) -> None:
+    def _take_changes(self, line: bytes, changes: files.Record) -> None:
         start = self._about.get("startTime")  # the head may come again
         self._about |= {name: changes[name] for name in changes if name != "messages"}
         self._about["startTime"] = start or self._about.get("startTime")
         self.book.note(line, "change", read_time(changes.get("lastUpdated") or changes.get("startTime")))
-        for message in items(changes.get("messages")):
+        for message in v.items(changes.get("messages")):
             # The whole history comes again when a session is taken up.
-            known = text(member(message, "id")) in self._places
-            self._take_message(message, mapping(message), again=known)
+            known = v.text(v.member(message, "id")) in self._places
+            self._take_message(message, v.mapping(message), again=known)
 
-    def _take_message(self, raw: Any, message: Record, *, again: bool = False) -> None:
-        id = text(message.get("id")) or None
+    def _take_message(self, raw: Any, message: files.Record, *, again: bool = False) -> None:
+        id = v.text(message.get("id")) or None
         if id is not None:
             self._places.setdefault(id, len(self.book.drafts))
         if id in self._last_words and said_by_user(message.get("content")):
             message = {**message, "content": self._last_words[id]}
         with self.book.entry(raw, read_time(message.get("timestamp")), id, again=again) as entry:
-            kind = text(message.get("type"))
+            kind = v.text(message.get("type"))
             entry.kind = kind or None
             if kind == "user":
                 self._tell_user(message.get("content"), entry)
@@ -151,24 +131,24 @@ class _Chat:
     def _tell_user(self, content: Any, entry: SourceEntry) -> None:
         said = []
         for block in said_by_user(content):
-            words = text(block.get("text"))
+            words = v.text(block.get("text"))
             if _CONTEXT.match(words):
                 entry.kind = "context"
                 place = _CWD.search(words)
-                self._cwd = self._cwd or (first_text(*place.groups()) if place else None)
+                self._cwd = self._cwd or (v.first_text(*place.groups()) if place else None)
             else:
                 said.append(block)
         tell_responses(content, self._pairing, entry)
         entry.user(said, f"{entry.key}/said")
 
-    def _tell_model(self, message: Record, entry: SourceEntry) -> None:
+    def _tell_model(self, message: files.Record, entry: SourceEntry) -> None:
         model = message.get("model")
-        for number, thought in enumerate(items(message.get("thoughts"))):
-            subject = text(member(thought, "subject"))
-            about = text(member(thought, "description"))
+        for number, thought in enumerate(v.items(message.get("thoughts"))):
+            subject = v.text(v.member(thought, "subject"))
+            about = v.text(v.member(thought, "description"))
             words = "\n\n".join(filter(None, [f"**{subject}**" if subject else "", about]))
             entry.thinking(words, key=f"{entry.key}/thought/{number}")
-        calls = [mapping(call) for call in items(message.get("toolCalls"))]
+        calls = [v.mapping(call) for call in v.items(message.get("toolCalls"))]
         parts = parts_of(message.get("content"))
         if calls:  # they stand in the content again once a session is taken up
             parts = [part for part in parts if "functionCall" not in part]
@@ -180,28 +160,27 @@ class _Chat:
             entry.call(id, call.get("name"), call.get("args"))
         for id, call in named:
             self._tell_result(id, call, entry)
-        entry.usage(rename_figures(message.get("tokens"), _USAGE), model, f"{entry.key}/usage")
+        entry.usage(v.rename_figures(message.get("tokens"), _USAGE), model, f"{entry.key}/usage")
 
-    def _tell_result(self, id: str, call: Record, entry: SourceEntry) -> None:
-        failed = text(call.get("status")) in FAILED
+    def _tell_result(self, id: str, call: files.Record, entry: SourceEntry) -> None:
+        failed = v.text(call.get("status")) in FAILED
         parts = parts_of(call.get("result"))
-        responses = [mapping(part.get("functionResponse")) for part in parts]
+        responses = [v.mapping(part.get("functionResponse")) for part in parts]
         for response in filter(None, responses):
             own = {"functionResponse": response | {"id": id}}
             tell_responses(own, self._pairing, entry, is_error=True if failed else None)
         if parts and not any(responses):
-            entry.result(id, block_text(parts) or call["result"], is_error=failed)
+            entry.result(id, v.block_text(parts) or call["result"], is_error=failed)
 
 
-READER = ToolReader(
+READER = files.ToolReader(
     _TOOL,
     (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json"),
-    (".json", has_document(b'"projectHash"', _is_document), one_by_one(_read_document)),
-    (".jsonl", has_record(_is_line), one_by_one(_read_log)),
+    (".json", files.has_document(b'"projectHash"', _is_document), files.one_by_one(_read_document)),
+    (".jsonl", files.has_record(_is_line), files.one_by_one(_read_log)),
 )
 
 # The parts of Gemini's messages, which two tools keep.
-
 Part = dict[str, Any]
 
 USAGE = {
@@ -221,32 +200,32 @@ class Pairing:
 
     def call_id(self, call: Part) -> str:
         """The id of a call."""
-        named = first_text(call.get("id"))
+        named = v.first_text(call.get("id"))
         if named is None:
             self._count += 1
-            named = f"{text(call.get('name')) or 'call'}-{self._count}"
-            self._open.setdefault(text(call.get("name")), deque()).append(named)
+            named = f"{v.text(call.get('name')) or 'call'}-{self._count}"
+            self._open.setdefault(v.text(call.get("name")), deque()).append(named)
         return named
 
     def response_id(self, response: Part) -> str:
         """The id of the call that a response answers: the oldest open one of that tool."""
-        waiting = self._open.get(text(response.get("name")))
-        return first_text(response.get("id")) or (waiting.popleft() if waiting else "unknown")
+        waiting = self._open.get(v.text(response.get("name")))
+        return v.first_text(response.get("id")) or (waiting.popleft() if waiting else "unknown")
 
 
 def parts_of(content: Any) -> list[Part]:
     """A content as parts: it may be a text, one part or several."""
-    found = [content] if isinstance(content, (str, dict)) else items(content)
-    return [{"text": part} if isinstance(part, str) else mapping(part) for part in found]
+    found = [content] if isinstance(content, (str, dict)) else v.items(content)
+    return [{"text": part} if isinstance(part, str) else v.mapping(part) for part in found]
 
 
 def said_by_user(content: Any) -> list[Part]:
     """The blocks of a user's message: words and pictures."""
-    return blocks(
+    return v.blocks(
         *(
-            text_block(part["text"])
+            v.text_block(part["text"])
             if isinstance(part.get("text"), str) and part.get("thought") is not True
-            else image_block(member(part, "inlineData", "mimeType"), member(part, "inlineData", "data"))
+            else v.image_block(v.member(part, "inlineData", "mimeType"), v.member(part, "inlineData", "data"))
             for part in parts_of(content)
         )
     )
@@ -256,7 +235,7 @@ def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEn
     """What a model's message says: thoughts, words and calls."""
     words = ""
     for part in parts_of(content):
-        call = mapping(part.get("functionCall"))
+        call = v.mapping(part.get("functionCall"))
         if isinstance(part.get("text"), str) and part.get("thought") is not True:
             words += part["text"]
             continue
@@ -272,11 +251,11 @@ def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEn
 
 def tell_responses(content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None) -> bool:
     """The tools' results in a message; whether there are any."""
-    found = [mapping(part.get("functionResponse")) for part in parts_of(content)]
+    found = [v.mapping(part.get("functionResponse")) for part in parts_of(content)]
     for response in filter(None, found):
         given = response.get("response")
-        names = mapping(given).keys()
-        result = member(given, *names) if names in ({"output"}, {"error"}) else given
-        failed = names == {"error"} or bool(member(given, "error"))
+        names = v.mapping(given).keys()
+        result = v.member(given, *names) if names in ({"output"}, {"error"}) else given
+        failed = names == {"error"} or bool(v.member(given, "error"))
         entry.result(pairing.response_id(response), result, is_error=failed if is_error is None else is_error)
     return any(found)

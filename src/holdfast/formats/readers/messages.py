@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import as_text, digest, first_time, items, mapping, member, speak, text, texts_in
+from holdfast.formats.readers import _values as v
 from holdfast.replay import from_dialect, recognise
 
 TOOL = "messages"
@@ -61,25 +61,25 @@ def _list_in(value: Any) -> list[Any] | None:
 
 def _asked(value: Any) -> list[Any] | None:
     for name in _LISTS:
-        found = member(value, name)
+        found = v.member(value, name)
         if isinstance(found, list) and (not found or all(_is_message(item) for item in found[:20])):
             return found
-    words = member(value, "input")
-    if isinstance(words, str) and words and isinstance(member(value, "output"), list):
+    words = v.member(value, "input")
+    if isinstance(words, str) and words and isinstance(v.member(value, "output"), list):
         return [{"role": "user", "content": words}]
     return None
 
 
 def _answered(value: Any) -> list[Any]:
     """What a model answered: the first of its choices, or its items."""
-    output, choices = member(value, "output"), items(member(value, "choices"))
+    output, choices = v.member(value, "output"), v.items(v.member(value, "choices"))
     if isinstance(output, list):
         found = [item for item in output if isinstance(item, dict)]
     else:
-        found = [member(one, "message") for one in choices[:1]]
+        found = [v.member(one, "message") for one in choices[:1]]
     if not found or not all(_is_message(item) for item in found):
         return []
-    usage = member(value, "usage")
+    usage = v.member(value, "usage")
     said = next((n for n, one in enumerate(found) if one.get("role") == "assistant"), None)
     if said is not None and isinstance(usage, dict):
         found[said] = {"usage": usage, **found[said]}
@@ -98,16 +98,16 @@ def _is_message(value: Any) -> bool:
 
 
 def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
-    messages, about = _list_in(value) or items(value), mapping(value)
+    messages, about = _list_in(value) or v.items(value), v.mapping(value)
     given = next((about[key] for key in _IDS if isinstance(about.get(key), str)), None)
-    model = text(about.get("model")) or None
+    model = v.text(about.get("model")) or None
     return Foreign(
         TOOL,
         # A list that has grown since still begins the same.
-        given or f"{name}-{digest(messages[:1])}",
+        given or f"{name}-{v.digest(messages[:1])}",
         [*_prompts(about), *(draft for message in messages for draft in _drafts(message, model))],
-        title=text(about.get("title") or about.get("name")) or None,
-        tags=texts_in(about.get("tags")),
+        title=v.text(about.get("title") or about.get("name")) or None,
+        tags=v.texts_in(about.get("tags")),
         created_at=_time(about),
         problems=problems,
     )
@@ -119,8 +119,8 @@ def _prompts(about: dict[str, Any]) -> Iterator[ForeignDraft]:
         if isinstance(given, dict):
             given = given.get("parts", given.get("text"))
         parts = given if isinstance(given, list) else [given]
-        texts = [part if isinstance(part, str) else member(part, "text") for part in parts]
-        words = "\n\n".join(as_text(one) for one in texts if one)
+        texts = [part if isinstance(part, str) else v.member(part, "text") for part in parts]
+        words = "\n\n".join(v.as_text(one) for one in texts if one)
         if words:
             yield ForeignDraft("system", {"content": words}, raw=about[name])
 
@@ -136,11 +136,11 @@ def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
     drafts: list[ForeignDraft] = []
     for said in neutral:
         extra = spoken if said["role"] == "assistant" else {}
-        drafts += speak(said["role"], said["content"], when, None, **extra)
+        drafts += v.speak(said["role"], said["content"], when, None, **extra)
     drafts = drafts or [frame(TOOL, message, when)]
     drafts[0].raw = message
     return drafts
 
 
 def _time(value: dict[str, Any]) -> int | None:
-    return first_time(*map(value.get, _TIMES))
+    return v.first_time(*map(value.get, _TIMES))

@@ -15,24 +15,8 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError, TooNew
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._files import document_beside
-from holdfast.formats.readers._values import (
-    as_json,
-    as_text,
-    digest,
-    first_text,
-    first_time,
-    image_block,
-    items,
-    join,
-    mapping,
-    member,
-    memories,
-    speak,
-    text,
-    text_block,
-    texts_in,
-)
 
 TOOL = "oneringai"
 _VERSION = 1
@@ -109,20 +93,20 @@ READER = OneRingAI()
 
 
 def _is_session(value: Any) -> bool:
-    state = member(value, "state")
-    if isinstance(member(value, "sessionId"), str) and isinstance(state, dict):
+    state = v.member(value, "state")
+    if isinstance(v.member(value, "sessionId"), str) and isinstance(state, dict):
         return bool({"conversation", "pluginStates", "systemPrompt", "metadata"} & state.keys())
-    return isinstance(member(value, "agentId"), str) and isinstance(member(value, "context", "core"), dict)
+    return isinstance(v.member(value, "agentId"), str) and isinstance(v.member(value, "context", "core"), dict)
 
 
 def _is_index(value: Any) -> bool:
-    sessions = member(value, "sessions")
-    named = isinstance(sessions, list) and isinstance(member(value, "agentId"), str)
-    return named and all(isinstance(member(row, "sessionId"), str) for row in sessions)
+    sessions = v.member(value, "sessions")
+    named = isinstance(sessions, list) and isinstance(v.member(value, "agentId"), str)
+    return named and all(isinstance(v.member(row, "sessionId"), str) for row in sessions)
 
 
 def _is_journal_line(value: Any) -> bool:
-    names = mapping(value).keys()
+    names = v.mapping(value).keys()
     return {"item", "type"} <= names and not names.isdisjoint({"turnIndex", "timestamp"})
 
 
@@ -160,8 +144,6 @@ def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
 
 
 # What oneringai keeps beside the sessions of an agent: its memory, plugins and instructions.
-
-
 class _AgentFiles(NamedTuple):
     plugins: dict[str, Any]
     """The states that lie in files of their own; beside a single file only the memory."""
@@ -174,8 +156,8 @@ def _agent_files(source: Source) -> _AgentFiles:
     names = [_MEMORY, *(name for name in source.names(".json") if name.startswith(_PLUGINS))]
     read = {posixpath.basename(name): document_beside(source, name, TOOL, _VERSION) for name in names}
     plugins = {name.removesuffix(".json"): value for name, value in read.items() if isinstance(value, dict)}
-    entries = member(document_beside(source, _INSTRUCTIONS, TOOL, _INSTRUCTIONS_VERSION), "entries")
-    told = items(entries)
+    entries = v.member(document_beside(source, _INSTRUCTIONS, TOOL, _INSTRUCTIONS_VERSION), "entries")
+    told = v.items(entries)
     if not isinstance(entries, list) and source.has(_OLD_INSTRUCTIONS):
         words = source.read(_OLD_INSTRUCTIONS, _OLD_INSTRUCTIONS_BYTES_MAX).decode("utf-8", "replace").strip()
         told = [{"id": "legacy_instructions", "content": words}] if words else []
@@ -198,16 +180,14 @@ def _under(agent: _AgentFiles, foreign: Foreign) -> Foreign:
 def _instructed(instructions: Any, when: int | None = None) -> ForeignDraft:
     """What the agent was told for good, to be read by people: it instructs nobody here."""
     data = {"custom_instructions": instructions}
-    return ForeignDraft("metadata", data, when, key=f"instructions.{digest(data)}")
+    return ForeignDraft("metadata", data, when, key=f"instructions.{v.digest(data)}")
 
 
 # One session.
-
-
 def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
-    id = as_text(value.get("sessionId") or value.get("agentId") or source.name)
+    id = v.as_text(value.get("sessionId") or value.get("agentId") or source.name)
     problems: list[str] = []
-    state = mapping(value["state"] if isinstance(value.get("state"), dict) else value.get("context"))
+    state = v.mapping(value["state"] if isinstance(value.get("state"), dict) else value.get("context"))
     try:
         check_version(source.name, TOOL, value.get("version"), _VERSION)
         check_version(f"the context in {source.name}", TOOL, state.get("version"), _CONTEXT_VERSION)
@@ -215,40 +195,40 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         return Foreign(TOOL, id, [], refusal=error)
     # One index serves all sessions of a folder.
     index = source.remember("oneringai index", _INDEX, lambda: _index_of(source))
-    listed = next((row for row in member(index, "sessions") or [] if row["sessionId"] == id), None)
-    created = first_time(value.get("createdAt"), member(listed, "createdAt"))
-    saved = first_time(
+    listed = next((row for row in v.member(index, "sessions") or [] if row["sessionId"] == id), None)
+    created = v.first_time(value.get("createdAt"), v.member(listed, "createdAt"))
+    saved = v.first_time(
         value.get("lastSavedAt"),
         value.get("lastActiveAt"),
-        member(listed, "lastSavedAt"),
-        member(state, "metadata", "savedAt"),
+        v.member(listed, "lastSavedAt"),
+        v.member(state, "metadata", "savedAt"),
     )
     entries = _entries(source, state, journal, problems)
-    model = first_text(member(state, "metadata", "model"), member(state, "config", "model"))
+    model = v.first_text(v.member(state, "metadata", "model"), v.member(state, "config", "model"))
     problems += _not_taken(state)
-    metas = [member(value, "metadata"), member(state, "metadata"), member(listed, "metadata")]
+    metas = [v.member(value, "metadata"), v.member(state, "metadata"), v.member(listed, "metadata")]
     # Agents name their sessions as they like, so two may choose one name.
-    scope = first_text(member(state, "metadata", "agentId"), member(index, "agentId"))
+    scope = v.first_text(v.member(state, "metadata", "agentId"), v.member(index, "agentId"))
     return Foreign(
         TOOL,
         id,
         [
             *(
-                ForeignDraft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
+                ForeignDraft("system", {"content": prompt}, created, key=f"prompt.{v.digest(prompt)}")
                 for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions"))
-                if (prompt := first_text(member(state, *way)))
+                if (prompt := v.first_text(v.member(state, *way)))
             ),
             *(draft for entry in entries for draft in entry.keyed(model)),
             *_kept(value, state, saved, problems),
             *_left(value, state, saved),
             _description(value, metas, saved),
         ],
-        title=first_text(*(member(meta, "title") for meta in metas)),
-        tags=texts_in(*(member(meta, "tags") for meta in metas)),
+        title=v.first_text(*(v.member(meta, "title") for meta in metas)),
+        tags=v.texts_in(*(v.member(meta, "tags") for meta in metas)),
         created_at=created or next((entry.when for entry in entries if entry.when), saved),
-        version=as_text(value["version"]) if "version" in value else None,
+        version=v.as_text(value["version"]) if "version" in value else None,
         scope=scope,
-        agent_id=first_text(value.get("agentId")) or scope,
+        agent_id=v.first_text(value.get("agentId")) or scope,
         problems=problems,
     )
 
@@ -267,23 +247,25 @@ def _kept(
     """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
     known: dict[str, str] = {}
     for name, kept in _plugins(value, state):
-        entries = member(kept, "entries")
-        found = list(memories(entries, saved))
+        entries = v.member(kept, "entries")
+        found = list(v.memories(entries, saved))
         if not found:
-            yield frame(TOOL, {"plugin": name, "state": kept}, saved, key=f"plugin.{name}.{digest(kept)}")
-            if any(first_text(member(one, "id")) and first_text(member(one, "content")) for one in items(entries)):
+            yield frame(TOOL, {"plugin": name, "state": kept}, saved, key=f"plugin.{name}.{v.digest(kept)}")
+            if any(
+                v.first_text(v.member(one, "id")) and v.first_text(v.member(one, "content")) for one in v.items(entries)
+            ):
                 yield _instructed(entries, saved)
             if kept:
                 problems.append(f"the state of its plugin {name[:80]!r} was kept only to be read")
         for draft in found:
-            mark, earlier = digest(draft.data), known.get(draft.data["key"])
+            mark, earlier = v.digest(draft.data), known.get(draft.data["key"])
             if earlier == mark:
                 continue  # the same entry in a file of its own
             known.setdefault(draft.data["key"], mark)
             # Two plugins may use one key for different things; here a key is unique.
             if earlier is not None:
                 draft.data["key"] = f"{name}/{draft.data['key']}"
-            draft.key = f"memory.{digest(draft.data)}"
+            draft.key = f"memory.{v.digest(draft.data)}"
             yield draft
 
 
@@ -291,18 +273,18 @@ def _plugins(value: dict[str, Any], state: dict[str, Any]) -> Iterator[tuple[str
     if isinstance(value.get("memory"), dict):
         yield "memory", value["memory"]
     for states in (value.get("files"), state.get("pluginStates"), state.get("plugins"), value.get("plugins")):
-        for name, given in mapping(states).items():
-            kept = as_json(given)
-            wrapped = (kept[inner] for inner in ("state", "data") if isinstance(member(kept, inner, "entries"), list))
+        for name, given in v.mapping(states).items():
+            kept = v.as_json(given)
+            wrapped = (kept[inner] for inner in ("state", "data") if isinstance(v.member(kept, inner, "entries"), list))
             yield str(name), next(wrapped, kept)
 
 
 def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[ForeignDraft]:
     """What has no place here, as it came; tools and permissions are in it, and do not act."""
-    core = {name: item for name, item in mapping(state.get("core")).items() if item}
+    core = {name: item for name, item in v.mapping(state.get("core")).items() if item}
     left = {name: item for name, item in (value | state | core).items() if name not in _TOLD}
     if left:
-        yield frame(TOOL, left, saved, key=f"left.{digest(left)}")
+        yield frame(TOOL, left, saved, key=f"left.{v.digest(left)}")
 
 
 def _not_taken(state: dict[str, Any]) -> Iterator[str]:
@@ -310,25 +292,23 @@ def _not_taken(state: dict[str, Any]) -> Iterator[str]:
     given = {
         name: ", ".join(sorted(str(rule) for rule in rules)[:_NAMED_MAX])
         for name in ("approvals", "allowlist", "blocklist")
-        if isinstance(rules := member(state, "permissions", name), (dict, list)) and rules
+        if isinstance(rules := v.member(state, "permissions", name), (dict, list)) and rules
     }
     if given:
         told = "; ".join(f"{name}: {tools}" for name, tools in given.items())
         yield f"its permissions were left out, and do not hold here ({told})"
-    if any(member(state, "tools", name) for name in ("enabled", "namespaces", "priorities")):
+    if any(v.member(state, "tools", name) for name in ("enabled", "namespaces", "priorities")):
         yield "which tools were switched on, and how they were ranked, was left out"
 
 
 def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> ForeignDraft:
     agent: dict[str, Any] = {name: value[name] for name in ("agentId", "agentType") if name in value}
-    told = ChainMap(*map(mapping, metas), agent)
+    told = ChainMap(*map(v.mapping, metas), agent)
     data = {TOOL: {name: item for name, item in told.items() if name not in ("title", "tags")}}
-    return ForeignDraft("metadata", data, saved, key=f"about.{digest(data, saved)}")
+    return ForeignDraft("metadata", data, saved, key=f"about.{v.digest(data, saved)}")
 
 
 # The items of a conversation: what each says, in the neutral form.
-
-
 class _ConversationItem:
     """One item of the conversation, with its time and line where the journal has them."""
 
@@ -342,12 +322,12 @@ class _ConversationItem:
 
     @property
     def id(self) -> str:
-        return text(member(self.item, "id"))
+        return v.text(v.member(self.item, "id"))
 
     @property
     def words(self) -> str:
         """A name for what the item says."""
-        return digest(member(self.item, "role") or self.role, member(self.item, "content"))
+        return v.digest(v.member(self.item, "role") or self.role, v.member(self.item, "content"))
 
     def keyed(self, model: str | None) -> Iterator[ForeignDraft]:
         """The events of the item, each with a key of its own."""
@@ -356,13 +336,13 @@ class _ConversationItem:
             yield draft
 
     def drafts(self, model: str | None) -> list[ForeignDraft]:
-        role = member(self.item, "role") or self.role
-        if not role or member(self.item, "type") == "compaction":
+        role = v.member(self.item, "role") or self.role
+        if not role or v.member(self.item, "type") == "compaction":
             return [frame(TOOL, self.raw, self.when)]
-        content = member(self.item, "content") if isinstance(self.item, dict) else self.item
-        usage = mapping(member(self.item, "usage") or member(self.item, "metadata", "usage")) or None
+        content = v.member(self.item, "content") if isinstance(self.item, dict) else self.item
+        usage = v.mapping(v.member(self.item, "usage") or v.member(self.item, "metadata", "usage")) or None
         extra = {"model": model, "usage": usage} if role == "assistant" else {}
-        return speak(role, [_block(part) for part in _parts(content)], self.when, self.raw, **extra)
+        return v.speak(role, [_block(part) for part in _parts(content)], self.when, self.raw, **extra)
 
 
 class _RecordedCall(_ConversationItem):
@@ -371,13 +351,18 @@ class _RecordedCall(_ConversationItem):
     __slots__ = ("_repeated",)
 
     def __init__(self, record: Any) -> None:
-        super().__init__(record, read_time(member(record, "timestamp")))
+        super().__init__(record, read_time(v.member(record, "timestamp")))
         self._repeated: list[Any] = []
 
     def takes(self, item: _ConversationItem) -> bool:
         """Whether an item says what came of this call; no second one does."""
-        words = as_text(member(self.item, "result"))
-        if self._repeated or not words or member(item.item, "role") != "tool" or member(item.item, "content") != words:
+        words = v.as_text(v.member(self.item, "result"))
+        if (
+            self._repeated
+            or not words
+            or v.member(item.item, "role") != "tool"
+            or v.member(item.item, "content") != words
+        ):
             return False
         self._repeated.append(item.raw)
         return True
@@ -387,8 +372,8 @@ class _RecordedCall(_ConversationItem):
         record, began, took = self.item, self.when, self.item.get("durationMs")
         if began and isinstance(took, (int, float)) and 0 < took < began:
             began -= int(took)
-        params = as_json(record.get("args", record.get("arguments")))
-        call = {"id": self.id, "tool": as_text(record.get("name")) or "unknown", "params": params}
+        params = v.as_json(record.get("args", record.get("arguments")))
+        call = {"id": self.id, "tool": v.as_text(record.get("name")) or "unknown", "params": params}
         raw = [record, *self._repeated] if self._repeated else record
         drafts = [ForeignDraft("tool_call", call, began, raw=raw)]
         error = record.get("error")
@@ -400,7 +385,7 @@ class _RecordedCall(_ConversationItem):
 
 def _entries(source: Source, state: dict[str, Any], journal: str, problems: list[str]) -> list[_ConversationItem]:
     """The journal, with what only the state has put in its place."""
-    kept = _with_calls(_conversation(state), member(state, "core", "toolCalls"))
+    kept = _with_calls(_conversation(state), v.member(state, "core", "toolCalls"))
     if not source.has(journal):
         return kept
     written = []
@@ -409,20 +394,20 @@ def _entries(source: Source, state: dict[str, Any], journal: str, problems: list
             problems.append(f"{journal}: a line that is no entry was left out")
             continue
         item = value["item"]
-        role = "" if member(item, "role") else _ROLES.get(value["type"], as_text(value["type"]))
+        role = "" if v.member(item, "role") else _ROLES.get(value["type"], v.as_text(value["type"]))
         written.append(_ConversationItem(item, read_time(value.get("timestamp")), line, role))
     # Copies in the state may have lost their id, or, being shortened, their words.
     words = {entry.id: entry.words for entry in written if entry.id}
-    return join(written, kept, key=lambda entry: words.get(entry.id, entry.words))
+    return v.join(written, kept, key=lambda entry: words.get(entry.id, entry.words))
 
 
 def _conversation(state: dict[str, Any]) -> list[_ConversationItem]:
     """What the state itself keeps of the conversation, with times where it has them."""
-    core = (member(state, "core", name) for name in ("conversation", "history"))
-    found = [_ConversationItem(item) for item in items(next(filter(None, (state.get("conversation"), *core)), None))]
-    times = member(state, "core", "messageMetadata")
+    core = (v.member(state, "core", name) for name in ("conversation", "history"))
+    found = [_ConversationItem(item) for item in v.items(next(filter(None, (state.get("conversation"), *core)), None))]
+    times = v.member(state, "core", "messageMetadata")
     for one in found:
-        one.when = first_time(member(one.item, "timestamp"), member(times, one.id, "timestamp"))
+        one.when = v.first_time(v.member(one.item, "timestamp"), v.member(times, one.id, "timestamp"))
     return found
 
 
@@ -432,9 +417,9 @@ def _with_calls(entries: list[_ConversationItem], records: Any) -> list[_Convers
     A call that an item tells too is left to it. An item that only repeats what a call gave back is the call's result,
     and is kept beside it.
     """
-    parts = (part for one in entries for part in _parts(member(one.item, "content")))
-    told = {as_text(member(part, "id")) for part in parts if member(part, "type") == "tool_use"}
-    calls = [call for call in map(_RecordedCall, items(records)) if call.id and call.id not in told]
+    parts = (part for one in entries for part in _parts(v.member(one.item, "content")))
+    told = {v.as_text(v.member(part, "id")) for part in parts if v.member(part, "type") == "tool_use"}
+    calls = [call for call in map(_RecordedCall, v.items(records)) if call.id and call.id not in told]
     found = [one for one in entries if not any(call.takes(one) for call in calls)]
     for call in calls:
         later = (n for n, one in enumerate(found) if call.when and (one.when or 0) > call.when)
@@ -448,14 +433,14 @@ def _parts(content: Any) -> list[Any]:
 
 def _block(part: Any) -> Any:
     """A part of a message in the neutral form."""
-    kind = member(part, "type")
+    kind = v.member(part, "type")
     if kind in ("input_text", "output_text"):
-        return text_block(as_text(part.get("text")))
+        return v.text_block(v.as_text(part.get("text")))
     if kind == "input_image_url":
         return {"type": "image_url", "image_url": part.get("image_url")}
     if kind == "tool_use":
         block = {name: part.get(name) for name in ("type", "id", "name")}
-        given = as_json(part.get("arguments", part.get("input")))
+        given = v.as_json(part.get("arguments", part.get("input")))
         return block | {"input": given, "thought_signature": part.get("thoughtSignature")}
     if kind == "tool_result":
         return _result(part)
@@ -467,9 +452,9 @@ def _block(part: Any) -> Any:
 def _result(part: dict[str, Any]) -> dict[str, Any]:
     content, error = part.get("content"), part.get("error")
     if error and not content:
-        content = as_text(error)
-    if items(part.get("__images")):
-        words = [text_block(as_text(content))] if content else []
-        shown = (image_block(member(one, "mediaType"), member(one, "base64")) for one in part["__images"])
+        content = v.as_text(error)
+    if v.items(part.get("__images")):
+        words = [v.text_block(v.as_text(content))] if content else []
+        shown = (v.image_block(v.member(one, "mediaType"), v.member(one, "base64")) for one in part["__images"])
         content = words + [block for block in shown if block]
     return {"type": "tool_result", "tool_use_id": part.get("tool_use_id"), "content": content, "is_error": bool(error)}

@@ -8,19 +8,8 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, ForeignDraft, check_version, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._files import document_beside
-from holdfast.formats.readers._values import (
-    as_json,
-    as_text,
-    digest,
-    first_text,
-    first_time,
-    items,
-    member,
-    speak,
-    text,
-    texts_in,
-)
 
 TOOL = "openagent-terminal"
 _VERSION = 1
@@ -64,14 +53,16 @@ READER = OpenAgentTerminal()
 
 
 def _is_session(value: Any) -> bool:
-    is_talk = isinstance(member(value, "metadata", "session_id"), str) and isinstance(member(value, "messages"), list)
+    is_talk = isinstance(v.member(value, "metadata", "session_id"), str) and isinstance(
+        v.member(value, "messages"), list
+    )
     return is_talk and "format" not in value  # documents of others say whose they are
 
 
 def _is_index(value: Any) -> bool:
-    sessions = member(value, "sessions")
+    sessions = v.member(value, "sessions")
     is_list = isinstance(sessions, list) and "version" in value and "agentId" not in value
-    return is_list and all(isinstance(member(row, "session_id"), str) for row in sessions)
+    return is_list and all(isinstance(v.member(row, "session_id"), str) for row in sessions)
 
 
 def _row_of(source: Source, id: str) -> Any:
@@ -93,7 +84,7 @@ def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
     for row in index["sessions"]:
         name = _file_of(row)
         if name is None or not source.has(name):
-            named = first_text(row.get("title"), row["session_id"])
+            named = v.first_text(row.get("title"), row["session_id"])
             source.pass_over(name or row["session_id"], f"{named!r} was never saved to a file")
 
 
@@ -105,18 +96,18 @@ def _file_of(row: dict[str, Any]) -> str | None:
 
 def _foreign(value: dict[str, Any], row: Any) -> Foreign:
     about = value["metadata"]
-    updated = first_time(about.get("updated_at"), member(row, "updated_at"))
+    updated = v.first_time(about.get("updated_at"), v.member(row, "updated_at"))
     drafts = _Conversation(about["session_id"]).drafts(value["messages"])
     data = {TOOL: {name: item for name, item in about.items() if name not in _TOLD}}
-    drafts.append(ForeignDraft("metadata", data, updated, key=f"about.{digest(data, updated)}"))
+    drafts.append(ForeignDraft("metadata", data, updated, key=f"about.{v.digest(data, updated)}"))
     return Foreign(
         TOOL,
         about["session_id"],
         drafts,
-        title=first_text(about.get("title"), member(row, "title")),
-        tags=texts_in(about.get("tags"), member(row, "tags")),
-        created_at=first_time(about.get("created_at"), member(row, "created_at")),
-        version=as_text(value["version"]) if "version" in value else None,
+        title=v.first_text(about.get("title"), v.member(row, "title")),
+        tags=v.texts_in(about.get("tags"), v.member(row, "tags")),
+        created_at=v.first_time(about.get("created_at"), v.member(row, "created_at")),
+        version=v.as_text(value["version"]) if "version" in value else None,
     )
 
 
@@ -133,7 +124,7 @@ class _Conversation:
         found: list[ForeignDraft] = []
         for place, message in enumerate(messages):
             for number, draft in enumerate(self._message(message)):
-                draft.key = f"{place}.{number}.{digest(message)}"
+                draft.key = f"{place}.{number}.{v.digest(message)}"
                 found.append(draft)
         return found
 
@@ -148,21 +139,21 @@ class _Conversation:
         spoken = message["role"] == "assistant"
         extra = {"metadata": message.get("metadata") or None, "token_count": tokens}
         extra["usage"] = {"output_tokens": tokens} if tokens and spoken else None
-        drafts = speak(message["role"], message.get("content"), when, message, **extra)
+        drafts = v.speak(message["role"], message.get("content"), when, message, **extra)
         if tokens and not spoken:
             drafts.append(ForeignDraft("usage", {"input_tokens": tokens, "requests": 0}, when))
         return drafts + self._calls(message.get("tool_calls"), when)
 
     def _calls(self, calls: Any, when: int | None) -> list[ForeignDraft]:
         drafts = []
-        for call in items(calls):
+        for call in v.items(calls):
             id = self._id(call)
-            tool = member(call, "tool") or member(call, "name") or member(call, "function", "name")
+            tool = v.member(call, "tool") or v.member(call, "name") or v.member(call, "function", "name")
             ways = (("args",), ("arguments",), ("params",), ("input",), ("function", "arguments"))
-            params = next((given for way in ways if (given := member(call, *way)) is not None), None)
-            data = {"id": id, "tool": as_text(tool) or "unknown", "params": as_json(params)}
+            params = next((given for way in ways if (given := v.member(call, *way)) is not None), None)
+            data = {"id": id, "tool": v.as_text(tool) or "unknown", "params": v.as_json(params)}
             drafts.append(ForeignDraft("tool_call", data, when))
-            result = member(call, "result")
+            result = v.member(call, "result")
             if result is not None:
                 drafts.append(ForeignDraft("tool_result", {"toolCallId": id, "result": result}, when))
             else:
@@ -172,7 +163,7 @@ class _Conversation:
     def _tool(self, message: dict[str, Any], when: int | None) -> list[ForeignDraft]:
         """A tool's message: the result of the oldest call that is open, or of one we never saw."""
         about = message.get("metadata")
-        named = message.get("tool_call_id") or member(about, "tool_call_id")
+        named = message.get("tool_call_id") or v.member(about, "tool_call_id")
         drafts = []
         if named in self._open:
             self._open.remove(named)
@@ -181,7 +172,7 @@ class _Conversation:
             named = self._open.pop(0)
         else:
             named = self._id({"id": named})
-            tool = as_text(message.get("tool") or member(about, "tool")) or "unknown"
+            tool = v.as_text(message.get("tool") or v.member(about, "tool")) or "unknown"
             call = {"id": named, "tool": tool, "params": {}, "metadata": {"recorded": False}}
             drafts.append(ForeignDraft("tool_call", call, when))
         data: dict[str, Any] = {"toolCallId": named, "result": message.get("content")}
@@ -189,4 +180,4 @@ class _Conversation:
 
     def _id(self, call: Any) -> str:
         self._count += 1
-        return text(member(call, "id")) or f"call_{self._count}"
+        return v.text(v.member(call, "id")) or f"call_{self._count}"

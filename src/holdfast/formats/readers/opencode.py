@@ -8,34 +8,12 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _files as files
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
-from holdfast.formats.readers._files import (
-    Record,
-    ToolReader,
-    grouped,
-    has_document,
-    has_tables,
-    one_by_one,
-    open_document,
-    read_tables,
-)
-from holdfast.formats.readers._values import (
-    as_json,
-    block_text,
-    blocks,
-    data_url_block,
-    first_text,
-    first_time,
-    items,
-    mapping,
-    member,
-    rename_figures,
-    text,
-    text_block,
-)
 
 _TOOL = "opencode"
-Message = tuple[Record, list[Record]]
+Message = tuple[files.Record, list[files.Record]]
 """What is known about a message, and its parts."""
 
 # The name that opencode gives by itself says nothing.
@@ -48,7 +26,7 @@ _TABLES = {"session": "id", "message": "id", "part": "id", "session_message": "s
 """The tables, each with the column that its rows are in order of; older ones lack the last."""
 
 
-class _Opencode(ToolReader):
+class _Opencode(files.ToolReader):
     """Also reads the folders of earlier versions, where a session is many files."""
 
     def claims(self, source: Source) -> bool:
@@ -63,103 +41,99 @@ def _stored_sessions(source: Source) -> list[str]:
     return [name for name in source.names(".json") if _STORED_SESSION.search(name)]
 
 
-def _is_export(value: Record) -> bool:
+def _is_export(value: files.Record) -> bool:
     info = value.get("info")
     return isinstance(value.get("messages"), list) and isinstance(info, dict) and "id" in info
 
 
-# --- where the messages come from
-
-
+# Where the messages come from.
 def _read_export(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    value = mapping(open_document(source, name, problems))
+    value = v.mapping(files.open_document(source, name, problems))
     messages = [
-        (mapping(message.get("info")), [mapping(part) for part in items(message.get("parts"))])
-        for message in map(mapping, items(value["messages"]))
+        (v.mapping(message.get("info")), [v.mapping(part) for part in v.items(message.get("parts"))])
+        for message in map(v.mapping, v.items(value["messages"]))
     ]
-    yield _foreign(mapping(value["info"]), messages, problems)
+    yield _foreign(v.mapping(value["info"]), messages, problems)
 
 
 def _read_database(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    rows = read_tables(source, name, _TABLES, problems)
-    parts = grouped(rows["part"], "message_id")
-    messages = grouped(rows["message"], "session_id")
-    newer = grouped(rows.get("session_message", []), "session_id")
+    rows = files.read_tables(source, name, _TABLES, problems)
+    parts = files.grouped(rows["part"], "message_id")
+    messages = files.grouped(rows["message"], "session_id")
+    newer = files.grouped(rows.get("session_message", []), "session_id")
     for session in rows["session"]:
-        own = text(session.get("id"))
+        own = v.text(session.get("id"))
         found = [
-            (_with_data(row), [_with_data(one) for one in parts.get(text(row.get("id")), [])])
+            (_with_data(row), [_with_data(one) for one in parts.get(v.text(row.get("id")), [])])
             for row in messages.get(own, [])
         ]
         yield _foreign(_info(session), found or [_older_form(row) for row in newer.get(own, [])], list(problems))
 
 
-def _with_data(row: Record) -> Record:
+def _with_data(row: files.Record) -> files.Record:
     """A row with what its JSON column says, and with the column as it came."""
-    data = mapping(as_json(row.get("data")))
+    data = v.mapping(v.as_json(row.get("data")))
     return data | {"id": row.get("id"), "$raw": row.get("data"), "$created": row.get("time_created")}
 
 
-def _info(row: Record) -> Record:
+def _info(row: files.Record) -> files.Record:
     """A row of the session table in the form of an export."""
     told = {name: row.get(name) for name in ("id", "directory", "title", "version")}
     times = {"created": row.get("time_created")}
-    return told | {"parentID": row.get("parent_id"), "time": times, "revert": as_json(row.get("revert"))}
+    return told | {"parentID": row.get("parent_id"), "time": times, "revert": v.as_json(row.get("revert"))}
 
 
 def _read_stored(source: Source, names: list[str]) -> Iterator[Foreign]:
-    messages: dict[str, list[Record]] = {}
-    parts: dict[str, list[Record]] = {}
+    messages: dict[str, list[files.Record]] = {}
+    parts: dict[str, list[files.Record]] = {}
     problems: list[str] = []
     for name in source.names(".json") if names else ():
         message, part = _STORED_MESSAGE.search(name), _STORED_PART.search(name)
         if message is None and part is None:
             continue
-        value = mapping(open_document(source, name, problems))
+        value = v.mapping(files.open_document(source, name, problems))
         if message is not None:
             messages.setdefault(message[1], []).append({**value, "id": message[2]})
         elif part is not None:
             parts.setdefault(part[1], []).append({**value, "id": part[2]})
     for name in names:
-        info = mapping(open_document(source, name, problems))
+        info = v.mapping(files.open_document(source, name, problems))
         match = _STORED_SESSION.search(name)
         own = match[1] if match else name
         found = [(m, parts.get(m["id"], [])) for m in messages.get(own, [])]
         yield _foreign({**info, "id": own}, found, list(problems))
 
 
-# --- one session
-
-
-def _foreign(info: Record, messages: list[Message], problems: list[str]) -> Foreign:
+# One session.
+def _foreign(info: files.Record, messages: list[Message], problems: list[str]) -> Foreign:
     book = Book(_TOOL, problems)
     book.note(_bare(info), "session", key="session")
-    reverted = text(member(info, "revert", "messageID"))
+    reverted = v.text(v.member(info, "revert", "messageID"))
     for about, parts in messages:
         # Ids grow with time: all from the one on that was gone back to were taken back.
-        run = "reverted" if reverted and text(about.get("id")) >= reverted else None
+        run = "reverted" if reverted and v.text(about.get("id")) >= reverted else None
         _tell_message(book, about, parts, run)
-    title = first_text(info.get("title"))
+    title = v.first_text(info.get("title"))
     return book.foreign(
-        first_text(info.get("id")) or "unknown",
+        v.first_text(info.get("id")) or "unknown",
         title=None if title and _UNTITLED.match(title) else title,
-        cwd=first_text(info.get("directory")),
-        parent=first_text(info.get("parentID")),
-        version=first_text(info.get("version")),
-        created_at=read_time(member(info, "time", "created")),
+        cwd=v.first_text(info.get("directory")),
+        parent=v.first_text(info.get("parentID")),
+        version=v.first_text(info.get("version")),
+        created_at=read_time(v.member(info, "time", "created")),
     )
 
 
-def _tell_message(book: Book, about: Record, parts: list[Record], run: str | None) -> None:
-    created = first_time(member(about, "time", "created"), about.get("$created"))
+def _tell_message(book: Book, about: files.Record, parts: list[files.Record], run: str | None) -> None:
+    created = v.first_time(v.member(about, "time", "created"), about.get("$created"))
     is_hidden = about.get("summary") is True
-    called: list[Record] = []  # together: their results come after the last of the calls
+    called: list[files.Record] = []  # together: their results come after the last of the calls
     is_user = about.get("role") == "user"
-    said = blocks(*map(_said_by_user, parts)) if is_user else []
+    said = v.blocks(*map(_said_by_user, parts)) if is_user else []
     for part in parts:
-        stamp = first_time(member(part, "time", "start") or member(part, "state", "time", "start"), created)
-        with book.entry(_bare(part), stamp, text(part.get("id")) or None, run) as entry:
-            entry.kind = text(part.get("type")) or None
+        stamp = v.first_time(v.member(part, "time", "start") or v.member(part, "state", "time", "start"), created)
+        with book.entry(_bare(part), stamp, v.text(part.get("id")) or None, run) as entry:
+            entry.kind = v.text(part.get("type")) or None
             if is_hidden:
                 entry.kind = "compaction"
             elif is_user:
@@ -172,24 +146,24 @@ def _tell_message(book: Book, about: Record, parts: list[Record], run: str | Non
                 else:
                     _tell_results(called, entry)
                 _tell_part(about, part, entry)
-    ended = first_time(member(about, "time", "completed"), created)
-    with book.entry(_bare(about), ended, text(about.get("id")) or None, run) as entry:
+    ended = v.first_time(v.member(about, "time", "completed"), created)
+    with book.entry(_bare(about), ended, v.text(about.get("id")) or None, run) as entry:
         entry.kind = "message"
         _tell_results(called, entry)
-        tokens = mapping(about.get("tokens"))
-        figures = rename_figures(tokens, _USAGE) | rename_figures(tokens.get("cache"), _CACHE)
-        figures |= rename_figures(about, {"cost": "cost"})
+        tokens = v.mapping(about.get("tokens"))
+        figures = v.rename_figures(tokens, _USAGE) | v.rename_figures(tokens.get("cache"), _CACHE)
+        figures |= v.rename_figures(about, {"cost": "cost"})
         if about.get("role") == "assistant":
-            entry.usage(figures, about.get("modelID"), f"{text(about.get('id'))}/usage")
+            entry.usage(figures, about.get("modelID"), f"{v.text(about.get('id'))}/usage")
 
 
-def _tell_results(called: list[Record], entry: SourceEntry) -> None:
+def _tell_results(called: list[files.Record], entry: SourceEntry) -> None:
     for part in called:
         _tell_result(part, entry)
     called.clear()
 
 
-def _bare(record: Record) -> Any:
+def _bare(record: files.Record) -> Any:
     """The record as it came: the text of its column, or itself."""
     return record.get("$raw") or record
 
@@ -197,97 +171,94 @@ def _bare(record: Record) -> Any:
 READER = _Opencode(
     _TOOL,
     (".local/share/opencode/opencode*.db", ".local/share/opencode/storage"),
-    (".db", has_tables(session="directory", message="", part=""), one_by_one(_read_database)),
-    (".json", has_document(b'"directory"', _is_export), one_by_one(_read_export)),
+    (".db", files.has_tables(session="directory", message="", part=""), files.one_by_one(_read_database)),
+    (".json", files.has_document(b'"directory"', _is_export), files.one_by_one(_read_export)),
     homes={"XDG_DATA_HOME": ".local/share"},
 )
 
 # The parts of opencode's messages.
-
 _USAGE = {"input": "input_tokens", "output": "output_tokens", "total": "total_tokens"}
 _CACHE = {"read": "cache_read_tokens", "write": "cache_write_tokens"}
 
 
-def _tell_part(about: Record, part: Record, entry: SourceEntry) -> None:
-    kind = text(part.get("type"))
+def _tell_part(about: files.Record, part: files.Record, entry: SourceEntry) -> None:
+    kind = v.text(part.get("type"))
     if kind == "text" and _is_added(part):
         entry.kind = "synthetic"
     elif kind == "text":
-        entry.assistant(part.get("text"), first_text(about.get("modelID"), member(about, "model", "modelID")))
+        entry.assistant(part.get("text"), v.first_text(about.get("modelID"), v.member(about, "model", "modelID")))
     elif kind == "reasoning":
         # The signature is under whichever provider's name.
-        owners = mapping(part.get("metadata")).values()
-        entry.thinking(text(part.get("text")), first_text(*(member(owner, "signature") for owner in owners)))
+        owners = v.mapping(part.get("metadata")).values()
+        entry.thinking(v.text(part.get("text")), v.first_text(*(v.member(owner, "signature") for owner in owners)))
     elif kind == "tool":
-        entry.call(_call_id(part), part.get("tool"), member(part, "state", "input"))
+        entry.call(_call_id(part), part.get("tool"), v.member(part, "state", "input"))
 
 
-def _said_by_user(part: Record) -> Record | None:
+def _said_by_user(part: files.Record) -> files.Record | None:
     """What a part of a user's message says: words or a picture; None if it is not the user's."""
     if part.get("type") == "file":
-        return data_url_block(part.get("url"))
+        return v.data_url_block(part.get("url"))
     is_said = part.get("type") == "text" and not _is_added(part)
-    return text_block(part["text"]) if is_said and first_text(part.get("text")) else None
+    return v.text_block(part["text"]) if is_said and v.first_text(part.get("text")) else None
 
 
-def _is_added(part: Record) -> bool:
+def _is_added(part: files.Record) -> bool:
     """Whether the tool put it there itself."""
     return part.get("synthetic") is True or part.get("ignored") is True
 
 
-def _call_id(part: Record) -> str:
-    return first_text(part.get("callID"), part.get("id")) or "unknown"
+def _call_id(part: files.Record) -> str:
+    return v.first_text(part.get("callID"), part.get("id")) or "unknown"
 
 
-def _tell_result(part: Record, entry: SourceEntry) -> None:
-    state, stamp = mapping(part.get("state")), read_time(member(part, "state", "time", "end"))
+def _tell_result(part: files.Record, entry: SourceEntry) -> None:
+    state, stamp = v.mapping(part.get("state")), read_time(v.member(part, "state", "time", "end"))
     if state.get("status") == "completed":
-        shown = blocks(*(data_url_block(member(one, "url")) for one in items(state.get("attachments"))))
+        shown = v.blocks(*(v.data_url_block(v.member(one, "url")) for one in v.items(state.get("attachments"))))
         output = state.get("output")
-        result = [text_block(output), *shown] if shown and isinstance(output, str) else output
+        result = [v.text_block(output), *shown] if shown and isinstance(output, str) else output
         entry.result(_call_id(part), result, stamp=stamp)
     elif state.get("status") == "error":
         entry.result(_call_id(part), state.get("error"), is_error=True, stamp=stamp)
 
 
 # Messages of opencode's newer tables, in the form of the older ones.
-
-
-def _older_form(row: Record) -> Message:
+def _older_form(row: files.Record) -> Message:
     """What is known about a message of ``session_message``, and its parts."""
-    id, kind = text(row.get("id")), text(row.get("type"))
-    data = mapping(as_json(row.get("data")))
-    about: Record = {
+    id, kind = v.text(row.get("id")), v.text(row.get("type"))
+    data = v.mapping(v.as_json(row.get("data")))
+    about: files.Record = {
         "id": id,
         "role": kind,
-        "time": mapping(data.get("time")),
-        "modelID": first_text(member(data, "model", "id")),
+        "time": v.mapping(data.get("time")),
+        "modelID": v.first_text(v.member(data, "model", "id")),
         "tokens": data.get("tokens"),
         "cost": data.get("cost"),
         "$raw": row.get("data"),
         "$created": row.get("time_created"),
     }
-    parts: list[Record] = []
+    parts: list[files.Record] = []
     if kind == "user":
-        files = [{"type": "file", "url": member(one, "uri")} for one in items(data.get("files"))]
-        parts = [{"type": "text", "text": data.get("text")}, *files]
+        named = [{"type": "file", "url": v.member(one, "uri")} for one in v.items(data.get("files"))]
+        parts = [{"type": "text", "text": data.get("text")}, *named]
     elif kind == "assistant":
-        parts = [_part(mapping(part)) for part in items(data.get("content"))]
+        parts = [_part(v.mapping(part)) for part in v.items(data.get("content"))]
     # Ids of parts in the source need not differ between messages.
     return about, [part | {"id": f"{id}/{number}"} for number, part in enumerate(parts)]
 
 
-def _part(part: Record) -> Record:
+def _part(part: files.Record) -> files.Record:
     if part.get("type") == "reasoning":
         return part | {"metadata": part.get("providerMetadata")}
     if part.get("type") != "tool":
         return part
-    state, time = mapping(part.get("state")), mapping(part.get("time"))
-    shown = block_text(state.get("content")) or state.get("result")
+    state, time = v.mapping(part.get("state")), v.mapping(part.get("time"))
+    shown = v.block_text(state.get("content")) or state.get("result")
     changed = {
-        "input": as_json(state.get("input")),
+        "input": v.as_json(state.get("input")),
         "output": shown,
-        "error": first_text(member(state, "error", "message"), shown),
+        "error": v.first_text(v.member(state, "error", "message"), shown),
         "time": {"start": time.get("ran"), "end": time.get("completed")},
     }
     return {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": state | changed}

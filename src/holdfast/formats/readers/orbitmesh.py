@@ -14,28 +14,8 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._orbitmesh_messages import (
-    TOOL,
-    drafts_of,
-    earlier_form,
-    embedded,
-    go_on_with,
-    is_log_line,
-    join_in_time,
-    logged,
-    put_together,
-)
-from holdfast.formats.readers._values import (
-    as_text,
-    digest,
-    first_text,
-    first_time,
-    mapping,
-    member,
-    rename_figures,
-    text,
-    texts_in,
-)
+from holdfast.formats.readers import _orbitmesh_messages as messages
+from holdfast.formats.readers import _values as v
 
 _VERSION = 1
 _LOG = ".messages.jsonl"
@@ -47,7 +27,7 @@ _TOLD = frozenset({"id", "title", "messages", "created_at", "current_task", "pro
 class OrbitMesh:
     """Reads sessions of orbitmesh."""
 
-    tool = TOOL
+    tool = messages.TOOL
     places = (".orbitmesh",)
     homes = {"ORBITMESH_BASE_DIR": ".orbitmesh"}  # noqa: RUF012 - read only
 
@@ -59,7 +39,7 @@ class OrbitMesh:
             names = [name for name in names if name.endswith((".json", ".gz", ".jsonl"))]
             return any(self.claims(source.only(name)) for name in names[:50])
         if source.name.endswith(".jsonl"):
-            return is_log_line(source.first(source.name))
+            return messages.is_log_line(source.first(source.name))
         value = _tame_snapshot(source.glimpse(source.name))
         return _is_session(value) or _is_snapshot(value)
 
@@ -92,69 +72,69 @@ class _SessionParts:
         problems: list[str] = []
         if self.refusal is not None:
             if not self.session and self.log is None:
-                return Foreign(TOOL, id, [], refusal=self.refusal)
+                return Foreign(messages.TOOL, id, [], refusal=self.refusal)
             problems.append(str(self.refusal))
-        said = logged(source, self.log, problems) if self.log else []
-        said = join_in_time(said, embedded(self.session.get("messages")))
-        snapped = member(self.snapshot, "provider_state", "messages")
+        said = messages.logged(source, self.log, problems) if self.log else []
+        said = messages.join_in_time(said, messages.embedded(self.session.get("messages")))
+        snapped = v.member(self.snapshot, "provider_state", "messages")
         # Keys of an earlier reader: what it told is taken back, or it would be there twice.
-        earlier = earlier_form(go_on_with(said, snapped))
-        said = go_on_with(put_together(said), snapped)
-        created = first_time(self.session.get("created_at"), self.snapshot.get("created_at"))
+        earlier = messages.earlier_form(messages.go_on_with(said, snapped))
+        said = messages.go_on_with(messages.put_together(said), snapped)
+        created = v.first_time(self.session.get("created_at"), self.snapshot.get("created_at"))
         first = next((one.when for one in said if one.when), None)
         return Foreign(
-            TOOL,
+            messages.TOOL,
             id,
-            [*drafts_of(said), *self._rest(), earlier],
-            title=first_text(self.session.get("title"), member(self.snapshot, "metadata", "title")),
-            tags=texts_in(self.session.get("tags"), member(self.snapshot, "metadata", "tags")),
+            [*messages.drafts_of(said), *self._rest(), earlier],
+            title=v.first_text(self.session.get("title"), v.member(self.snapshot, "metadata", "title")),
+            tags=v.texts_in(self.session.get("tags"), v.member(self.snapshot, "metadata", "tags")),
             created_at=created or first,
-            cwd=first_text(self.session.get("working_dir"), member(self.snapshot, "config", "WorkingDir")),
-            version=as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
-            provider_type=first_text(self.session.get("provider_type"), self.snapshot.get("provider_type")),
+            cwd=v.first_text(self.session.get("working_dir"), v.member(self.snapshot, "config", "WorkingDir")),
+            version=v.as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
+            provider_type=v.first_text(self.session.get("provider_type"), self.snapshot.get("provider_type")),
             problems=problems,
         )
 
     def _rest(self) -> Iterator[ForeignDraft]:
         state = self.snapshot.get("provider_state")
-        updated = first_time(self.session.get("updated_at"), self.snapshot.get("updated_at"))
+        updated = v.first_time(self.session.get("updated_at"), self.snapshot.get("updated_at"))
         for attempt in self.attempts:
-            ended = first_time(attempt.get("ended_at"), attempt.get("started_at"))
-            yield frame(TOOL, attempt, ended, key=f"attempt.{digest(attempt)}")
-        linked = text(member(state, "acp_session_id"))
+            ended = v.first_time(attempt.get("ended_at"), attempt.get("started_at"))
+            yield frame(messages.TOOL, attempt, ended, key=f"attempt.{v.digest(attempt)}")
+        linked = v.text(v.member(state, "acp_session_id"))
         if linked:
             yield ForeignDraft("link", {"kind": "acp", "id": linked}, updated, key=f"acp.{linked}")
-        task = self.session.get("current_task") or member(state, "current_task")
+        task = self.session.get("current_task") or v.member(state, "current_task")
         if task:
-            yield ForeignDraft("task", {"task": task}, updated, key=f"task.{digest(task)}")
-        usage = _usage(member(state, "metrics"))
+            yield ForeignDraft("task", {"task": task}, updated, key=f"task.{v.digest(task)}")
+        usage = _usage(v.member(state, "metrics"))
         if usage:
-            yield ForeignDraft("usage", usage, updated, key=f"usage.{digest(usage)}")
+            yield ForeignDraft("usage", usage, updated, key=f"usage.{v.digest(usage)}")
         if self.snapshot:
             kept = _without_secrets(self.snapshot)
-            yield frame(TOOL, kept, updated, key=f"snapshot.{digest(kept)}")
+            yield frame(messages.TOOL, kept, updated, key=f"snapshot.{v.digest(kept)}")
         about = {name: item for name, item in self.session.items() if name not in _TOLD}
         about = about or {"provider_type": self.snapshot.get("provider_type")}
-        yield ForeignDraft("metadata", {TOOL: about}, updated, key=f"about.{digest(about)}")
+        yield ForeignDraft("metadata", {messages.TOOL: about}, updated, key=f"about.{v.digest(about)}")
 
 
 def _is_session(value: Any) -> bool:
-    named = isinstance(member(value, "id"), str) and "provider_type" in value
+    named = isinstance(v.member(value, "id"), str) and "provider_type" in value
     return named and not value.keys().isdisjoint({"state", "transitions", "working_dir"})
 
 
 def _is_snapshot(value: Any) -> bool:
-    return isinstance(member(value, "session_id"), str) and "provider_state" in value
+    return isinstance(v.member(value, "session_id"), str) and "provider_state" in value
 
 
 def _is_attempt(value: Any) -> bool:
-    return isinstance(member(value, "attempt_id"), str) and isinstance(member(value, "session_id"), str)
+    return isinstance(v.member(value, "attempt_id"), str) and isinstance(v.member(value, "session_id"), str)
 
 
 def _sort_in(source: Source, name: str, found: defaultdict[str, _SessionParts]) -> None:
     """Put a file to the session that it is a part of."""
     if name.endswith(_LOG):
-        if is_log_line(source.first(name)):
+        if messages.is_log_line(source.first(name)):
             parts = found[posixpath.basename(name).removesuffix(_LOG)]
             parts.log, parts.place = name, name.removesuffix(_LOG)
         return
@@ -170,7 +150,7 @@ def _sort_in(source: Source, name: str, found: defaultdict[str, _SessionParts]) 
     value = _tame_snapshot(source.json(name))
     if _is_snapshot(value):
         parts = found[value["session_id"]]
-        parts.refusal = refusal_of(name, TOOL, value.get("version"), _VERSION)
+        parts.refusal = refusal_of(name, messages.TOOL, value.get("version"), _VERSION)
         parts.snapshot = value if parts.refusal is None else {}
     elif _is_attempt(value):
         found[value["session_id"]].attempts.append(value)
@@ -195,8 +175,8 @@ def _look_beside(source: Source, parts: _SessionParts) -> None:
 def _usage(metrics: Any) -> dict[str, Any]:
     """What a snapshot counted; the names are those of Go fields, or the tame ones."""
     names = {"tokensin": "input_tokens", "tokensout": "output_tokens", "requestcount": "requests"}
-    tame = {name.replace("_", "").lower(): count for name, count in mapping(metrics).items() if type(count) is int}
-    return rename_figures(tame, names)
+    tame = {name.replace("_", "").lower(): count for name, count in v.mapping(metrics).items() if type(count) is int}
+    return v.rename_figures(tame, names)
 
 
 def _without_secrets(value: Any) -> Any:
@@ -210,7 +190,6 @@ def _without_secrets(value: Any) -> Any:
 #
 # There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id at the top; the
 # names are those of Go fields or the tame ones.
-
 _NAMES = {
     "SessionID": "session_id",
     "ProviderType": "provider_type",
@@ -230,7 +209,7 @@ _INNER = ("acp_session_id", "messages", "current_task", "metrics")
 
 def _tame_snapshot(value: Any) -> Any:
     """A snapshot with the later names, and with the provider's state in a map of its own; anything else as it is."""
-    tamed = {_NAMES.get(name, name): item for name, item in mapping(value).items()}
+    tamed = {_NAMES.get(name, name): item for name, item in v.mapping(value).items()}
     if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
         return value
     state = tamed.get("provider_state")

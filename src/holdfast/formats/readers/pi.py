@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.formats._foreign import read_time, refusal_of
 from holdfast.formats._source import Source
+from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import SessionLog, SourceEntry, TreeNode, left_behind
 from holdfast.formats.readers._files import Record, ToolReader, has_record, stem
-from holdfast.formats.readers._values import UUID, first_text, items, mapping, member, rename_figures, said_blocks, text
 
 _VERSION = 3
 _USAGE = {
@@ -40,7 +40,7 @@ class _Session(SessionLog):
         super().__init__(source, name)
         self._head = next((record for _, record in self._lines if record.get("type") == "session"), {})
         nodes = [
-            TreeNode(record["id"], first_text(record.get("parentId")))
+            TreeNode(record["id"], v.first_text(record.get("parentId")))
             for _, record in self._lines
             if isinstance(record.get("id"), str) and record.get("type") != "session"
         ]
@@ -53,28 +53,28 @@ class _Session(SessionLog):
     def _about(self) -> dict[str, Any]:
         head = self._head
         return {
-            "foreign_id": first_text(head.get("id")) or stem(self._name),
+            "foreign_id": v.first_text(head.get("id")) or stem(self._name),
             "title": self._title,
-            "cwd": first_text(head.get("cwd")),
-            "parent": _parent(first_text(head.get("parentSession"), head.get("branchedFrom"))),
+            "cwd": v.first_text(head.get("cwd")),
+            "parent": _parent(v.first_text(head.get("parentSession"), head.get("branchedFrom"))),
             "created_at": read_time(head.get("timestamp")),
             "refusal": refusal_of(self._name, self.tool, head.get("version"), _VERSION),
         }
 
     def _tell(self, record: Record, entry: SourceEntry) -> None:
-        kind = entry.kind = text(record.get("type")) or None
+        kind = entry.kind = v.text(record.get("type")) or None
         if kind == "message":
-            _tell_message(mapping(record.get("message")), entry)
+            _tell_message(v.mapping(record.get("message")), entry)
         elif kind == "session_info":
-            self._title = first_text(record.get("name"))
+            self._title = v.first_text(record.get("name"))
         elif kind == "compaction":
             self._book.tell_summary(record.get("summary"), entry)
 
 
 def _tell_message(message: Record, entry: SourceEntry) -> None:
     role, content, model = (message.get(name) for name in ("role", "content", "model"))
-    said = content if isinstance(content, str) else said_blocks(content)
-    entry.kind = text(role) or None
+    said = content if isinstance(content, str) else v.said_blocks(content)
+    entry.kind = v.text(role) or None
     if role == "user":
         entry.user(said)
     elif role == "toolResult":
@@ -82,15 +82,15 @@ def _tell_message(message: Record, entry: SourceEntry) -> None:
     elif role == "assistant":
         if isinstance(content, str):
             entry.assistant(content, model)
-        for block in map(mapping, items(content)):
+        for block in map(v.mapping, v.items(content)):
             entry.block(block, _BLOCKS, model)
-        figures = rename_figures(message.get("usage"), _USAGE)
-        entry.usage(figures | rename_figures(member(message, "usage", "cost"), {"total": "cost"}), model)
+        figures = v.rename_figures(message.get("usage"), _USAGE)
+        entry.usage(figures | v.rename_figures(v.member(message, "usage", "cost"), {"total": "cost"}), model)
 
 
 def _parent(path: str | None) -> str | None:
     """The id of the session that a path leads to."""
-    named = UUID.search(stem(path.replace("\\", "/"))) if path else None
+    named = v.UUID.search(stem(path.replace("\\", "/"))) if path else None
     return named[0] if named else path
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Foreign, ForeignDraft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._values import as_text, digest, mapping, member, speak, text
+from holdfast.formats.readers import _values as v
 from holdfast.model import encode_value
 
 TOOL = "woodwork"
@@ -45,7 +45,7 @@ READER = Woodwork()
 
 
 def _is_session(value: Any) -> bool:
-    is_talk = isinstance(member(value, "conversation_history"), list)
+    is_talk = isinstance(v.member(value, "conversation_history"), list)
     return is_talk and (isinstance(value.get("id"), (str, int)) or "workflow_variables" in value)
 
 
@@ -55,26 +55,26 @@ def _sessions(value: Any) -> Iterator[dict[str, Any]]:
         yield value
         return
     inner = value.get("sessions", value) if isinstance(value, dict) else value
-    named = ({"id": name, **item} for name, item in mapping(inner).items() if isinstance(item, dict))
+    named = ({"id": name, **item} for name, item in v.mapping(inner).items() if isinstance(item, dict))
     yield from filter(_is_session, inner if isinstance(inner, list) else named)
 
 
 def _foreign(value: dict[str, Any]) -> Foreign:
     created, last = read_time(value.get("created_at")), read_time(value.get("last_activity"))
     drafts = [draft for turn in value["conversation_history"] for draft in _turn(turn)]
-    for name, item in mapping(value.get("workflow_variables")).items():
+    for name, item in v.mapping(value.get("workflow_variables")).items():
         data = {"name": str(name), "value": encode_value(item)[0]}
-        drafts.append(ForeignDraft("variable_set", data, last, key=f"variable.{digest(data)}"))
+        drafts.append(ForeignDraft("variable_set", data, last, key=f"variable.{v.digest(data)}"))
     # What is neither said nor a variable: the accumulated prompt, and what we do not know.
     rest = {name: item for name, item in value.items() if name not in _FIELDS}
     prompt = value.get("current_prompt")
     data = {TOOL: rest | ({"current_prompt": prompt} if prompt else {})}
-    drafts.append(ForeignDraft("metadata", data, last, key=f"about.{digest(data, last)}"))
+    drafts.append(ForeignDraft("metadata", data, last, key=f"about.{v.digest(data, last)}"))
     return Foreign(
         TOOL,
-        as_text(value.get("id")) or digest(value["conversation_history"][:1]),
+        v.as_text(value.get("id")) or v.digest(value["conversation_history"][:1]),
         drafts,
-        title=text(value.get("title")) or None,
+        title=v.text(value.get("title")) or None,
         created_at=created,
         # Every session at a terminal has the same id there.
         scope=None if created is None else str(created),
@@ -86,5 +86,5 @@ def _turn(turn: Any) -> list[ForeignDraft]:
         return [frame(TOOL, turn)]
     extra = {name: item for name, item in turn.items() if name not in _SPOKEN}
     content = turn.get("content")
-    said = content if isinstance(content, list) else as_text(content)
-    return speak(turn["role"], said, read_time(turn.get("timestamp")), turn, metadata=extra or None)
+    said = content if isinstance(content, list) else v.as_text(content)
+    return v.speak(turn["role"], said, read_time(turn.get("timestamp")), turn, metadata=extra or None)

@@ -8,30 +8,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._view import (
-    Block,
-    DialogueTurn,
-    ExportOptions,
-    Recorded,
-    dialogue,
-    in_dialect,
-    iso,
-    listed,
-    result_text,
-    results_in,
-    stable_uuid,
-)
+from holdfast.formats import _view as view
 
 VERSION = "0.61.0"
 """The release of Gemini CLI that resumes these files in our tests."""
 
 
-def session_id(recorded: Recorded) -> str:
+def session_id(recorded: view.Recorded) -> str:
     """The id in the file; Gemini CLI gives a new one at each import."""
-    return stable_uuid("gemini-cli", recorded.metadata.session_id)
+    return view.stable_uuid("gemini-cli", recorded.metadata.session_id)
 
 
-def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+def write_gemini_cli(recorded: view.Recorded, options: view.ExportOptions) -> Iterator[bytes]:
     """One document: the head, then the messages one by one."""
     row = recorded.metadata
     own = session_id(recorded)
@@ -39,45 +27,45 @@ def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[byt
     head = {
         "sessionId": own,
         "projectHash": hashlib.sha256(options.cwd.encode("utf-8", "replace")).hexdigest(),
-        "startTime": iso(row.created_at),
-        "lastUpdated": iso(row.updated_at),
+        "startTime": view.iso(row.created_at),
+        "lastUpdated": view.iso(row.updated_at),
         "kind": "main",
     }
     begun = msgspec.json.encode(head)[:-1] + b',"messages":['
-    yield from listed(begun, _messages(dialogue(recorded).turns, own), b"]}\n")
+    yield from view.listed(begun, _messages(view.dialogue(recorded).turns, own), b"]}\n")
 
 
-def _messages(turns: list[DialogueTurn], own: str) -> Iterator[dict[str, Any]]:
+def _messages(turns: list[view.DialogueTurn], own: str) -> Iterator[dict[str, Any]]:
     for number, turn in enumerate(turns):
-        after = results_in(turns[number + 1 : number + 2])
-        head = {"id": stable_uuid(own, number), "timestamp": iso(turn.times[0])}
+        after = view.results_in(turns[number + 1 : number + 2])
+        head = {"id": view.stable_uuid(own, number), "timestamp": view.iso(turn.times[0])}
         if turn.role == "assistant":
             yield head | _answer(turn, after)
             continue
         # Results stand with their calls, from where Gemini CLI reads them.
         said = [block for block in turn.blocks if block["type"] != "tool_result"]
-        messages = in_dialect(turn._replace(blocks=said), "gemini") if said else []
+        messages = view.in_dialect(turn._replace(blocks=said), "gemini") if said else []
         if parts := [part for message in messages for part in message.get("parts", [])]:
             yield head | {"type": "user", "content": parts}
 
 
-def _answer(turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
+def _answer(turn: view.DialogueTurn, results: dict[str, view.Block]) -> dict[str, Any]:
     calls = [block for block in turn.blocks if block["type"] == "tool_use"]
     said = [block["text"] for block in turn.blocks if block["type"] == "text"]
     thoughts = [
-        {"subject": "", "description": block["thinking"], "timestamp": iso(turn.times[0])}
+        {"subject": "", "description": block["thinking"], "timestamp": view.iso(turn.times[0])}
         for block in turn.blocks
         if block["type"] == "thinking"
     ]
     answer: dict[str, Any] = {"type": "gemini", "content": "\n\n".join(said), "thoughts": thoughts}
     if calls:
-        answer["toolCalls"] = [_call(block, results.get(block["id"]), iso(turn.times[0])) for block in calls]
+        answer["toolCalls"] = [_call(block, results.get(block["id"]), view.iso(turn.times[0])) for block in calls]
     return answer
 
 
-def _call(block: Block, result: Block | None, time: str) -> dict[str, Any]:
+def _call(block: view.Block, result: view.Block | None, time: str) -> dict[str, Any]:
     failed = result is None or bool(result.get("is_error"))
-    text = "(no result)" if result is None else result_text(result)
+    text = "(no result)" if result is None else view.result_text(result)
     response = {"id": block["id"], "name": block["name"], "response": {"error" if failed else "output": text}}
     return {
         "id": block["id"],

@@ -83,7 +83,6 @@ def _note(entry: Entry) -> str:
 #
 # A document is not a terminal: there the two joiners that emoji, Persian and the scripts of India are written with
 # may stay where they join something, one at a time. Elsewhere they hide something.
-
 _PICTURE = "\u2190-\u2bff\U0001f000-\U0001faff"
 _LETTER = "\u0620-\u06ff\u0750-\u077f\u0900-\u0dff\u1000-\u109f"
 _JOINERS = re.compile(f"(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])|(?<=[{_LETTER}])[\u200c\u200d](?=[{_LETTER}])")
@@ -122,7 +121,6 @@ def _joined(text: str, clean: str) -> str:
 # - A code span is kept if it ends on its own line; other backticks are escaped, so that no span can
 #   reach from one line into the next.
 # - Outside of code ``<`` and what would be an entity are escaped.
-
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)\Z")
 _MARKERS = re.compile(r"(?:[ \t]|>|[-+*](?=[ \t])|\d{1,9}[.)](?=[ \t]))*")
 _RULE = re.compile(r"[-=*_ \t]+\Z")
@@ -246,8 +244,6 @@ def _words(text: str) -> str:
 
 
 # Plain text: what was said, by whom and when.
-
-
 def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """A line for each message's speaker, its words indented below."""
     row = recorded.metadata

@@ -7,17 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats._view import (
-    Block,
-    DialogueTurn,
-    ExportOptions,
-    Recorded,
-    dialogue,
-    digest_id,
-    listed,
-    result_text,
-    results_in,
-)
+from holdfast.formats import _view as view
 
 VERSION = "1.18.33"
 """The release of opencode that imports and resumes these files in our tests."""
@@ -28,25 +18,25 @@ _DIGEST_CHARS = 14
 _MS_BITS = 0xFFFFFFFFFFFF
 
 
-def session_id(recorded: Recorded) -> str:
+def session_id(recorded: view.Recorded) -> str:
     """The id under which opencode knows the session; newer sessions sort first there."""
     row = recorded.metadata
     # Ids are compared as texts: the complement makes the newest come first.
     time = ~(row.created_at << 12) & _MS_BITS
-    return f"ses_{time:012x}{digest_id('opencode', row.session_id)[:_DIGEST_CHARS]}"
+    return f"ses_{time:012x}{view.digest_id('opencode', row.session_id)[:_DIGEST_CHARS]}"
 
 
-def write_opencode(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+def write_opencode(recorded: view.Recorded, options: view.ExportOptions) -> Iterator[bytes]:
     """The session, then its messages one by one."""
     writer = _Writer(recorded, options)
     head = b'{"info":' + msgspec.json.encode(writer.info()) + b',"messages":['
-    yield from listed(head, writer.messages(), b"]}\n")
+    yield from view.listed(head, writer.messages(), b"]}\n")
 
 
 class _Writer:
     """Turns into messages and parts, whose ids sort in their order."""
 
-    def __init__(self, recorded: Recorded, options: ExportOptions) -> None:
+    def __init__(self, recorded: view.Recorded, options: view.ExportOptions) -> None:
         self._recorded = recorded
         self._options = options
         self._id = session_id(recorded)
@@ -70,14 +60,14 @@ class _Writer:
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """A message for each turn; results are with their calls."""
-        turns = dialogue(self._recorded).turns
+        turns = view.dialogue(self._recorded).turns
         for index, turn in enumerate(turns):
             if turn.role == "assistant":
-                yield self._answer(turn, results_in(turns[index + 1 : index + 2]))
+                yield self._answer(turn, view.results_in(turns[index + 1 : index + 2]))
             elif said := [block for block in turn.blocks if block["type"] != "tool_result"]:
                 yield self._prompt(turn, said)
 
-    def _prompt(self, turn: DialogueTurn, said: list[Block]) -> dict[str, Any]:
+    def _prompt(self, turn: view.DialogueTurn, said: list[view.Block]) -> dict[str, Any]:
         self._user = id = self._next("msg", turn.times[0])
         info = {
             "id": id,
@@ -89,7 +79,7 @@ class _Writer:
         }
         return {"info": info, "parts": [self._part(id, turn.times[0], _said(block)) for block in said]}
 
-    def _answer(self, turn: DialogueTurn, results: dict[str, Block]) -> dict[str, Any]:
+    def _answer(self, turn: view.DialogueTurn, results: dict[str, view.Block]) -> dict[str, Any]:
         time = turn.times[0]
         id = self._next("msg", time)
         calls = any(block["type"] == "tool_use" for block in turn.blocks)
@@ -124,10 +114,10 @@ class _Writer:
     def _next(self, kind: str, time: int) -> str:
         self._number += 1
         place = (time << 12) + self._number & _MS_BITS
-        return f"{kind}_{place:012x}{digest_id(self._id, self._number)[:_DIGEST_CHARS]}"
+        return f"{kind}_{place:012x}{view.digest_id(self._id, self._number)[:_DIGEST_CHARS]}"
 
 
-def _said(block: Block) -> dict[str, Any]:
+def _said(block: view.Block) -> dict[str, Any]:
     """Words as they are; what opencode has no part for is put into words."""
     kind = block["type"]
     if kind == "text":
@@ -139,9 +129,9 @@ def _said(block: Block) -> dict[str, Any]:
     return {"type": "text", "text": f"[{kind}]"}
 
 
-def _tool(block: Block, result: Block | None, time: int) -> dict[str, Any]:
+def _tool(block: view.Block, result: view.Block | None, time: int) -> dict[str, Any]:
     state: dict[str, Any] = {"input": block["input"], "time": {"start": time, "end": time}}
-    text = result_text(result) if result is not None else "(no result)"
+    text = view.result_text(result) if result is not None else "(no result)"
     if result is not None and not result.get("is_error"):
         state |= {"status": "completed", "output": text, "title": block["name"], "metadata": {}}
     else:

@@ -305,7 +305,6 @@ def names_in(encoded: Any) -> Iterator[str]:
 # […]}``, a snapshot of a channel of changes ``{"~s": value}``, a number that JSON readers would round ``{"~i":
 # "…"}``, and anything else ``{"~x": [type, base64]}`` as the graph's own serialiser gives it. A map with keys that
 # JSON lacks, or that look like these, is told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
-
 Items = dict[str, dict[str, Any]]
 """Messages as plain data, by reference."""
 

@@ -304,7 +304,6 @@ def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage
 
 
 # Messages of Pydantic AI as events, and back.
-
 _DIALECT: Final = "pydantic-ai"
 _PLAIN_PART = dict.fromkeys(("id", "provider_name", "provider_details"))
 _PLAIN_RESPONSE: dict[str, Any] = {

@@ -279,7 +279,6 @@ def _snapshot(conversation: StepLog, number: int) -> ContinuableSnapshot:
 #
 # A snapshot is a list of messages that grows from step to step. It is recorded as what it adds to
 # the one before, each message by the seq of the event that says it; so n steps take O(n) bytes.
-
 TOOL = "pydantic-ai"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

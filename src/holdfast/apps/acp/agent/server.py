@@ -17,21 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from holdfast.agent import Host, fork_seq, offered_commands, read_command
-from holdfast.apps.acp.agent.editor import (
-    MODES,
-    ClientCapabilities,
-    EditorAccess,
-    EditorKit,
-    Initialize,
-    ListWish,
-    ModeWish,
-    NewSessionParams,
-    OfSession,
-    OpenSession,
-    PromptWish,
-    mode_state,
-    read_prompt,
-)
+from holdfast.apps.acp.agent import editor
 from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
@@ -99,7 +85,7 @@ async def _fork(hf: Holdfast, live: Live, rest: str) -> str:
 async def _mode(_: Holdfast, live: Live, rest: str) -> str:
     if rest:
         live.set_mode(rest)
-    name, about = MODES[live.mode]
+    name, about = editor.MODES[live.mode]
     return f"{name}: {about}"
 
 
@@ -118,27 +104,27 @@ _NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are no
 class AgentServer:
     """Our agent at one end of a connection. ``run`` serves it until the editor is gone."""
 
-    def __init__(self, hf: Holdfast, kit: EditorKit, pipe: Pipe) -> None:
+    def __init__(self, hf: Holdfast, kit: editor.EditorKit, pipe: Pipe) -> None:
         self._hf = hf
         self._kit = kit
         self._pipe = pipe
-        self._capabilities = ClientCapabilities()
+        self._capabilities = editor.ClientCapabilities()
         self._host: Host[str, Session] = Host(idle_ms=None)
         self._live: dict[str, Live] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # What each method takes, and who answers it.
         methods: dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
-            "initialize": (Initialize, self._initialize),
+            "initialize": (editor.Initialize, self._initialize),
             "authenticate": (Params, self._authenticate),
-            "session/new": (NewSessionParams, partial(self._begin, None)),
-            "session/load": (OpenSession, partial(self._open, replays=True)),
-            "session/resume": (OpenSession, partial(self._open, replays=False)),
-            "session/fork": (OpenSession, self._fork),
-            "session/list": (ListWish, lambda wish: asyncio.to_thread(list_sessions, hf, asdict(wish))),
-            "session/close": (OfSession, self._close),
-            "session/delete": (OfSession, self._delete),
-            "session/prompt": (PromptWish, self._prompt),
-            "session/set_mode": (ModeWish, self._set_mode),
+            "session/new": (editor.NewSessionParams, partial(self._begin, None)),
+            "session/load": (editor.OpenSession, partial(self._open, replays=True)),
+            "session/resume": (editor.OpenSession, partial(self._open, replays=False)),
+            "session/fork": (editor.OpenSession, self._fork),
+            "session/list": (editor.ListWish, lambda wish: asyncio.to_thread(list_sessions, hf, asdict(wish))),
+            "session/close": (editor.OfSession, self._close),
+            "session/delete": (editor.OfSession, self._delete),
+            "session/prompt": (editor.PromptWish, self._prompt),
+            "session/set_mode": (editor.ModeWish, self._set_mode),
         }
         self._peer = Peer(
             pipe,
@@ -172,8 +158,8 @@ class AgentServer:
                     await self._let_go(live)
             await self._host.aclose()  # also what a request opened that ended before it was answered
 
-    async def _initialize(self, wish: Initialize) -> Any:
-        self._capabilities = wish.client_capabilities or ClientCapabilities()
+    async def _initialize(self, wish: editor.Initialize) -> Any:
+        self._capabilities = wish.client_capabilities or editor.ClientCapabilities()
         return {
             "protocolVersion": 1,  # the one that there is, whatever was asked for
             "agentCapabilities": {
@@ -189,7 +175,7 @@ class AgentServer:
     async def _authenticate(self, _: Params) -> Any:
         return {}  # nobody has to
 
-    async def _begin(self, id: str | None, wish: NewSessionParams) -> Any:
+    async def _begin(self, id: str | None, wish: editor.NewSessionParams) -> Any:
         """A session that is new to the editor: where it works is on record."""
 
         def opened() -> Session:
@@ -208,9 +194,9 @@ class AgentServer:
             raise
         live = self._take(session, wish)
         await self._give_servers(live, wish)
-        return {"sessionId": session.id, "modes": mode_state(live.mode)}
+        return {"sessionId": session.id, "modes": editor.mode_state(live.mode)}
 
-    async def _open(self, wish: OpenSession, *, replays: bool) -> Any:
+    async def _open(self, wish: editor.OpenSession, *, replays: bool) -> Any:
         # Two loads of one session must not both open it, nor one meet it half closed.
         async with self._alone(wish.session_id):
             live = self._live.get(wish.session_id)
@@ -222,17 +208,17 @@ class AgentServer:
             if replays:  # all that was said and done, from the log, without holding up others
                 with live.held_back() as last:
                     await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy)
-        return {"modes": mode_state(live.mode)}
+        return {"modes": editor.mode_state(live.mode)}
 
-    async def _fork(self, wish: OpenSession) -> Any:
+    async def _fork(self, wish: editor.OpenSession) -> Any:
         return await self._begin(await asyncio.to_thread(self._hf.fork, check_id(wish.session_id)), wish)
 
-    async def _close(self, wish: OfSession) -> Any:
+    async def _close(self, wish: editor.OfSession) -> Any:
         async with self._alone(wish.session_id):
             await self._let_go(self._find(wish.session_id))
         return {}
 
-    async def _delete(self, wish: OfSession) -> Any:
+    async def _delete(self, wish: editor.OfSession) -> Any:
         async with self._alone(check_id(wish.session_id)):
             live = self._live.get(wish.session_id)
             if live is not None:
@@ -241,13 +227,13 @@ class AgentServer:
                 await asyncio.to_thread(self._hf.delete, wish.session_id)
         return {}
 
-    async def _set_mode(self, wish: ModeWish) -> Any:
+    async def _set_mode(self, wish: editor.ModeWish) -> Any:
         self._find(wish.session_id).set_mode(wish.mode_id)
         return {}
 
-    async def _prompt(self, wish: PromptWish) -> Any:
+    async def _prompt(self, wish: editor.PromptWish) -> Any:
         live = self._find(wish.session_id)
-        content = read_prompt(wish.prompt, images=not self._kit.is_small)
+        content = editor.read_prompt(wish.prompt, images=not self._kit.is_small)
         command = read_command(content) if isinstance(content, str) else None
         if command is not None and command[0] in COMMANDS:
             return await obey(self._hf, live, *command)
@@ -259,17 +245,17 @@ class AgentServer:
             # A prompt that came just before it has to have begun.
             asyncio.get_running_loop().call_soon(live.cancel)
 
-    def _take(self, session: Session, wish: NewSessionParams) -> Live:
+    def _take(self, session: Session, wish: editor.NewSessionParams) -> Live:
         def send(update: dict[str, Any]) -> None:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
-        desk = EditorAccess(self._peer, self._capabilities, session.id, wish.cwd)
+        desk = editor.EditorAccess(self._peer, self._capabilities, session.id, wish.cwd)
         live = self._live[session.id] = Live(self._hf, self._kit, session, desk, host=self._host, send=send)
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
         return live
 
-    async def _give_servers(self, live: Live, wish: NewSessionParams) -> None:
+    async def _give_servers(self, live: Live, wish: editor.NewSessionParams) -> None:
         """Nothing of this is recorded but what fails, by name."""
         servers = read_servers(wish.mcp_servers)
         if self._kit.is_small and servers:
@@ -315,7 +301,7 @@ def _explained(error: Exception) -> RpcError:
     return RpcError(rpc_code(error), told, {"code": error.code})
 
 
-def serve_agent(place: str | None, kit: EditorKit) -> None:
+def serve_agent(place: str | None, kit: editor.EditorKit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
     from holdfast.apps.watched import watch
 

@@ -27,8 +27,6 @@ Draft = tuple[str, dict[str, Any]]
 # Agents tell of a call in pieces, each in an order of its own: announced with everything, announced empty and
 # completed later, told of only by asking the user about it, or not before it ends. Here the pieces become one call:
 # what is known of it, how far it came, and what the log lacks of it.
-
-
 class OpenCall:
     """One call that has not ended."""
 
