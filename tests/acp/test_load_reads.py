@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.acp.agent.server import AgentServer, EditorKit
+from holdfast.apps.acp.agent.editor import EditorKit
+from holdfast.apps.acp.agent.server import AgentServer
 from holdfast.library import Holdfast
 from holdfast.storage.files.log import FileLog
 

@@ -10,7 +10,8 @@ import socket
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from holdfast.apps.acp.agent.server import AgentServer, EditorKit
+from holdfast.apps.acp.agent.editor import EditorKit
+from holdfast.apps.acp.agent.server import AgentServer
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.acp.agent.server import AgentServer, EditorKit
+from holdfast.apps.acp.agent.editor import EditorKit
+from holdfast.apps.acp.agent.server import AgentServer
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.library import Holdfast
 
