@@ -179,10 +179,9 @@ def test_a_missing_extra_tells_how_to_get_it(monkeypatch):
 def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
     """A database without pg_trgm works, and the doctor says what would help."""
     from holdfast.catalog import Health
-    from holdfast.catalog.postgres.index import _NO_TRIGRAMS
     from holdfast.library import Holdfast
 
-    health = Health("PostgreSQL, schema holdfast", 1, 0, _NO_TRIGRAMS)
+    health = Health("PostgreSQL, schema holdfast", 1, 0, "CREATE EXTENSION pg_trgm would help")
     monkeypatch.setattr(Holdfast, "catalog_health", lambda _, **__: health)
     outcome = run("doctor", "--json")
     assert outcome.code == 0

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.cli import front_ends
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli import cli, front_ends
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from holdfast.apps.cli import main; main()"
@@ -54,8 +53,8 @@ def test_from_its_start_to_its_end(started):
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org", "192.168.0.4"])
 def test_only_this_machine(host):
     """It is never served to others."""
-    result = CliRunner().invoke(front_ends.web_verb, ["--host", host], obj=App())
-    assert "is not this machine for itself" in str(result.exception)
+    result = CliRunner().invoke(cli, ["web", "--host", host])
+    assert "is not this machine for itself" in result.stderr
 
 
 def test_a_browser_opens_where_there_is_a_display(hf, store_root, monkeypatch):
@@ -68,9 +67,8 @@ def test_a_browser_opens_where_there_is_a_display(hf, store_root, monkeypatch):
         monkeypatch.setenv("DISPLAY", display or "")
         if sys.platform == "darwin":
             monkeypatch.setattr(front_ends, "has_display", lambda display=display: bool(display))
-        app = App(str(store_root))
-        CliRunner().invoke(front_ends.web_verb, options, obj=app, catch_exceptions=False)
-        app.close()
+        done = CliRunner().invoke(cli, ["web", "--store", str(store_root), *options])
+        assert done.exit_code == 0, done.output
     assert len(opened) == 1
     assert opened[0].startswith("http://x/in?token=")
 

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from holdfast.apps.acp.agent import server
 from holdfast.apps.cli import acp, cli
-from holdfast.apps.cli._failure import EXIT_FINE
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
@@ -36,7 +35,7 @@ def run(monkeypatch, tmp_path, store_root):
 def test_without_options_it_is_the_embedded_model_that_asks(run, store_root):
     """No key, no setting: the small model, its context, and the mode that asks first."""
     place, kit = run()
-    assert run.code == EXIT_FINE
+    assert run.code == 0
     assert place == str(store_root)
     assert kit.is_small
     assert kit.small_window == 4096
