@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.apps.acp.agent import server
+from holdfast.apps.acp.agent.editor import EditorKit
 from holdfast.apps.cli import acp, cli
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -60,7 +61,7 @@ def test_settings_are_taken_where_no_option_says_more(run, tmp_path):
     _, kit = run(HOLDFAST_MODEL="openai:gpt-4o")
     assert kit.agent_id == "mine"
     assert kit.instructions == "Be brief."
-    assert server.EditorKit(make_model=list).instructions is None
+    assert EditorKit(make_model=list).instructions is None
     assert "gpt-4o" in kit.about
 
 
@@ -87,7 +88,7 @@ def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, 
     monkeypatch.setattr(server.AgentServer, "run", noisy)
     with open(os.devnull) as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
-        server.serve_agent(str(store_root), server.EditorKit(make_model=list))
+        server.serve_agent(str(store_root), EditorKit(make_model=list))
     shown = capfd.readouterr()
     assert shown.out == ""
     assert shown.err == "a greeting\n"
