@@ -68,7 +68,7 @@ class HoldfastError(Exception):
     remedy: str = "Read the message; it names what to change."
 
     def __init__(self, message: str | None = None, *, remedy: str | None = None, **fields: Any) -> None:
-        self.message = message or _first_line(type(self).__doc__)
+        self.message = message or (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
         super().__init__(self.message)
         if remedy is not None:
             self.remedy = remedy
@@ -88,10 +88,6 @@ class HoldfastError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.fields)
-
-
-def _first_line(doc: str | None) -> str:
-    return (doc or "").strip().partition("\n")[0].rstrip(".")
 
 
 def _rebuild(kind: type[HoldfastError], message: str, remedy: str, fields: dict[str, Any]) -> HoldfastError:

@@ -99,11 +99,21 @@ def check(name: str, value: Any, origin: str) -> Any:
     """``value`` if it fits the setting. Raises UsageError that says what would."""
     key = KEYS[name]
     if key.kind is int:
-        return _whole_number(name, value, key.least, origin)
+        if isinstance(value, str) and value.strip().isdecimal():
+            value = int(value) if origin.startswith("environment") else value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _wrong(origin, f"{name} must be a whole number, not {value!r}")
+        if value < key.least:
+            raise _wrong(origin, f"{name} must be at least {key.least}, not {value}")
+        return value
     if key.kind in (list, dict):
         return _tables(name, value, origin)
     if key.kind is bool:
-        return _yes_or_no(name, value, origin)
+        if isinstance(value, str) and origin.startswith("environment"):
+            value = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
+        if not isinstance(value, bool):
+            raise _wrong(origin, f"{name} must be true or false, not {value!r}")
+        return value
     if name == "store" and isinstance(value, (os.PathLike, Store)) and origin == CODE:
         return value
     if not isinstance(value, str) or not value.strip():
@@ -136,24 +146,6 @@ def _leaves(document: Mapping[str, Any], prefix: str, origin: str) -> Iterator[t
             here = {known.removeprefix(prefix).partition(".")[0] for known in KEYS if known.startswith(prefix)}
             noun, close = "limit" if prefix == "limits." else "setting", sorted(here | {"storage"})
             raise _wrong(origin, f"unknown {noun} {name!r}{suggestion(str(part), close)}")
-
-
-def _whole_number(name: str, value: Any, least: int, origin: str) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value) if origin.startswith("environment") else value
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong(origin, f"{name} must be a whole number, not {value!r}")
-    if value < least:
-        raise _wrong(origin, f"{name} must be at least {least}, not {value}")
-    return value
-
-
-def _yes_or_no(name: str, value: Any, origin: str) -> bool:
-    if isinstance(value, str) and origin.startswith("environment"):
-        value = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
-    if not isinstance(value, bool):
-        raise _wrong(origin, f"{name} must be true or false, not {value!r}")
-    return value
 
 
 def _tables(name: str, value: Any, origin: str) -> Any:

@@ -324,7 +324,13 @@ class Engine:
         """The arguments with which the engine is called."""
         tools = list(ask.tools)
         if not tools and self.model.system.startswith(_NEEDS_TOOLS):
-            tools = _former_tools(ask.messages)
+            # Stand-ins for tools that a conversation used and the agent no longer has.
+            blocks = [b for m in ask.messages if isinstance(m["content"], list) for b in m["content"]]
+            names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
+            schema = {"type": "object", "properties": {}}
+            tools = [
+                ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names
+            ]
         # The engine takes instructions from the last request, wherever else they stand.
         messages = self._converter.convert(ask.messages)
         last = messages[-1] if messages else None
@@ -332,14 +338,6 @@ class Engine:
             messages[-1] = replace(last, instructions=ask.instructions)
         parameters = ModelRequestParameters(function_tools=tools, allow_text_output=True)
         return {"messages": messages, "model_settings": self._settings, "model_request_parameters": parameters}
-
-
-def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
-    """Stand-ins for tools that a conversation used and the agent no longer has."""
-    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
-    names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
-    schema = {"type": "object", "properties": {}}
-    return [ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names]
 
 
 def _piece(event: Any) -> tuple[str, str] | None:

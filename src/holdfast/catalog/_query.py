@@ -332,7 +332,16 @@ class Query:
             if not found:
                 return None
             spans += found
-        return _merged(spans)
+        # The spans in order, those that touch or overlap as one; empty ones left out.
+        if len(spans) == 1:
+            return spans
+        merged: list[Span] = []
+        for begin, end in sorted(spans):
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((begin, end))
+        return merged
 
 
 # Signs that have no case, and that JSON writes as they are or as \uXXXX.
@@ -402,16 +411,3 @@ def _end_of_rest(text: str, at: int, rest: list[str], *, are_words: bool) -> int
             return None
         at = between.end() + len(part)
     return at
-
-
-def _merged(spans: list[Span]) -> list[Span]:
-    """The spans in order, those that touch or overlap as one; empty ones left out."""
-    if len(spans) == 1:
-        return spans
-    merged: list[Span] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged

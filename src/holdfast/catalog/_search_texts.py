@@ -104,7 +104,12 @@ class Listener(msgspec.Struct):
     def on_said(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         first = data.get("covers_from")
         if isinstance(first, int):
-            self._cover(event, first, kinds_said(event.type, data.get("content")), changes)
+            kinds = kinds_said(event.type, data.get("content"))  # streamed text of them from there on is in this event
+            for stream in list(self.streams):
+                if stream.run == event.run and stream.role in kinds:
+                    stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
+                    self.streams.remove(stream)
+                    changes.heard += _heard_streams([stream])
         tools: set[str | None] = set()
         known: dict[str, bool] = {}
         for kind, block in blocks_of(data.get("content")):
@@ -193,14 +198,6 @@ class Listener(msgspec.Struct):
                 continue
             named = msgspec.structs.replace(said, name=tool) if said.role == "tool_result" else said
             changes.heard.append(Heard(event.seq, named, event.timestamp, self.offset))
-
-    def _cover(self, event: Event, first: int, kinds: Collection[str], changes: IndexChanges) -> None:
-        """Streamed text of these kinds from ``first`` on is in this event."""
-        for stream in list(self.streams):
-            if stream.run == event.run and stream.role in kinds:
-                stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
-                self.streams.remove(stream)
-                changes.heard += _heard_streams([stream])
 
 
 class IndexChanges(msgspec.Struct):
@@ -319,24 +316,20 @@ def _collect(value: Any, lines: list[str], depth: int) -> None:
         kind = value.get("type")
         is_unread = isinstance(kind, str) and kind in _UNREAD_BLOCKS
         if depth and not is_reference(value) and not is_unread:
-            _collect_members(value, lines, depth - 1)
+            # ``key: value``, but only the value where the key is a matter of form.
+            is_block = isinstance(kind, str)
+            for key, item in value.items():
+                if key in _UNREAD_KEYS or (is_block and key in ("type", "id", "tool_use_id")):
+                    continue
+                start = len(lines)
+                _collect(item, lines, depth - 1)
+                if len(lines) > start and key not in _PLAIN_KEYS:
+                    lines[start] = f"{key}: {lines[start]}"
     elif isinstance(value, list):
         for item in value if depth else ():
             _collect(item, lines, depth - 1)
     elif value is not None and not isinstance(value, bool):
         lines.append(str(value))
-
-
-def _collect_members(value: dict[str, Any], lines: list[str], depth: int) -> None:
-    """``key: value``, but only the value where the key is a matter of form."""
-    is_block = isinstance(value.get("type"), str)
-    for key, item in value.items():
-        if key in _UNREAD_KEYS or (is_block and key in ("type", "id", "tool_use_id")):
-            continue
-        start = len(lines)
-        _collect(item, lines, depth)
-        if len(lines) > start and key not in _PLAIN_KEYS:
-            lines[start] = f"{key}: {lines[start]}"
 
 
 def _is_bytes(text: str) -> bool:

@@ -283,7 +283,11 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
     for kind, block in blocks_of(told.content):
         if kind == "tool_result":
             results += 1
-            _take_result(tally, event, words, block, told.token_count)
+            raw = _encode_json(block.get("content"))
+            if told_tokens(told.token_count) is None:
+                tally.hour_at(event).estimated += _size(None, raw)
+            _end(tally, event, block.get("tool_use_id"), failed=block.get("is_error") is True)
+            words.told.text(_plain(raw[:_RESULT_BYTES]))
         else:
             tally.calls.speak(event.run)
     hour.asked += not results or results < len(told.content)
@@ -292,14 +296,6 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
     words.asked.words(said)
     count_terms(tally.terms, said[:_TERM_WORDS])
     tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
-
-
-def _take_result(tally: Tally, event: Event, words: Words, block: dict[str, Any], told: Any) -> None:
-    raw = _encode_json(block.get("content"))
-    if told_tokens(told) is None:
-        tally.hour_at(event).estimated += _size(None, raw)
-    _end(tally, event, block.get("tool_use_id"), failed=block.get("is_error") is True)
-    words.told.text(_plain(raw[:_RESULT_BYTES]))
 
 
 def _system(tally: Tally, event: Event, _words: Words) -> _Said:

@@ -111,7 +111,16 @@ class DocumentStore(MemoryStore):
         self._backend = backend
         self._pool = ThreadPoolExecutor(1, "holdfast-document")
         if call(backend.exists):
-            self._fill(call(backend.load) or {})
+            state = call(backend.load) or {}
+            version = state.get("version")
+            if version != VERSION:
+                raise TooNew(f"the saved state has version {version!r}; this release knows {VERSION}")
+            for key, kept in state["keys"].items():
+                shelf = self.shelf(key)
+                shelf.log = None if kept["log"] is None else bytearray(as_bytes(kept["log"]))
+                shelf.documents = {name: as_bytes(data) for name, data in kept["documents"].items()}
+                shelf.generation, shelf.epoch = kept["generation"], kept["epoch"]
+                shelf.modified = kept["modified"]
 
     def log(self, key: str) -> Log:
         """Return the key's log, which is saved with everything else."""
@@ -167,17 +176,6 @@ class DocumentStore(MemoryStore):
                 if shelf.has_content()
             }
             call(self._backend.save, {"version": VERSION, "keys": keys})
-
-    def _fill(self, state: dict[str, Any]) -> None:
-        version = state.get("version")
-        if version != VERSION:
-            raise TooNew(f"the saved state has version {version!r}; this release knows {VERSION}")
-        for key, kept in state["keys"].items():
-            shelf = self.shelf(key)
-            shelf.log = None if kept["log"] is None else bytearray(as_bytes(kept["log"]))
-            shelf.documents = {name: as_bytes(data) for name, data in kept["documents"].items()}
-            shelf.generation, shelf.epoch = kept["generation"], kept["epoch"]
-            shelf.modified = kept["modified"]
 
 
 class _DocumentLog(MemoryLog):

@@ -177,16 +177,11 @@ def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
             # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
             with open_session(core, id, resume="always", repair="auto") as opened:
                 opened.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
-    problems = (*session.problems, *_missing(store, id, session))
-    return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
-
-
-def _missing(store: Store, id: str, session: _Checked) -> list[str]:
-    """What to tell of large payloads that are neither in the source nor here."""
     documents = store.documents(session_key(id))
     names = {f"{_BLOBS}{name}" for name in session.payloads} - session.documents.keys()
     count = sum(documents.get(name) is None for name in names)
-    return [f"{count:,} large payloads of it are not in the source"] if count else []
+    problems = (*session.problems, *([f"{count:,} large payloads of it are not in the source"] if count else []))
+    return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
 
 
 def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:

@@ -68,7 +68,18 @@ class ImportRun:
                 if not source.is_file or passed != source.name:
                     self.report.skipped.append(Skipped(fit_value(passed), fit_value(reason[:_REASON_CHARS])))
             if len(self.report.sessions) + len(self.report.errors) == count:
-                _explain(source)
+                # Raise what stands in the way of a source that nothing came of.
+                if source.refusal is None or isinstance(source.refusal, InvalidData):
+                    source.check()
+                if source.refusal is not None:
+                    # What these say else is for those who record a value, or whose store it is.
+                    if source.refusal.remedy == InvalidData.remedy or isinstance(
+                        source.refusal, (Forbidden, StoreError)
+                    ):
+                        source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
+                    raise source.refusal
+                remedy = "Name the format if you know it: `holdfast import --format`."
+                raise InvalidData(f"{source.name} holds no session of a tool that is known", remedy=remedy)
         except HoldfastError as error:
             self._fail(name, error)
 
@@ -107,7 +118,13 @@ class ImportRun:
             found = unpack(core, data, passphrase=self._passphrase, bounds=bounds, dry_run=self._dry_run)
         for one in found:
             if one.outcome != "unchanged" and not self._dry_run:
-                _disarm(core, one.session_id, source.name)
+                # Take back what a bundle would allow, switch on or set here, if it has any of that.
+                state = _views.state(core, one.session_id)
+                permissions, tools = state.permissions, state.tools
+                acting = (permissions.approvals, permissions.allowlist, state.plugins, state.config)
+                if any((*acting, tools.enabled, tools.namespaces, tools.priorities)):
+                    with _sessions.open_session(core, one.session_id, resume="always", repair="auto") as session:
+                        session.append("imported", {"format": BUNDLE, "source": source.name, "trust": "imported"})
             self.report.sessions.append(
                 ImportedSession(
                     session_id=one.session_id,
@@ -187,19 +204,6 @@ def _suit(error: HoldfastError) -> None:
         error.remedy = "Get the file again, or leave it."
 
 
-def _explain(source: Source) -> None:
-    """Raise what stands in the way of a source that nothing came of."""
-    if source.refusal is None or isinstance(source.refusal, InvalidData):
-        source.check()
-    if source.refusal is not None:
-        # What these say else is for those who record a value, or whose store it is.
-        if source.refusal.remedy == InvalidData.remedy or isinstance(source.refusal, (Forbidden, StoreError)):
-            source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
-        raise source.refusal
-    remedy = "Name the format if you know it: `holdfast import --format`."
-    raise InvalidData(f"{source.name} holds no session of a tool that is known", remedy=remedy)
-
-
 def is_bundle_file(source: Source) -> bool:
     """Whether a file is a bundle of ours, open or sealed."""
     from holdfast.security import is_sealed_file
@@ -212,16 +216,6 @@ def is_bundle_file(source: Source) -> bool:
         return is_zip(source) and holds_bundle(open_archive(source))
     except HoldfastError:
         return False
-
-
-def _disarm(core: Core, id: str, name: str) -> None:
-    """Take back what a bundle would allow, switch on or set here, if it has any of that."""
-    state = _views.state(core, id)
-    permissions, tools = state.permissions, state.tools
-    acting = (permissions.approvals, permissions.allowlist, state.plugins, state.config)
-    if any((*acting, tools.enabled, tools.namespaces, tools.priorities)):
-        with _sessions.open_session(core, id, resume="always", repair="auto") as session:
-            session.append("imported", {"format": BUNDLE, "source": name, "trust": "imported"})
 
 
 def _name_of(path: Given) -> str:

@@ -90,7 +90,15 @@ def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
     yield ForeignDraft("link", {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}, key="i.link")
-    fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
+    # The session with what is said of it as a whole among its drafts, at the end.
+    drafts = list(foreign.drafts)
+    if foreign.cwd:
+        drafts.append(ForeignDraft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
+    if foreign.title and _may_title(foreign.title, known):
+        title = foreign.title[:_TITLE_CHARS_MAX]
+        drafts.append(ForeignDraft("title", {"title": title}, key=f"title.{title}"))
+    drafts += [ForeignDraft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
+    fitted = (_numbered(draft, known) for draft in fit_drafts(msgspec.structs.replace(foreign, drafts=drafts)))
     yield from (draft for draft in fitted if draft is not None)
 
 
@@ -101,18 +109,6 @@ def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
     here = known.keys if known is not None else {}
     seqs = sorted(here[key] for key in draft.data["keys"] if key in here)
     return ForeignDraft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
-
-
-def _described(foreign: Foreign, known: State | None) -> Foreign:
-    """The session with what is said of it as a whole among its drafts, at the end."""
-    drafts = list(foreign.drafts)
-    if foreign.cwd:
-        drafts.append(ForeignDraft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
-    if foreign.title and _may_title(foreign.title, known):
-        title = foreign.title[:_TITLE_CHARS_MAX]
-        drafts.append(ForeignDraft("title", {"title": title}, key=f"title.{title}"))
-    drafts += [ForeignDraft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
-    return msgspec.structs.replace(foreign, drafts=drafts)
 
 
 def _may_title(title: str, known: State | None) -> bool:

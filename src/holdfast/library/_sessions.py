@@ -147,7 +147,15 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
             _makers.add(core)
         core.feeder.watch(session)
     if core.hub.listeners or opening.repaired:
-        _tell_opened(core, session, opening)
+        if opening.held:
+            core.hub.publish(session.id, opening.taken())
+        if opening.repaired:
+            session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
+        if opening.loaded.torn:
+            core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
+        if session.restored:
+            age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
+            core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
     return session
 
 
@@ -182,18 +190,6 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
             opening.release()
             raise
     return session, opening
-
-
-def _tell_opened(core: Core, session: Session, opening: Opening) -> None:
-    if opening.held:
-        core.hub.publish(session.id, opening.taken())
-    if opening.repaired:
-        session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
-    if opening.loaded.torn:
-        core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
-    if session.restored:
-        age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
-        core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
 
 
 def _lost_words(gaps: list[Gap]) -> str:

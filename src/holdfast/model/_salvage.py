@@ -189,7 +189,14 @@ class Salvage:
         self._begin_line(start)
         for place, digits in _tokens(self._rest, start, stop):
             if digits is None:
-                self._note_start(place)
+                # A record may begin here; certainly so after a byte that cannot precede it inside one.
+                before = self._rest[place - 1] if place > self._end else 0
+                if before < 0x20 or before == ord("}"):
+                    self._tries = [self._try(place)]
+                elif len(self._tries) < _TRIES_MAX:
+                    seq = _SEQ.match(self._rest, place + len(_SEQ_KEY))
+                    if seq and int(seq[1]) >= self.position.seq:
+                        self._tries.append(self._try(place))
                 continue
             # Each stretch is searched once, however many digits are met.
             newline = self._rest.rfind(b"\n", self._looked_to, place)
@@ -209,16 +216,6 @@ class Salvage:
         if start == self._end:
             crcs.discard(self._span_start_crc)  # the span has that one
         return _Try(start, crcs)
-
-    def _note_start(self, start: int) -> None:
-        """A record may begin here; certainly so after a byte that cannot precede it inside one."""
-        before = self._rest[start - 1] if start > self._end else 0
-        if before < 0x20 or before == ord("}"):
-            self._tries = [self._try(start)]
-        elif len(self._tries) < _TRIES_MAX:
-            seq = _SEQ.match(self._rest, start + len(_SEQ_KEY))
-            if seq and int(seq[1]) >= self.position.seq:
-                self._tries.append(self._try(start))
 
     def _take_record(self, digits_at: int, end: int, value: int) -> None:
         """Believe the record that ends here, if there is one."""

@@ -181,26 +181,22 @@ def _dict(encoder: _Encoder, value: dict[Any, Any], levels: int) -> Any:
     items = list(dict.items(value))
     # A key that begins with ``$`` could be taken for a tag or for a reference to a blob.
     if not all(type(key) is str and not key.startswith("$") and _is_clean(key) for key, _ in items):
-        return _pairs(encoder, items, levels)
+        if levels < 3:
+            return _LOST
+        pairs = []
+        for key, item in items:
+            # Others than text and numbers may have no short form, or none at all.
+            is_short = type(key) is str or (type(key) is int and -_INT64 <= key < _INT64)
+            step = f"[{ascii(key)[:40] if is_short else type(key).__name__}]"
+            name = encoder.inside(step, key, levels - 3)
+            found = _LOST if name is _LOST else encoder.inside(step, item, levels - 3)
+            if found is not _LOST:
+                pairs.append([name, found])
+        return {TAG: "dict", "items": pairs}
     if levels < 1:
         return _LOST
     found = {key: encoder.inside(f".{key}", item, levels - 1) for key, item in items}
     return {key: item for key, item in found.items() if item is not _LOST}
-
-
-def _pairs(encoder: _Encoder, items: list[tuple[Any, Any]], levels: int) -> Any:
-    if levels < 3:
-        return _LOST
-    pairs = []
-    for key, item in items:
-        # Others than text and numbers may have no short form, or none at all.
-        is_short = type(key) is str or (type(key) is int and -_INT64 <= key < _INT64)
-        step = f"[{ascii(key)[:40] if is_short else type(key).__name__}]"
-        name = encoder.inside(step, key, levels - 3)
-        found = _LOST if name is _LOST else encoder.inside(step, item, levels - 3)
-        if found is not _LOST:
-            pairs.append([name, found])
-    return {TAG: "dict", "items": pairs}
 
 
 def _enum(encoder: _Encoder, value: Enum, levels: int) -> Any:

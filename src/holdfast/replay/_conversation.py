@@ -459,13 +459,9 @@ def runs(events: Iterable[Event], *, incomplete: Incomplete = "mark") -> list[Ru
                     scribe.take(what, number)
                 except Exception as error:  # noqa: BLE001 - as in Conversation.feed
                     scribe.lament(number, error)
-                agents.setdefault(one, _agent_of(what))
+                data = what.data if isinstance(what, Event) else None
+                agent = data.get("agent") if isinstance(data, dict) else None
+                agents.setdefault(one, agent if isinstance(agent, str) else None)
     known = top._router.runs.all  # noqa: SLF001 - the same
     agents |= {run.key: run.agent for run in known if run.agent}
     return [RunConversation(run, agents.get(run), found[run]) for run in found]
-
-
-def _agent_of(event: Any) -> str | None:
-    data = event.data if isinstance(event, Event) else None
-    agent = data.get("agent") if isinstance(data, dict) else None
-    return agent if isinstance(agent, str) else None

@@ -298,7 +298,16 @@ class _Repair:
             if originals and len(sources) == len(messages):
                 messages = list(map(self._original, sources, messages))
             rendered += messages
-        return self._with_system(rendered, originals=originals)
+        if not self._dialect.has_system or not self._system:
+            return rendered
+        if self._dialect.name == "pydantic-ai":
+            # They are the first parts of the first request.
+            parts = [{"part_kind": "system-prompt", "content": text} for _, text in self._system]
+            if rendered:
+                rendered[0] = {**rendered[0], "parts": parts + rendered[0]["parts"]}
+            return rendered
+        system = [(source, {"role": "system", "content": text}) for source, text in self._system]
+        return [self._original(*one) if originals else one[1] for one in system] + rendered
 
     def _original(self, source: int, message: Message) -> Message:
         """A message as it was given, if what was written for it says no more and no less."""
@@ -308,18 +317,6 @@ class _Repair:
         except Exception:  # noqa: BLE001 - an object that fights back is not handed on
             same = False
         return given if same else message  # type: ignore[return-value]  # same: it is a dict
-
-    def _with_system(self, messages: list[Message], *, originals: bool) -> list[Message]:
-        if not self._dialect.has_system or not self._system:
-            return messages
-        if self._dialect.name == "pydantic-ai":
-            # They are the first parts of the first request.
-            parts = [{"part_kind": "system-prompt", "content": text} for _, text in self._system]
-            if messages:
-                messages[0] = {**messages[0], "parts": parts + messages[0]["parts"]}
-            return messages
-        system = [(source, {"role": "system", "content": text}) for source, text in self._system]
-        return [self._original(*one) if originals else one[1] for one in system] + messages
 
 
 def _is_valid(messages: Any, provider: Provider) -> bool:

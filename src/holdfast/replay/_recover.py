@@ -73,25 +73,21 @@ def fit_window(
     head_index = max((i for i, draft in enumerate(drafts) if draft.summary), default=0)
     head = _joined([drafts[head_index]], without="tool_result")
     head_cost = gauge.count(head)
-    start = _start(drafts, costs, head_index, window_tokens - head_cost)
-    shown = [head, *drafts[start:]]
-    if len(shown) > 1 and shown[1].role == head.role:
-        shown[:2] = [_joined(shown[:2])]  # two user turns in a row become one
-    count = TokenCount(head_cost + sum(costs[start:]), gauge.source)
-    return WindowDrafts(shown, count, _left_out(drafts, costs, head_index, start))
-
-
-def _start(drafts: list[MessageDraft], costs: list[int], head: int, room: int) -> int:
-    """The earliest draft from which on everything fits, and before which a cut is allowed."""
+    # The earliest draft from which on everything fits, and before which a cut is allowed.
+    room = window_tokens - head_cost
     start = len(drafts)
-    for index in range(len(drafts) - 1, head, -1):
+    for index in range(len(drafts) - 1, head_index, -1):
         room -= costs[index]
         if room < 0:
             break
         # Between a call and its results there can be no cut.
         if not (drafts[index].blocks and drafts[index].blocks[0]["type"] == "tool_result"):
             start = index
-    return start
+    shown = [head, *drafts[start:]]
+    if len(shown) > 1 and shown[1].role == head.role:
+        shown[:2] = [_joined(shown[:2])]  # two user turns in a row become one
+    count = TokenCount(head_cost + sum(costs[start:]), gauge.source)
+    return WindowDrafts(shown, count, _left_out(drafts, costs, head_index, start))
 
 
 def _joined(drafts: list[MessageDraft], without: str = "") -> MessageDraft:

@@ -141,24 +141,20 @@ def _permission(state: State, body: _Permission, event: Event) -> None:
             setattr(state.permissions, name, given)
     # An event may replace the whole lists, decide about one tool, or both, in this order.
     if body.tool is not None:
-        _decide(state, body.tool, body, event.timestamp)
+        # One decision about one tool. What is allowed or denied once leaves nothing behind.
+        known = state.permissions
+        if body.decision in _ALLOW and body.scope != "once":
+            kept = {name: getattr(body, name) for name in ("scope", "approved_by", "expires_at", "args_hash")}
+            known.approvals[body.tool] = Approval(approved_at=event.timestamp, **kept)
+        elif body.decision in _REVOKE or (body.decision in _DENY and body.scope != "once"):
+            known.approvals.pop(body.tool, None)
+        elif body.decision in ("allowlist", "blocklist", "unlist"):
+            for kind in ("allowlist", "blocklist"):
+                others = [name for name in getattr(known, kind) if name != body.tool]
+                setattr(known, kind, [*others, body.tool] if kind == body.decision else others)
     call, stage = state.pending_calls.get(body.call or ""), stage_after(body.decision)
     if call is not None and stage is not None:
         state.pending_calls[str(body.call)] = msgspec.structs.replace(call, stage=stage)
-
-
-def _decide(state: State, tool: str, body: _Permission, now: int) -> None:
-    """One decision about one tool. What is allowed or denied once leaves nothing behind."""
-    known = state.permissions
-    if body.decision in _ALLOW and body.scope != "once":
-        given = {name: getattr(body, name) for name in ("scope", "approved_by", "expires_at", "args_hash")}
-        known.approvals[tool] = Approval(approved_at=now, **given)
-    elif body.decision in _REVOKE or (body.decision in _DENY and body.scope != "once"):
-        known.approvals.pop(tool, None)
-    elif body.decision in ("allowlist", "blocklist", "unlist"):
-        for kind in ("allowlist", "blocklist"):
-            others = [name for name in getattr(known, kind) if name != tool]
-            setattr(known, kind, [*others, tool] if kind == body.decision else others)
 
 
 @_reads(ToolState, "tools")

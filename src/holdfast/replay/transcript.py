@@ -301,18 +301,15 @@ class Transcript:
         pieces = [(event.seq, joined(as_pieces(data.get("content"))))]
         self._streams.add(event.run, data.get("agent"), data.get("kind"), pieces, event.timestamp)
 
-    def _cover(self, event: Event, data: Data) -> None:
-        first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
-        # What was streamed before the message began, and is of its kind, was cut off.
-        cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
-        self._made += cut
-
     # -- what is said and done
 
     def _on_said(self, event: Event, data: Data) -> None:
         content = data.get("content")
         if self._streams:
-            self._cover(event, data)
+            first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
+            # What was streamed before the message began, and is of its kind, was cut off.
+            cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
+            self._made += cut
         blocks: list[Any] = content if isinstance(content, list) else [content]
         pieces: list[Piece] = []
         is_empty = True
@@ -388,14 +385,6 @@ class Transcript:
             if stage in WHY_NOT_RUN:
                 self._not_run[key] = stage
 
-    def _undone(self, event: Event, keys: list[tuple[str | None, str]]) -> None:
-        """Calls got no result, and get none: those that were only asked for did not run."""
-        for key in keys:
-            place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
-            if stage is not None:
-                head = f"{self._calls[key].tool} (event {place}) not run"
-                self._note(event, {}, head, WHY_NOT_RUN[stage])
-
     def _undone_so_far(self) -> list[Entry]:
         """What is to be said of calls that still may get an answer, behind the last event."""
         found = []
@@ -412,7 +401,12 @@ class Transcript:
         """A turn, an agent's work or everything is over: what was being said was cut off here."""
         self._made += self._streams.end(event, data)
         is_all = event.type == "interrupted"
-        self._undone(event, [key for key in self._waiting if is_all or key[0] == event.run])
+        # Calls got no result, and get none: those that were only asked for did not run.
+        for key in [key for key in self._waiting if is_all or key[0] == event.run]:
+            place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
+            if stage is not None:
+                head = f"{self._calls[key].tool} (event {place}) not run"
+                self._note(event, {}, head, WHY_NOT_RUN[stage])
         if is_all:
             self._note(event, data, "interrupted", data.get("reason"))
         elif event.type == "agent_error":

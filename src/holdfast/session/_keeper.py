@@ -183,7 +183,11 @@ class Timers:
             item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
             heapq.heappush(self._due, item)
             if self._thread is None or self._forks != forks.count:
-                self._start()
+                thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
+                # At the end of the interpreter there are no more threads, and nothing left to do.
+                with contextlib.suppress(RuntimeError):
+                    thread.start()
+                    self._forks, self._thread = forks.count, thread
             self._condition.notify()
 
     def soon(self, method: Callable[[], None], delay_ms: int = 0) -> None:
@@ -199,13 +203,6 @@ class Timers:
             thread = self._thread
         if thread and thread is not threading.current_thread() and self._forks == forks.count:
             thread.join()
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
-        # At the end of the interpreter there are no more threads, and nothing left to do.
-        with contextlib.suppress(RuntimeError):
-            thread.start()
-            self._forks, self._thread = forks.count, thread
 
     def _run(self) -> None:
         while True:

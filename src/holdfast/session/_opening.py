@@ -222,7 +222,17 @@ class Opening:
     def take_over(self) -> None:
         """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
         if not self.held:
-            self._hold_late()
+            # The lease of a session that was not there when it was opened.
+            check_made(self._store, self.session_id)
+            try:
+                self._hold()
+                if self.log.size() != self.loaded.position.offset + self.loaded.torn:
+                    self._check_policy(exists=True)
+                    self.loaded = self._load(begun=True)
+            except BaseException:
+                # Without the lease the next append looks again; with it, it would write blindly.
+                self.release()
+                raise
         self._cut_torn()
 
     def take_over_at(self, position: Position) -> None:
@@ -330,19 +340,6 @@ class Opening:
         if self.tell is not None:
             self.tell(self.taken())
 
-    def _hold_late(self) -> None:
-        """The lease of a session that was not there when it was opened."""
-        check_made(self._store, self.session_id)
-        try:
-            self._hold()
-            if self.log.size() != self.loaded.position.offset + self.loaded.torn:
-                self._check_policy(exists=True)
-                self.loaded = self._load(begun=True)
-        except BaseException:
-            # Without the lease the next append looks again; with it, it would write blindly.
-            self.release()
-            raise
-
     def _cut_torn(self) -> None:
         if self.loaded.torn:
             self.log.cut(self.loaded.position.offset, self.epoch)
@@ -367,7 +364,16 @@ class Opening:
             loaded.gaps = [] if loss is None else [loss]
         if loaded.gaps and not self.read_only:
             if not mending:
-                raise self._damaged(loaded.gaps[0], loss)
+                gap = loaded.gaps[0]
+                if gap is loss:
+                    what = f"{gap.size:,} bytes from byte {gap.offset:,} on are lost"
+                    left = f"{gap.first_seq:,} events are left" if gap.first_seq else "no event is left"
+                else:
+                    what = f"it is damaged at byte {gap.offset:,} (event {gap.first_seq})"
+                    left = "everything else is readable"
+                raise Damaged(
+                    f"session {self.session_id}: {what}; {left}", session_id=self.session_id, seq=gap.first_seq
+                )
             loaded = self._repaired(loss)
         # Whoever holds the lease knows that the one before is gone.
         state = loaded.fold.state
@@ -385,15 +391,6 @@ class Opening:
 
         self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=sealer, lost_whole=lambda: loss)
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
-
-    def _damaged(self, gap: Gap, loss: Gap | None) -> Damaged:
-        if gap is loss:
-            what = f"{gap.size:,} bytes from byte {gap.offset:,} on are lost"
-            left = f"{gap.first_seq:,} events are left" if gap.first_seq else "no event is left"
-        else:
-            what = f"it is damaged at byte {gap.offset:,} (event {gap.first_seq})"
-            left = "everything else is readable"
-        return Damaged(f"session {self.session_id}: {what}; {left}", session_id=self.session_id, seq=gap.first_seq)
 
     def _check_ours(self) -> None:
         """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""

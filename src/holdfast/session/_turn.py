@@ -77,7 +77,11 @@ class ToolRun:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
-            self._record(_failure(error), is_error=True)
+            cancelled = was_cancelled(error)
+            self._record(
+                {"error": True, "message": "cancelled" if cancelled else message_of(error), "cancelled": cancelled},
+                is_error=True,
+            )
             return
         try:
             self._record(self.result, is_error=False)
@@ -89,11 +93,6 @@ class ToolRun:
     def _record(self, result: Any, *, is_error: bool) -> None:
         assert self.event is not None
         self.result_event = self._session.tool_result(self.event, result, is_error=is_error)
-
-
-def _failure(error: BaseException) -> dict[str, Any]:
-    cancelled = was_cancelled(error)
-    return {"error": True, "message": "cancelled" if cancelled else message_of(error), "cancelled": cancelled}
 
 
 # Turns, each from a user's input to the agent's final answer, and how they are kept apart.

@@ -229,7 +229,18 @@ class Steps:
                 ended.set_result(None)
         else:
             self._check_same(step, known)
-        return self._value(step, known)
+        if known.unstored is not None:
+            raise ResultNotStored(
+                f"step {step.key} is done, but its result could not be recorded: {known.unstored}",
+                key=step.key,
+                name=known.name,
+                session_id=self._session.id,
+            )
+        documents = self._journal.opening.documents
+        if not known.is_long:
+            return as_returned(read_recorded(known.raw, blob_loader(documents)), step.fn)
+        event = event_at(self._journal.writer.log, documents, known.result_seq)
+        return as_returned(self._journal.as_it_was(event).data.get("value"), step.fn)
 
     def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
         """Bring a step to its end: done, or an exception that says why not."""
@@ -400,20 +411,6 @@ class Steps:
 
     def _digest(self, step: StepCall) -> str:
         return step.digest(self._session.live_state.first_log or "")
-
-    def _value(self, step: StepCall, known: StepState) -> Any:
-        if known.unstored is not None:
-            raise ResultNotStored(
-                f"step {step.key} is done, but its result could not be recorded: {known.unstored}",
-                key=step.key,
-                name=known.name,
-                session_id=self._session.id,
-            )
-        documents = self._journal.opening.documents
-        if not known.is_long:
-            return as_returned(read_recorded(known.raw, blob_loader(documents)), step.fn)
-        event = event_at(self._journal.writer.log, documents, known.result_seq)
-        return as_returned(self._journal.as_it_was(event).data.get("value"), step.fn)
 
 
 def _sleep(seconds: float) -> _Act:

@@ -225,7 +225,14 @@ class PostgresIndex(Index):
             query = select_sessions(wanted, after, statement, columns, order)
             found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
             metas = [shown(whole_row(row)) for row in found]
-            tallies = self._tallies_to_price(found, metas)
+            # The tallies of sessions whose costs a machine with other prices computed.
+            mine = self.price_mark
+            ids = [
+                meta.session_id
+                for row, meta in zip(found, metas, strict=True)
+                if row["priced"] != mine and (meta.total_tokens or meta.model or meta.cost is not None)
+            ]
+            tallies = {id: row["tally"] for id, row in self._by_id("tally", "folds", ids).items()}
             for row, meta in zip(found, metas, strict=True):
                 if wanted.admits(meta):
                     tally = tallies.get(meta.session_id)
@@ -240,16 +247,6 @@ class PostgresIndex(Index):
 
     def _metas(self, ids: Collection[str]) -> dict[str, SessionMetadata]:
         return {id: read_row(*row) for id, row in self._by_id("data, crc", "sessions", ids).items()}
-
-    def _tallies_to_price(self, rows: Sequence[Any], metas: Sequence[SessionMetadata]) -> dict[str, bytes]:
-        """The tallies of sessions whose costs a machine with other prices computed."""
-        mine = self.price_mark
-        ids = [
-            meta.session_id
-            for row, meta in zip(rows, metas, strict=True)
-            if row["priced"] != mine and (meta.total_tokens or meta.model or meta.cost is not None)
-        ]
-        return {id: row["tally"] for id, row in self._by_id("tally", "folds", ids).items()}
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
         """The row with the cost by the prices here: those of another machine may differ."""

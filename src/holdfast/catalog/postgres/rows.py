@@ -390,7 +390,15 @@ def audit_tables(fetch: Callable[..., list[Any]], hear: Hear | None) -> Iterator
         rows = fetch(_ROWS, last, _ROWS_AT_ONCE)
         for found in rows:
             last = found["id"]
-            kept = _checked(found)
+            # A row, as its checksums say and its columns and labels as the row says.
+            row = whole_row(found)
+            meta = row.meta
+            if any(found[name] != value for name, value in column_values(IndexUpdate(row)).items()):
+                raise IndexDamaged("what lists are sorted and narrowed by")
+            labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
+            if found["labels"] != len(labels) or labels != list(zip(found["tags"], found["autos"], strict=True)):
+                raise IndexDamaged("the labels of a session")
+            kept = row
             told = hear(kept) if hear is not None else None
             if told is not None:
                 yield from _compare(fetch, last, kept.trace.etag, told)
@@ -402,18 +410,6 @@ def audit_tables(fetch: Callable[..., list[Any]], hear: Hear | None) -> Iterator
 def whole_row(found: Any) -> Row:
     """A row as its checksums say. Raises IndexDamaged."""
     return read_whole(*(found[name] for name in ("id", "data", "crc", "trace", "trace_crc")))
-
-
-def _checked(found: Any) -> Row:
-    """A row, as its checksums say and its columns and labels as the row says."""
-    row = whole_row(found)
-    meta = row.meta
-    if any(found[name] != value for name, value in column_values(IndexUpdate(row)).items()):
-        raise IndexDamaged("what lists are sorted and narrowed by")
-    labels = sorted((tag, auto) for tag, _, _, auto in label_rows(meta))
-    if found["labels"] != len(labels) or labels != list(zip(found["tags"], found["autos"], strict=True)):
-        raise IndexDamaged("the labels of a session")
-    return row
 
 
 def _compare(fetch: Callable[..., list[Any]], id: str, etag: str, told: Told) -> Iterator[None]:

@@ -49,7 +49,14 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
     yield
     # What is in the full-text table is never changed, only added to: words that are summed up now
     # are those of later, up to this row.
-    last = _checked_last_id(connection)
+    # Ids are given one after the other, and never again.
+    with transaction(connection, to_write=False):
+        last = last_id(connection)
+        least, count = connection.execute(_IDS).fetchone()
+        lowest = connection.execute("SELECT min(id) FROM said").fetchone()[0]
+    # A number that is far off would also ask for more memory than there is.
+    if count != last or (least or 1) != 1 or (lowest or 1) < 1:
+        raise IndexDamaged("the numbers of what was said")
     sums = array("Q", bytes(8 * (last + 1)))
     if hear is not None:
         yield from _sum_words(connection, sums)
@@ -64,18 +71,6 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
             yield
         if len(rows) < _ROWS_AT_ONCE:
             return
-
-
-def _checked_last_id(connection: Connection) -> int:
-    """The highest id of what was said: ids are given one after the other, and never again."""
-    with transaction(connection, to_write=False):
-        last = last_id(connection)
-        least, count = connection.execute(_IDS).fetchone()
-        lowest = connection.execute("SELECT min(id) FROM said").fetchone()[0]
-    # A number that is far off would also ask for more memory than there is.
-    if count != last or (least or 1) != 1 or (lowest or 1) < 1:
-        raise IndexDamaged("the numbers of what was said")
-    return last
 
 
 def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[Any]]]:

@@ -20,7 +20,7 @@ from holdfast.catalog._data import data_statements, with_check, without_check
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import Filter, Statement, clamped
 from holdfast.catalog._query import fold
-from holdfast.catalog._search_texts import ROLES, Heard, IndexChanges, Listener
+from holdfast.catalog._search_texts import ROLES, Heard, Listener
 from holdfast.catalog.sqlite.rows import read_row, read_rows, selection
 
 if TYPE_CHECKING:
@@ -61,7 +61,16 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     was_streaming = bool(listener.streams)
     changes = listener.hear(events)
     if found is not None:
-        _drop(connection, row, changes, was_streaming=was_streaming)
+        # Remove what counts no more of what was added earlier.
+        if was_streaming:
+            connection.execute(f"{_DELETE} AND streaming", (row,))
+        if changes.gone_titles:
+            connection.execute(f"{_DELETE} AND role = ?", (row, ROLE_NUMBERS["title"]))
+        for tag in changes.gone_tags:
+            connection.execute(f"{_DELETE} AND role = ? AND tool = ?", (row, ROLE_NUMBERS["tag"], tool_number(tag)))
+        for seq in changes.gone:
+            if clamped(seq) == seq:  # nothing has another number, whatever a foreign log says
+                connection.execute(f"{_DELETE} AND (seq = ? OR last = ?)", (row, seq, seq))
     _insert(connection, row, changes.heard, listener.shown_streams())
     # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the
     # full-text table sorts in what it has gathered, every time.
@@ -81,19 +90,6 @@ def is_worn(connection: Connection) -> bool:
         return False
     alive: int = connection.execute("SELECT count(*) FROM said").fetchone()[0]
     return alive * 2 < total
-
-
-def _drop(connection: Connection, row: int, changes: IndexChanges, *, was_streaming: bool) -> None:
-    """Remove what counts no more of what was added earlier."""
-    if was_streaming:
-        connection.execute(f"{_DELETE} AND streaming", (row,))
-    if changes.gone_titles:
-        connection.execute(f"{_DELETE} AND role = ?", (row, ROLE_NUMBERS["title"]))
-    for tag in changes.gone_tags:
-        connection.execute(f"{_DELETE} AND role = ? AND tool = ?", (row, ROLE_NUMBERS["tag"], tool_number(tag)))
-    for seq in changes.gone:
-        if clamped(seq) == seq:  # nothing has another number, whatever a foreign log says
-            connection.execute(f"{_DELETE} AND (seq = ? OR last = ?)", (row, seq, seq))
 
 
 def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
@@ -258,7 +254,9 @@ class Expander:
             self._words = _read_words(connection, self._kept_chars_max)
             self._mark = mark
         if self._words is None:
-            return _ask(connection, word, open_end=open_end)
+            at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
+            select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"
+            return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]
         found = (one for one in _holding(self._words, word) if open_end or one.endswith(word))
         return list(islice(found, _EXPANSIONS_MAX))
 
@@ -280,9 +278,3 @@ def _holding(words: str, letters: str) -> Iterator[str]:
         end = words.find("\n", at)
         yield words[words.rfind("\n", 0, at) + 1 : end]
         at = words.find(letters, end)
-
-
-def _ask(connection: Connection, word: str, *, open_end: bool) -> list[str]:
-    at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
-    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"
-    return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]

@@ -99,7 +99,14 @@ def _read_part(part: Any, note: Note) -> Block | None:
         return _read_sign(call_block(key, call.get("name"), call.get("args"), note), part)
     answer = _get(part, "functionResponse", "function_response")
     if isinstance(answer, dict):
-        return _read_response(answer, note)
+        # A result. Without ids, the calls of one name are answered in their order.
+        given, failed = answer.get("response"), False
+        # These are the names under which results are wrapped; other members belong to the result.
+        if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
+            ((name, given),) = given.items()
+            failed = name == "error"
+        key = call_key(answer.get("id")) or name_key(answer.get("name"))
+        return result_block(key, given, note, failed=failed)
     return _read_text(part, note) if isinstance(part.get("text"), str) else _read_media(part, note)
 
 
@@ -116,22 +123,19 @@ def _read_sign(block: Block, part: Message) -> Block:
     return sign(block, part, "thoughtSignature" if "thoughtSignature" in part else "thought_signature")
 
 
-def _read_response(answer: Message, note: Note) -> Block:
-    """A result. Without ids, the calls of one name are answered in their order."""
-    given, failed = answer.get("response"), False
-    # These are the names under which results are wrapped; other members belong to the result.
-    if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
-        ((name, given),) = given.items()
-        failed = name == "error"
-    key = call_key(answer.get("id")) or name_key(answer.get("name"))
-    return result_block(key, given, note, failed=failed)
-
-
 def _read_media(part: Message, note: Note) -> Block | None:
     inline, file = _get(part, "inlineData", "inline_data"), _get(part, "fileData", "file_data")
     given = inline if isinstance(inline, dict) else file
     if not isinstance(given, dict):
-        return _read_served(part, note)
+        # What the provider did by itself, in words for others.
+        for camel, snake in _SERVED.items():
+            given = _get(part, camel, snake)
+            if isinstance(given, dict):
+                note("invalid_block", f"a part of kind {snake} was put into words", None)
+                said = plain_text(given.get("code")) or plain_text(given.get("output"))
+                return text_block(f"({snake}: {said or dump_json(clean_json(given))})")
+        note("invalid_block", "a part of unknown kind was dropped", part)
+        return None
     media = plain_text(_get(given, "mimeType", "mime_type")) or ""
     source = {"type": "base64", "media_type": media, "data": given.get("data")}
     if given is file:
@@ -146,18 +150,6 @@ _SERVED = {
     "toolCall": "tool_call",
     "toolResponse": "tool_response",
 }
-
-
-def _read_served(part: Message, note: Note) -> Block | None:
-    """What the provider did by itself, in words for others."""
-    for camel, snake in _SERVED.items():
-        given = _get(part, camel, snake)
-        if isinstance(given, dict):
-            note("invalid_block", f"a part of kind {snake} was put into words", None)
-            said = plain_text(given.get("code")) or plain_text(given.get("output"))
-            return text_block(f"({snake}: {said or dump_json(clean_json(given))})")
-    note("invalid_block", "a part of unknown kind was dropped", part)
-    return None
 
 
 def _begin(role: str) -> tuple[Message, list[Any]]:

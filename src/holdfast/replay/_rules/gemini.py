@@ -100,9 +100,22 @@ class GeminiRules(Rules):
 
     def _check_value(self, kind: str, value: dict[str, Any]) -> None:
         if kind == "functionCall":
-            self._call(value)
+            self.members(value, frozenset({"id", "name", "args"}), "a call")
+            self.need(self._role == "model", "only the model calls functions")
+            identity = value.get("id")
+            if identity is not None:
+                self.open_call(identity, value.get("name"))
+                # Here it only shows whether the id is new: the end of a turn pairs by id and name together.
+                self._open.clear()
+            args = value.get("args", {})
+            self.need(type(args) is dict and is_json(args), "the arguments are no JSON object")
+            self._calls.append(self._key(identity, value.get("name")))
         elif kind == "functionResponse":
-            self._response(value)
+            self.members({_NAMES.get(name, name): item for name, item in value.items()}, _RESPONSE, "a response")
+            self.need(self._role == "user", "only the user answers calls")
+            response = value.get("response")
+            self.need(type(response) is dict and response and is_json(value), "no JSON response")
+            self._responses.append(self._key(value.get("id"), value.get("name")))
         elif kind in _SERVED:
             self.need(value and is_json(value), f"{kind} is empty or broken")
         else:
@@ -112,25 +125,6 @@ class GeminiRules(Rules):
                 self.need(is_encoded(value.get("data")) and is_json(value), "data is missing")
             else:
                 self.need(is_address(value.get("fileUri"), *_ADDRESSES) and is_json(value), "fileUri is missing")
-
-    def _call(self, call: dict[str, Any]) -> None:
-        self.members(call, frozenset({"id", "name", "args"}), "a call")
-        self.need(self._role == "model", "only the model calls functions")
-        identity = call.get("id")
-        if identity is not None:
-            self.open_call(identity, call.get("name"))
-            # Here it only shows whether the id is new: the end of a turn pairs by id and name together.
-            self._open.clear()
-        args = call.get("args", {})
-        self.need(type(args) is dict and is_json(args), "the arguments are no JSON object")
-        self._calls.append(self._key(identity, call.get("name")))
-
-    def _response(self, answer: dict[str, Any]) -> None:
-        self.members({_NAMES.get(name, name): value for name, value in answer.items()}, _RESPONSE, "a response")
-        self.need(self._role == "user", "only the user answers calls")
-        response = answer.get("response")
-        self.need(type(response) is dict and response and is_json(answer), "no JSON response")
-        self._responses.append(self._key(answer.get("id"), answer.get("name")))
 
     def _key(self, identity: Any, name: Any) -> tuple[str, str]:
         well = type(name) is str and self.name_pattern.match(name)

@@ -325,20 +325,17 @@ class ResponsesRules(_PartRules):
 
     def check_part(self, part: dict[str, Any], kind: str) -> None:
         if not (kind.endswith("_text") or kind == "refusal"):
-            self._media(part)
+            self.members(part, _MEDIA, "a part")
+            given = [part.get(n) for n in ("image_url", "file_id", "file_data", "file_url")]
+            self.need(any(is_text(value) for value in given) and is_json(part), "nothing in a part")
+            image, file = part.get("image_url"), part.get("file_url")
+            self.need(image is None or _is_image(image), "no image can be had there")
+            self.need(file is None or is_address(file, "http", "https"), "no file can be had there")
             return
         member = "text" if kind.endswith("_text") else "refusal"
         self.members(part, frozenset({"type", member, "annotations", "logprobs", _CACHE}), "a part")
         self.need(is_text(part.get(member)), "a text is empty or broken")
         self.need(is_json(part), "a part is malformed")
-
-    def _media(self, part: dict[str, Any]) -> None:
-        self.members(part, _MEDIA, "a part")
-        given = [part.get(n) for n in ("image_url", "file_id", "file_data", "file_url")]
-        self.need(any(is_text(value) for value in given) and is_json(part), "nothing in a part")
-        image, file = part.get("image_url"), part.get("file_url")
-        self.need(image is None or _is_image(image), "no image can be had there")
-        self.need(file is None or is_address(file, "http", "https"), "no file can be had there")
 
 
 _ITEMS = {

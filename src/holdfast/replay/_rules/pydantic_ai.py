@@ -40,7 +40,11 @@ class PydanticAIRules(Rules):
             if kind in _RETURNS and (kind == "tool-return" or part.get("tool_name") is not None):
                 self.need(not prompted, "answers come before prompts")
                 self.close_call(part.get("tool_call_id"))
-                self._answer(part.get("content"))
+                # Whatever a tool returned: the framework makes text of it for the model.
+                content = part.get("content")
+                empty = content is None or content == []
+                well = is_text(content) if isinstance(content, str) else not empty and is_json(content)
+                self.need(well, "an answer is empty or broken")
             elif kind == "system-prompt":
                 self.need(is_text(part.get("content")), "a system prompt is empty or broken")
                 continue
@@ -49,12 +53,6 @@ class PydanticAIRules(Rules):
                 self._prompt(part.get("content"))
             said = True
         self.need(said, "the request says nothing")
-
-    # Whatever a tool returned: the framework makes text of it for the model.
-    def _answer(self, content: Any) -> None:
-        empty = content is None or content == []
-        well = is_text(content) if isinstance(content, str) else not empty and is_json(content)
-        self.need(well, "an answer is empty or broken")
 
     def _prompt(self, content: Any) -> None:
         if not isinstance(content, list):

@@ -324,8 +324,15 @@ def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, st
     text = before.held + piece
     if len(text) < before.due and _goes_on(before.held, piece):
         return before._replace(held=text), "", []
-    spans = redactor.spans(before.context + text)
-    cut = _cut(before.context, text, spans)
+    whole, shift = before.context + text, len(before.context)
+    spans = redactor.spans(whole)
+    start = len(whole.rstrip(_OF_WORDS))
+    held = len(whole) if _is_plain(whole[:start], whole[start:]) else start
+    begun = whole.rfind(_PEM)
+    if begun >= 0 and _PEM_END.search(whole, begun) is None:
+        held = min(held, begun)
+    held = min([held, *(span.start for span in spans if span.stop > held)])
+    cut = max(held - shift, 0)
     if len(text) - cut > _HELD_CHARS_MAX:
         cut = len(text)
     return _given(redactor, before.context, text, spans, cut)
@@ -343,18 +350,6 @@ def _goes_on(held: str, piece: str) -> bool:
     A word, or a private key, that comes letter by letter would otherwise be looked at as often as it has letters.
     """
     return not piece.strip(_OF_WORDS) or (held.startswith(_PEM) and "-" not in piece)
-
-
-def _cut(context: str, text: str, spans: list[SecretSpan]) -> int:
-    """Up to where the text can be recorded."""
-    whole, shift = context + text, len(context)
-    start = len(whole.rstrip(_OF_WORDS))
-    held = len(whole) if _is_plain(whole[:start], whole[start:]) else start
-    begun = whole.rfind(_PEM)
-    if begun >= 0 and _PEM_END.search(whole, begun) is None:
-        held = min(held, begun)
-    held = min([held, *(span.start for span in spans if span.stop > held)])
-    return max(held - shift, 0)
 
 
 def _is_plain(before: str, run: str) -> bool:

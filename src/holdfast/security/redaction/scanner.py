@@ -16,7 +16,7 @@ import re
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.security.redaction.rules import Rule, RuleSet, has_checksum, standard_rules
@@ -166,7 +166,17 @@ class Scanner:
         spans = _settled(hits, text)
         unscanned = len(text) - seen
         if spans and len(text) < len(escaped):
-            moved = places_before([span[:2] for span in spans], escaped)
+            # Where these places of ``unescaped(text)`` are in the text itself, with the backslashes before them.
+            where, totals, total = [], [0], 0
+            for match in _ESCAPED.finditer(escaped):
+                start, stop = match.span()
+                where.append(start - total)
+                total += stop - start
+                totals.append(total)
+            moved = [
+                (start + totals[bisect_left(where, start)], stop + totals[bisect_right(where, stop - 1)])
+                for start, stop, *_ in spans
+            ]
             spans = [SecretSpan(*at, *span[2:]) for at, span in zip(moved, spans, strict=True)]
         return ScanResult(spans, unscanned)
 
@@ -483,20 +493,6 @@ def _meant(match: re.Match[str]) -> str:
 def unescaped(text: str) -> str:
     """The text without backslashes before quotes and other signs that are escaped."""
     return _ESCAPED.sub("", text) if "\\" in text or _FILL in text else text
-
-
-def places_before(places: Iterable[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Where these places of ``unescaped(text)`` are in the text itself, with the backslashes before them."""
-    where, totals, total = [], [0], 0
-    for match in _ESCAPED.finditer(text):
-        start, stop = match.span()
-        where.append(start - total)
-        total += stop - start
-        totals.append(total)
-    return [
-        (start + totals[bisect_left(where, start)], stop + totals[bisect_right(where, stop - 1)])
-        for start, stop in places
-    ]
 
 
 def reads_the_same(value: str) -> bool:

@@ -222,7 +222,12 @@ _TRIES_MAX = 100
 def making(tree: Tree, target: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """A place out of sight, empty, for what becomes ``target``; the block has its lock. What stays there goes."""
     above = (*target[:-1], _HIDDEN)
-    _clear(tree, above)
+    # Remove what crashes left, but nothing that someone is at work on.
+    with tree.opened(above) as directory:
+        names = [] if directory is None else tree.disk.scan(directory)
+    for name in names:
+        with contextlib.suppress(Locked), FileLease(tree, (*above, name)).held("store", 0):
+            _remove(tree, (*above, name))
     hidden = (*above, target[-1])
     with FileLease(tree, hidden).held("store", 0):
         try:
@@ -327,15 +332,6 @@ def _sizes(opened: OpenLog, size: int) -> list[int]:
             sizes.append(min(part.size, size))
             size -= part.size
     return sizes
-
-
-def _clear(tree: Tree, above: tuple[str, ...]) -> None:
-    """Remove what crashes left, but nothing that someone is at work on."""
-    with tree.opened(above) as directory:
-        names = [] if directory is None else tree.disk.scan(directory)
-    for name in names:
-        with contextlib.suppress(Locked), FileLease(tree, (*above, name)).held("store", 0):
-            _remove(tree, (*above, name))
 
 
 def _remove(tree: Tree, parts: tuple[str, ...]) -> None:

@@ -227,13 +227,6 @@ def pack(data: bytes) -> tuple[bytes, bool]:
     size = len(data)
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
         return data, False
-    compressor = _compressor()
-    compressor.set_pledged_input_size(size)  # it is in the frame then, and checked at the end
-    packed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
-    return (packed, True) if len(packed) < size * _WORTH else (data, False)
-
-
-def _compressor() -> Any:
     found = getattr(_of_thread, "compressor", None)
     # One that broke off in the middle of a frame is of no use any more.
     if found is None or found.last_mode != found.FLUSH_FRAME:
@@ -241,4 +234,6 @@ def _compressor() -> Any:
         parameter = zstd.CompressionParameter
         options = {parameter.compression_level: _LEVEL, parameter.window_log: _WINDOW_LOG}
         found = _of_thread.compressor = zstd.ZstdCompressor(options=options)
-    return found
+    found.set_pledged_input_size(size)  # it is in the frame then, and checked at the end
+    packed: bytes = found.compress(data, found.FLUSH_FRAME)
+    return (packed, True) if len(packed) < size * _WORTH else (data, False)

@@ -473,7 +473,13 @@ class Listing:
         objects = list(self._objects.list(f"{folder}/")) if listed is None else listed
         pieces = LogObjects(self._objects, folder)
         etag = next((one.etag for one in objects if one.path == f"{folder}/head"), "")
-        head = self._head(pieces, etag)
+        known = self._heads.get(pieces.folder)
+        if known is None or known[0] != etag:
+            known = (etag, pieces.head() if etag else Head())
+            if len(self._heads) >= _KEPT_MAX:
+                self._heads.clear()
+            self._heads[pieces.folder] = known
+        head = known[1]
         found = pieces.pieces_of(head, objects)
         if head.sealed or not (head.generation or any(one.size for one in found)):
             return None
@@ -495,13 +501,4 @@ class Listing:
             if len(self._ids) >= _KEPT_MAX:
                 self._ids.clear()
             self._ids[key] = known
-        return known[1]
-
-    def _head(self, pieces: LogObjects, etag: str) -> Head:
-        known = self._heads.get(pieces.folder)
-        if known is None or known[0] != etag:
-            known = (etag, pieces.head() if etag else Head())
-            if len(self._heads) >= _KEPT_MAX:
-                self._heads.clear()
-            self._heads[pieces.folder] = known
         return known[1]

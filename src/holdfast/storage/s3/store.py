@@ -203,13 +203,6 @@ class ObjectStore(LeasedStore):
         super().close()
         self._at_once.close()
 
-    def pieces_for_writing(self, key: str) -> LogObjects:
-        """The objects of a log as its writer knows them."""
-        pieces = self._writing.get(key)
-        if pieces is None:
-            pieces = self._writing[key] = LogObjects(self.objects, self.names.made(key).folder)
-        return pieces
-
     def forget_writing(self, key: str) -> None:
         """Look everything up anew the next time this key is written."""
         self._writing.pop(key, None)
@@ -303,7 +296,10 @@ class ObjectStore(LeasedStore):
         whole = run[0]._replace(data=b"".join(packet.data for packet in run))
         error: StoreError | None
         try:
-            error = self.pieces_for_writing(whole.key).append(whole)
+            pieces = self._writing.get(whole.key)
+            if pieces is None:
+                pieces = self._writing[whole.key] = LogObjects(self.objects, self.names.made(whole.key).folder)
+            error = pieces.append(whole)
         except StoreError as failure:
             error = failure
         except HoldfastError as failure:  # it must not reach the other logs of the batch

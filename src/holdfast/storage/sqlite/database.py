@@ -184,19 +184,7 @@ class SharedDatabase:
         return writer
 
     def _open(self, *, create: bool) -> Connection:
-        self._check_place(create=create)
-        connection = connect_file(self.path)
-        try:
-            self._version(connection)  # one that is not ours is left as it is
-            use_wal(connection, self.path)
-            self._migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _check_place(self, *, create: bool) -> None:
-        """A file of this user, no symlink, on a local disk; made 0600 if there is none."""
+        # A file of this user, no symlink, on a local disk; made 0600 if there is none.
         folder_path, name = os.path.split(self.path)
         with translation(f"opening {self.path}"), self._folder(create=create) as folder:
             network = self._disk.network_name(folder)
@@ -208,6 +196,15 @@ class SharedDatabase:
             node = plain_file(self._disk, name, folder, self.path)
             if node is not None and node.owner not in (0, os.geteuid()):
                 raise Forbidden(f"{self.path} belongs to another user")
+        connection = connect_file(self.path)
+        try:
+            self._version(connection)  # one that is not ours is left as it is
+            use_wal(connection, self.path)
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _migrate(self, connection: Connection) -> None:
         """Bring the tables up to date, safely when several start at once."""
