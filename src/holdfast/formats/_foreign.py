@@ -17,7 +17,6 @@ from holdfast.errors import HoldfastError, TooNew
 if TYPE_CHECKING:
     from holdfast.formats._source import Source
 
-
 _DIGEST_CHARS = 16
 _UNFIT = re.compile(r"[^a-z0-9]+")
 _READABLE_CHARS_MAX = 90

@@ -61,8 +61,7 @@ class Format(NamedTuple):
     name: str
     about: str
     suffix: str
-    writer: str
-    """Module and function, loaded when they are needed."""
+    writer: str  # module and function, loaded when they are needed
     is_text: bool = True
 
     @property

@@ -31,7 +31,6 @@ from holdfast.formats._file import (
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
 
-
 T = TypeVar("T")
 HEAD_BYTES = 64 * 1024
 _DIGEST_BYTES_MAX = 256 * 1024 * 1024
@@ -60,8 +59,7 @@ class Source:
     ) -> None:
         self.name = name
         self.is_file = is_file
-        self.folder = folder
-        """The name of the folder that it lies in; some tools put a project's name there."""
+        self.folder = folder  # the name of the folder that it lies in; some tools put a project's name there
         self.bounds = bounds or Bounds()
         self._files = {path: MemoryFile(file) if isinstance(file, bytes) else file for path, file in files.items()}
         self._beside = beside

@@ -44,8 +44,7 @@ class ExportOptions:
     zone: tzinfo = UTC
     cwd: str = "/"
     passphrase: str | None = None
-    model: str | None = None
-    """The model that a native file names, where its tool wants one."""
+    model: str | None = None  # the model that a native file names, where its tool wants one
     incomplete: Incomplete = "mark"
     """What becomes of calls without a result in lists of messages; native files mark them."""
 
@@ -79,8 +78,7 @@ class DialogueTurn(NamedTuple):
     role: str
     blocks: list[Block]
     times: list[int]
-    sources: list[int]
-    """Places in the log, counted from 0; -1 for what is not in it."""
+    sources: list[int]  # places in the log, counted from 0; -1 for what is not in it
 
 
 class Dialogue(NamedTuple):

@@ -19,7 +19,6 @@ from holdfast.storage import MUST_NOT_EXIST
 if TYPE_CHECKING:
     import holdfast
 
-
 VARIABLE = "variable_set"
 
 

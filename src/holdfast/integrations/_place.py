@@ -24,8 +24,7 @@ from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Patience, Session, Timers, WhenForgotten, resolve_blobs
 
-Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
-"""What an adapter takes as its ``hf``."""
+Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"  # what an adapter takes as its ``hf``
 
 Act: TypeAlias = Callable[[Session], Sequence[Event]]
 """Something that is done with a session that is held; it gives what it recorded."""

@@ -113,8 +113,7 @@ class LogReader(ABC):
         """Take in the next event of the log."""
 
 
-LOST = "interrupted, outcome unknown"
-"""The result, for a model, of a call that has none."""
+LOST = "interrupted, outcome unknown"  # the result, for a model, of a call that has none
 
 CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
 _OF_UNITS = CONVERSATION | {"frame", "variable_set"}

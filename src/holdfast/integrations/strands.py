@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from holdfast.integrations._units import Drafts, Unit, Words
 
-
 __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
 _TOOL = "strands"
@@ -131,7 +130,6 @@ class HoldfastSessionRepository(SessionRepository):
         self._kept = Recent[str, _AgentSession](lambda name: _AgentSession(AdapterSession(library, _TOOL, name), FORM))
 
     # -- sessions ----------------------------------------------------------------------------
-
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """A new session. Raises SessionException if there is one of this id."""
         kept = self._read(session.session_id)
@@ -159,7 +157,6 @@ class HoldfastSessionRepository(SessionRepository):
         place.delete()
 
     # -- agents ------------------------------------------------------------------------------
-
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record an agent of a session."""
         self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
@@ -177,7 +174,6 @@ class HoldfastSessionRepository(SessionRepository):
         self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
     # -- messages ----------------------------------------------------------------------------
-
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Record a message. Raises Overtaken if another process recorded one of its number."""
         number = session_message.message_id
@@ -235,7 +231,6 @@ class HoldfastSessionRepository(SessionRepository):
         return [message.to_message() for message in kept.messages(kept.first_agent or "")]
 
     # -- groups of agents --------------------------------------------------------------------
-
     def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Record the state of a group of agents."""
         self._record(session_id, "multi_agent", multi_agent.id, multi_agent.serialize_state())
@@ -252,7 +247,6 @@ class HoldfastSessionRepository(SessionRepository):
         self.create_multi_agent(session_id, multi_agent)
 
     # -- inside ------------------------------------------------------------------------------
-
     def _read(self, session_id: str) -> _AgentSession:
         kept = self._kept(session_id)
         kept.catch_up()

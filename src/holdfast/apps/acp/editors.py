@@ -21,10 +21,8 @@ class Editor(NamedTuple):
     """An editor whose settings can be written."""
 
     title: str
-    settings: str
-    """Its file, in the user's home."""
-    marks: dict[str, Any]
-    """What an entry has besides its command."""
+    settings: str  # its file, in the user's home
+    marks: dict[str, Any]  # what an entry has besides its command
 
 
 EDITORS = {

@@ -19,8 +19,7 @@ from holdfast.replay import Stage
 if TYPE_CHECKING:
     from holdfast.apps.acp.recording.channel import Channel
 
-WINDOW_TOKENS = 24_000
-"""How much of the past an agent is told at most; the newest of it."""
+WINDOW_TOKENS = 24_000  # how much of the past an agent is told at most; the newest of it
 
 _RESULT_CHARS = 4_000
 _SEEN_CHARS = 2_000
@@ -249,8 +248,7 @@ class Waits(NamedTuple):
 
     resume_s: float = 30.0
     load_s: float = 120.0
-    quiet_s: float = 0.3
-    """A replay is over when nothing more of it came for so long: some answer before they replay."""
+    quiet_s: float = 0.3  # a replay is over when nothing more of it came for so long: some answer before they replay
     quiet_max_s: float = 10.0
 
 
@@ -258,11 +256,9 @@ class Attached(NamedTuple):
     """The agent has the session: under which id, how it got it, and what it answered."""
 
     agent_id: str
-    how: str
-    """resume, load or new"""
+    how: str  # resume, load or new
     answer: dict[str, Any]
-    failures: tuple[str, ...] = ()
-    """What did not work, for people."""
+    failures: tuple[str, ...] = ()  # what did not work, for people
 
 
 async def attach(
@@ -317,10 +313,8 @@ async def _replays(channel: Channel, before: int, waits: Waits) -> bool:
 class Missing(NamedTuple):
     """What the agent's own record of a conversation lacks."""
 
-    is_all: bool
-    """All of it, not only the end."""
-    is_told: bool
-    """Whether it is told for that; the words of a turn that was cut off are told with that news."""
+    is_all: bool  # all of it, not only the end
+    is_told: bool  # whether it is told for that; the words of a turn that was cut off are told with that news
 
 
 async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) -> tuple[list[Frame], bool]:

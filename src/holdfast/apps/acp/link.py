@@ -59,10 +59,8 @@ class AgentLink:
         self._starting = asyncio.Lock()
         self._ended = False
         self._greeting: Frame | None = None
-        self.login: Frame | None = None
-        """An authentication that worked, which is made again after a restart."""
-        self.hello: Frame = {}
-        """What the agent said of itself at ``initialize``."""
+        self.login: Frame | None = None  # an authentication that worked, which is made again after a restart
+        self.hello: Frame = {}  # what the agent said of itself at ``initialize``
 
     @property
     def alive(self) -> bool:
@@ -253,8 +251,7 @@ class Breaker:
         self._rest_s = rest_s
         self._clock = clock
         self._failed_at = 0.0
-        self.failures = 0
-        """Failures in a row so far."""
+        self.failures = 0  # failures in a row so far
 
     @property
     def wait_s(self) -> float:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.apps.cli._pager import Held
     from holdfast.library import Holdfast
 
-
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
     "Talk": {
@@ -91,8 +90,7 @@ _NAME_CHARS = 10  # the longest verb, so that all sections are aligned
 _HEADING = re.compile(r" {0,2}[A-Z][a-z ]+:$")
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
-LOADED: dict[str, click.Command] = {}
-"""The verbs whose modules are loaded; `verb` puts them here."""
+LOADED: dict[str, click.Command] = {}  # the verbs whose modules are loaded; `verb` puts them here
 # Verbs of one subject stand in one module; the others are in one of their own name.
 _SUBJECTS = {
     "branches": "compare fork merge restore",

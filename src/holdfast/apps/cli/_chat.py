@@ -99,7 +99,6 @@ class Chat:
         return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
 
     # -- inside ------------------------------------------------------------------------------
-
     def _lines(self) -> Iterator[str]:
         piped = standard_input()
         while True:

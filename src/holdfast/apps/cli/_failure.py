@@ -27,8 +27,7 @@ class Failure(NamedTuple):
     message: str
     remedy: str
     code: int
-    kind: str = "defect"
-    """The code of the error for programs: that of its class, or of what else went wrong."""
+    kind: str = "defect"  # the code of the error for programs: that of its class, or of what else went wrong
 
 
 def explain(error: BaseException, *, waits: bool = False) -> Failure:

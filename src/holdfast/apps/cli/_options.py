@@ -18,7 +18,6 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-
 # Under this name a context keeps the store for the completion of what follows.
 STORE = "holdfast.store"
 

@@ -68,8 +68,7 @@ def older(count: int) -> Span:
     return Span(f"and {counted(count, 'older session')}; all with --all", "faint")
 
 
-LIMIT = 50
-"""So many sessions a list shows if nothing is said."""
+LIMIT = 50  # so many sessions a list shows if nothing is said
 
 _LIMIT_MAX = 1000
 _NS_PER_MS = 1_000_000

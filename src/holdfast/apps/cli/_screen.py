@@ -53,12 +53,10 @@ class Screen(Canvas):
 
     def __init__(self, stream: TextIO, colour: str | None = None) -> None:
         self._stream = stream
-        self.beside = stream
-        """Where a line that comes and goes is drawn, beside what stays."""
+        self.beside = stream  # where a line that comes and goes is drawn, beside what stays
         self.is_terminal = _is_terminal(stream)
         self.is_unicode = _is_unicode(stream)
-        self.colour = colour
-        """always, never or auto, as the user asked for; None if nothing was said."""
+        self.colour = colour  # always, never or auto, as the user asked for; None if nothing was said
         self._chosen: Ink | None = None
         self._flow: Flow | None = None
         self._mid_line = False

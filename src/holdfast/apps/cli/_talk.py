@@ -102,7 +102,6 @@ class Talker:
             self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------
-
     def _take(self, agent: Agent) -> None:
         """Go on with another agent. It is made before this, so that a failure changes nothing."""
         try:

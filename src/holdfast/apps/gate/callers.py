@@ -17,10 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.apps.gate.limits import BodyLimit, Buckets, RateLimit
 from holdfast.apps.gate.responses import NOTHING_RUNS, SafeHeaders, header, refuse
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""The names of this machine for itself."""
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods that change nothing."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # the names of this machine for itself
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})  # the methods that change nothing
 
 _SHOWN_HEADERS = "location, retry-after"
 # Who is asked is known by a token in a header, which no page sends by accident: no cookies.

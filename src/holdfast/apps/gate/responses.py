@@ -59,8 +59,7 @@ async def refuse(  # noqa: PLR0917 - an ASGI application's three, and what is to
 
 
 # What every response says to a browser: run nothing, guess nothing, tell nobody, keep nothing.
-NOTHING_RUNS = "default-src 'none'"
-"""The policy for answers that are no pages."""
+NOTHING_RUNS = "default-src 'none'"  # the policy for answers that are no pages
 _FRAMES = "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 _ALWAYS = {
     "x-content-type-options": "nosniff",

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 PROTOCOL: Literal[1] = 1
 EXPORT_CHARS_MAX = 32 * 1024 * 1024
-_HERE = "current"
-"""The one key of the host: a connection has one session, and one turn."""
+_HERE = "current"  # the one key of the host: a connection has one session, and one turn
 
 Say = Callable[[str, Struct], Awaitable[None]]
 """Tells the other side something that it did not ask for: the tag, and what is told."""

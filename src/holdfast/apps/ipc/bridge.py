@@ -21,8 +21,7 @@ from holdfast.apps.wire.pipes import Pipe, serve, until_asked_to_end
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
 
-LINE_BYTES_MAX = 8 * 1024 * 1024
-"""One message to the bridge; what it answers may be longer."""
+LINE_BYTES_MAX = 8 * 1024 * 1024  # one message to the bridge; what it answers may be longer
 
 
 class Connection:

@@ -54,12 +54,9 @@ class Column:
         self.name = name
         self.right = right
         self.flexible = flexible
-        self.optional = optional
-        """Left out on a terminal if no row has anything in it."""
-        self.spared = spared
-        """Left out on a terminal that is too narrow."""
-        self.least = least
-        """As wide a flexible one should be before another is left out for it."""
+        self.optional = optional  # left out on a terminal if no row has anything in it
+        self.spared = spared  # left out on a terminal that is too narrow
+        self.least = least  # as wide a flexible one should be before another is left out for it
 
 
 class Canvas(ABC):

@@ -329,8 +329,7 @@ class Columns(NamedTuple):
 
     rows: list[str]
     shown: int
-    per_value: int
-    """Characters of one value."""
+    per_value: int  # characters of one value
 
 
 def columns(values: Sequence[float], width: int, height: int) -> Columns:

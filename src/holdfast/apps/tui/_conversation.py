@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.model import Event
 
-
 _POLL_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
 _TAIL_EVENTS_MAX = 300
@@ -102,7 +101,6 @@ class ConversationView(LineView):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._break_anew())
 
     # -- what is read ------------------------------------------------------------------------
-
     def read(self, session_id: str | None, at: int | None = None) -> None:
         """Show the end of a session, or what stands around event ``at``."""
         if session_id is None:
@@ -161,7 +159,6 @@ class ConversationView(LineView):
         self._lay()
 
     # -- earlier, later and new --------------------------------------------------------------
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Fetch what comes before or after when it is nearly in sight."""
         super().watch_scroll_y(old_value, new_value)
@@ -249,7 +246,6 @@ class ConversationView(LineView):
         self.post_message(self.Followed())
 
     # -- moving ------------------------------------------------------------------------------
-
     def go_to(self, seq: int) -> None:
         """Show an event, wherever it is."""
         first, stop = self.loaded
@@ -303,7 +299,6 @@ class ConversationView(LineView):
         return place if 0 <= place < len(self._flat) else None
 
     # -- folding -----------------------------------------------------------------------------
-
     def action_fold(self) -> None:
         if 0 <= self._chosen < len(self._flat):
             self._toggle(self._chosen)
@@ -331,7 +326,6 @@ class ConversationView(LineView):
         self._lay()
 
     # -- drawing -----------------------------------------------------------------------------
-
     def _drawn(self, chunk: LogChunk | None) -> list[EntryBlock]:
         if chunk is None:
             return []

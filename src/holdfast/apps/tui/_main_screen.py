@@ -150,7 +150,6 @@ class MainScreen(Screen[None]):
             self.read(self._first_id)
 
     # -- its parts ---------------------------------------------------------------------------
-
     @property
     def chosen(self) -> SessionMetadata | None:
         """The session that actions are about: the one that is read, else that under the cursor."""
@@ -165,7 +164,6 @@ class MainScreen(Screen[None]):
         return self.has_class("-reading")
 
     # -- keys --------------------------------------------------------------------------------
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key bar shows what can be done here and now."""
         if action == "stop":
@@ -227,7 +225,6 @@ class MainScreen(Screen[None]):
             act(ids[0], ids[1])
 
     # -- other screens -----------------------------------------------------------------------
-
     def action_search(self) -> None:
         """Search what was said, in every session."""
         from holdfast.apps.tui._search_screen import SearchScreen
@@ -271,7 +268,6 @@ class MainScreen(Screen[None]):
         self.app.push_screen(HelpScreen())
 
     # -- the list ----------------------------------------------------------------------------
-
     def action_filter(self) -> None:
         """Type to narrow the list."""
         self.leave_reading()
@@ -317,7 +313,6 @@ class MainScreen(Screen[None]):
             self._preview_soon = self.set_timer(_PREVIEW_S, self._preview)
 
     # -- reading -----------------------------------------------------------------------------
-
     def _preview(self) -> None:
         row = self.sessions.chosen
         id = None if row is None else row.session_id
@@ -374,7 +369,6 @@ class MainScreen(Screen[None]):
         self.app.tell_failure(event.error)
 
     # -- talking -----------------------------------------------------------------------------
-
     def action_talk(self) -> None:
         """Talk on the chosen session."""
         if self.chosen is None:
@@ -458,7 +452,6 @@ class MainScreen(Screen[None]):
         self.list_pane.look_again()
 
     # -- status ------------------------------------------------------------------------------
-
     @on(ConversationView.Followed)
     def tell_status(self) -> None:
         """Say on the bottom line how things are."""

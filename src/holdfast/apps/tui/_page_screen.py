@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.replay import Comparison
 
-
 T = TypeVar("T")
 _MARGIN = 4  # of the page, with its scrollbar
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
 PAGE = 120
-_PAGE_MAX = 600
-"""A turn may be longer than a page; beyond this it is cut."""
+_PAGE_MAX = 600  # a turn may be longer than a page; beyond this it is cut
 _TURN_STARTS = ("turn_start", "user", "session_start")
 
 

@@ -43,12 +43,10 @@ class ShownItem:
     who: str
     text: str = ""
     html: Markup | None = None
-    line: str = ""
-    """What a folded item shows."""
+    line: str = ""  # what a folded item shows
     result: ShownItem | None = None
     is_cut: bool = False
-    is_stream: bool = False
-    """Whether it is of several events, none of which has all of it."""
+    is_stream: bool = False  # whether it is of several events, none of which has all of it
     is_writing: bool = False
     media: list[ShownMedia] = field(default_factory=list)
 
@@ -59,8 +57,7 @@ class Tail(NamedTuple):
     settled: list[ShownItem]
     open: list[ShownItem]
     next: int
-    is_behind: bool = False
-    """Whether more came than this tells: the page has to be loaded anew."""
+    is_behind: bool = False  # whether more came than this tells: the page has to be loaded anew
 
 
 class ConversationPart(NamedTuple):
@@ -70,8 +67,7 @@ class ConversationPart(NamedTuple):
     start: int
     stop: int
     newest: int
-    tail: Tail
-    """What may still change, if it is the end of a session that someone writes."""
+    tail: Tail  # what may still change, if it is the end of a session that someone writes
 
     @property
     def has_earlier(self) -> bool:

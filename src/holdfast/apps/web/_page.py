@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.apps.web._actions import Talks
     from holdfast.library import Holdfast
 
-
 # Who may come in: links that work once, and the cookies that they are exchanged for.
 _LINKS_MAX = 16
 _GUESTS_MAX = 256
@@ -138,13 +137,11 @@ class Site:
     """The one web app of a process: what its pages need."""
 
     hf: Holdfast
-    where: str
-    """The store's place, as people write it."""
+    where: str  # the store's place, as people write it
     talks: Talks
     door: Door = field(default_factory=Door)
     streams: PageStreams = field(default_factory=PageStreams)
-    checks: Callable[[], Sequence[Any]] = tuple
-    """How the store is: things with name, state, finding and remedy."""
+    checks: Callable[[], Sequence[Any]] = tuple  # how the store is: things with name, state, finding and remedy
     templates: Environment = field(default_factory=_environment)
 
 

@@ -275,8 +275,7 @@ class Member(NamedTuple):
     row: SessionMetadata
     x: int
     y: int
-    at: int | None
-    """The last event that it shares with its parent."""
+    at: int | None  # the last event that it shares with its parent
     is_here: bool
 
 
@@ -284,8 +283,7 @@ class Family(NamedTuple):
     """The graph."""
 
     members: list[Member]
-    edges: list[str]
-    """The paths from parents to their children, as SVG writes them."""
+    edges: list[str]  # the paths from parents to their children, as SVG writes them
     width: int
     height: int
     is_cut: bool

@@ -200,8 +200,7 @@ def serve_web(
 
 
 # Who came in and what was done: one line of JSON each, without a word of what was said.
-LOGGER = logging.getLogger("holdfast.audit")
-"""Lines go here, as those of the service do."""
+LOGGER = logging.getLogger("holdfast.audit")  # lines go here, as those of the service do
 
 
 def audited(request: Request, send: Send) -> Send:

@@ -45,8 +45,7 @@ class Pipe:
         self._splitter = Splitter(line_bytes_max)
         self._alone = threading.Lock()
         self._offered: list[bytes] = []
-        self.has_ended = False
-        """Whether all that the other side wrote has been read."""
+        self.has_ended = False  # whether all that the other side wrote has been read
 
     @property
     def is_lost(self) -> bool:
@@ -219,8 +218,7 @@ def _watched(command: Sequence[str], cwd: str | None, env: Mapping[str, str] | N
     return [_SHELL, "-c", _WATCH.format(watched), "sh", *command]
 
 
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What asks a process to end."""
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what asks a process to end
 
 
 def serve(work: Callable[[Pipe], Awaitable[None]], *, line_bytes_max: int = LINE_BYTES_MAX) -> None:

@@ -213,8 +213,7 @@ class SessionLog:
     """One file of JSON lines on its way to a session: what is the same for all tools."""
 
     tool: ClassVar[str]
-    id_member: ClassVar[str | None] = "id"
-    """The member of a line that names it; None if lines have no names."""
+    id_member: ClassVar[str | None] = "id"  # the member of a line that names it; None if lines have no names
 
     def __init__(self, source: Source, name: str) -> None:
         self._book = Book(self.tool)
@@ -294,10 +293,8 @@ class TreeNode(NamedTuple):
     parent: str | None
     group: str | None = None
     calls: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-    """The calls whose results it has: it stays where they stay."""
-    is_talk: bool = True
-    """Whether the conversation may end with it: notices hang anywhere on the tree."""
+    answers: tuple[str, ...] = ()  # the calls whose results it has: it stays where they stay
+    is_talk: bool = True  # whether the conversation may end with it: notices hang anywhere on the tree
 
 
 def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str]:

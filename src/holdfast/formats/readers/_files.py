@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 IsMine = Callable[[Source, str], bool]
 ReadFiles = Callable[[Source, list[str]], Iterable[Foreign]]
-FileKind = tuple[str, IsMine, ReadFiles]
-"""How the names of such files end, whether a file is one, and what reads them."""
+FileKind = tuple[str, IsMine, ReadFiles]  # how the names of such files end, whether a file is one, and what reads them
 
 _MAGIC = b"SQLite format 3\0"
 _LOOKED_AT = 25

@@ -123,8 +123,7 @@ def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
 # JSON documents that were cut short: tools that rewrite whole files leave them behind.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
-_DEPTH_KEPT = 2
-"""A list of messages is at most this deep: what is cut within one of them is not whole."""
+_DEPTH_KEPT = 2  # a list of messages is at most this deep: what is cut within one of them is not whole
 
 
 def mend(data: bytes) -> bytes | None:

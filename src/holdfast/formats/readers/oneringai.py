@@ -145,10 +145,8 @@ def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
 
 # What oneringai keeps beside the sessions of an agent: its memory, plugins and instructions.
 class _AgentFiles(NamedTuple):
-    plugins: dict[str, Any]
-    """The states that lie in files of their own; beside a single file only the memory."""
-    instructions: list[Any]
-    """What a person told the agent for good: texts with their ids and times, or one text."""
+    plugins: dict[str, Any]  # the states that lie in files of their own; beside a single file only the memory
+    instructions: list[Any]  # what a person told the agent for good: texts with their ids and times, or one text
 
 
 def _agent_files(source: Source) -> _AgentFiles:

@@ -13,8 +13,7 @@ from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
 
 _TOOL = "opencode"
-Message = tuple[files.Record, list[files.Record]]
-"""What is known about a message, and its parts."""
+Message = tuple[files.Record, list[files.Record]]  # what is known about a message, and its parts
 
 # The name that opencode gives by itself says nothing.
 _UNTITLED = re.compile(r"(?:New|Child) session - \d{4}-")

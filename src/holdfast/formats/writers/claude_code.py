@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast.formats._view import DialogueTurn, ExportOptions, Recorded, dialogue, in_dialect, iso, stable_uuid
 
-VERSION = "2.1.197"
-"""The release of Claude Code that resumes these files in our tests."""
+VERSION = "2.1.197"  # the release of Claude Code that resumes these files in our tests
 
 _MODEL = "claude-sonnet-4-5"
 

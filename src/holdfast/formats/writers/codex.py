@@ -10,8 +10,7 @@ import msgspec
 
 from holdfast.formats._view import ExportOptions, Recorded, clock, dialogue, digest_id, in_dialect, iso
 
-VERSION = "0.166.0"
-"""The release of Codex that resumes these files in our tests."""
+VERSION = "0.166.0"  # the release of Codex that resumes these files in our tests
 
 _TIME_BITS = 48
 

@@ -10,8 +10,7 @@ import msgspec
 
 from holdfast.formats import _view as view
 
-VERSION = "0.61.0"
-"""The release of Gemini CLI that resumes these files in our tests."""
+VERSION = "0.61.0"  # the release of Gemini CLI that resumes these files in our tests
 
 
 def session_id(recorded: view.Recorded) -> str:

@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast.formats import _view as view
 
-VERSION = "1.18.33"
-"""The release of opencode that imports and resumes these files in our tests."""
+VERSION = "1.18.33"  # the release of opencode that imports and resumes these files in our tests
 
 _AGENT = "build"
 _NOTHING_USED = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}

@@ -60,7 +60,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         self._shown: set[NamedThread] = set()
 
     # -- reading -----------------------------------------------------------------------------
-
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """The checkpoint that a config names, or else the newest of its thread."""
         named = named_in(config)
@@ -109,7 +108,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return answered(messages_of(voices(units)))
 
     # -- writing -----------------------------------------------------------------------------
-
     def put(self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions) -> Config:
         """Record a checkpoint. Raises Fenced if another run went on from the same one."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
@@ -135,7 +133,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         await place.awrite(act)
 
     # -- removing ----------------------------------------------------------------------------
-
     def delete_thread(self, thread_id: str) -> None:
         """Move the thread's session to the trash; ``hf.undelete`` brings it back."""
         place = self._of(thread_id).place
@@ -179,7 +176,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return ((step + 1) << _CHANCE_BITS) + secrets.randbits(_CHANCE_BITS)
 
     # -- the same without blocking the event loop -----------------------------------------------
-
     aget_tuple = unblocked(get_tuple)
     aget_delta_channel_history = unblocked(get_delta_channel_history)
     adelete_thread = unblocked(delete_thread)
@@ -201,7 +197,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             yield one
 
     # -- inside ------------------------------------------------------------------------------
-
     def _ids(self) -> Iterator[str]:
         """The threads that were begun by LangGraph."""
         return (link["id"] for _, link in linked(self._library, TOOL))

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 TOOL = "langgraph"
 ROOT = ""
-INPUT = "__start__"
-"""The channel that holds what a run was given, until it is spread over the others."""
+INPUT = "__start__"  # the channel that holds what a run was given, until it is spread over the others
 _EMPTY = {"empty": True}
 
 Version: TypeAlias = "str | int | float"
@@ -305,8 +304,7 @@ def names_in(encoded: Any) -> Iterator[str]:
 # […]}``, a snapshot of a channel of changes ``{"~s": value}``, a number that JSON readers would round ``{"~i":
 # "…"}``, and anything else ``{"~x": [type, base64]}`` as the graph's own serialiser gives it. A map with keys that
 # JSON lacks, or that look like these, is told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
-Items = dict[str, dict[str, Any]]
-"""Messages as plain data, by reference."""
+Items = dict[str, dict[str, Any]]  # messages as plain data, by reference
 
 _INT_MAX = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.session import Session
 
-
 __all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs"]
 
 _TOOL = "pydantic-ai"

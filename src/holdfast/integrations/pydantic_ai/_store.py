@@ -42,7 +42,6 @@ class HoldfastStepStore:
         self._of_runs: dict[str, str] = {}
 
     # -- runs --------------------------------------------------------------------------------
-
     @unblocked
     def register_run(self, record: RunRecord) -> None:
         """Record a run, in the place of what was recorded of it."""
@@ -74,7 +73,6 @@ class HoldfastStepStore:
         return sorted(chosen, key=lambda record: record.started_at)
 
     # -- steps -------------------------------------------------------------------------------
-
     @unblocked
     def append_event(self, event: StepEvent) -> None:
         """Record a step; one whose idempotency key is known is not recorded again."""
@@ -94,7 +92,6 @@ class HoldfastStepStore:
         return [_STEP.validate_python(event) for event in self._run(run_id).events]
 
     # -- snapshots ---------------------------------------------------------------------------
-
     async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
         """Record a snapshot; one whose idempotency key is known or behind is not recorded."""
         # Told as plain data before anything is waited for: the run goes on with its messages.
@@ -110,7 +107,6 @@ class HoldfastStepStore:
         return await asyncio.to_thread(self._snapshots, run_id, slice(None), include_interrupted)
 
     # -- effects of tools --------------------------------------------------------------------
-
     @unblocked
     def record_tool_effect(self, record: ToolEffectRecord) -> None:
         """Record what is known of a call, in the place of what was."""
@@ -135,7 +131,6 @@ class HoldfastStepStore:
             conversation.place.close()
 
     # -- inside ------------------------------------------------------------------------------
-
     def _run(self, run_id: str) -> StepRun:
         """What is on record of a run; something empty if there is nothing."""
         conversation = self._find(run_id)

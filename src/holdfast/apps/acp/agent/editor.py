@@ -187,8 +187,7 @@ _FILE_CHARS_MAX = 1024 * 1024
 _OUTPUT_BYTES_MAX = 256 * 1024
 _GRACE_S = 5.0
 
-Finished = dict[str, Any]
-"""How a command ended: ``exit_code``, ``signal``, ``output``, ``truncated``, ``timed_out``."""
+Finished = dict[str, Any]  # how a command ended: ``exit_code``, ``signal``, ``output``, ``truncated``, ``timed_out``
 
 
 class EditorAccess:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, Tool
     from holdfast.apps.acp.agent.tools import ToolBox
 
-
 _CATCH_UP_S = 10.0
 Update = dict[str, Any]
 
@@ -43,8 +42,7 @@ class Live:
     ) -> None:
         self._hf = hf
         self._out = send
-        self._kept: list[Update] | None = None
-        """Updates that wait until the past has been told."""
+        self._kept: list[Update] | None = None  # updates that wait until the past has been told
         self._whole = asyncio.Event()
         self._whole.set()
         self._replayed = -1
@@ -52,10 +50,8 @@ class Live:
         self.session = session
         self.id = session.id
         self.desk = desk
-        self._pending: set[str] = set()
-        """Calls that the editor was shown and that have not ended."""
-        self._shaped: set[str] = set()
-        """Calls of which it was shown more than their result."""
+        self._pending: set[str] = set()  # calls that the editor was shown and that have not ended
+        self._shaped: set[str] = set()  # calls of which it was shown more than their result
         self._used: int | None = None
         self._title = session.title
         self._seen = session.seq

@@ -361,7 +361,6 @@ class AcpSession:
             await turn.fail(self._failed(AgentGone(reason)))
 
     # -- the agent gets the session --------------------------------------------------------------
-
     async def _ready(self) -> None:
         """Return once the agent runs and has the session."""
         try:

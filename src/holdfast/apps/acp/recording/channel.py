@@ -50,8 +50,7 @@ class Ending:
 
     def __init__(self) -> None:
         self._link: tuple[Any, Any] = (None, None)
-        self.was_left_open = False
-        """Whether nobody closed it after its last prompt; then its agent may be dead, too."""
+        self.was_left_open = False  # whether nobody closed it after its last prompt; then its agent may be dead, too
 
     @classmethod
     def of(cls, hf: Holdfast, id: str) -> Ending:
@@ -134,39 +133,30 @@ class Channel:
         self._hf = hf
         self.session = session
         self.id = session.id
-        self.params = params
-        """The working directory and the servers that the editor named, as the agent wants them."""
+        self.params = params  # the working directory and the servers that the editor named, as the agent wants them
         self.notes = Notes(agent, next_seq=lambda: session.seq + 1 + len(self._held), limits=session.limits)
         self._agent_id: str | None = None
         self._own_mark = msgspec.json.encode(self.id)
         self._agent_mark = b"\0"
         self.is_looked_at = not session.restored
         """Whether it is known who was there at the end of what was recorded before."""
-        self.known_id: str | None = None
-        """Under which id the agent had it last."""
-        self.doubtful = False
-        """Whether the agent may have been killed before it had written everything."""
+        self.known_id: str | None = None  # under which id the agent had it last
+        self.doubtful = False  # whether the agent may have been killed before it had written everything
         self.attaching = asyncio.Lock()
-        self.answer: dict[str, Any] = {}
-        """What the agent said when it took the session: modes, options."""
+        self.answer: dict[str, Any] = {}  # what the agent said when it took the session: modes, options
         self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
         """What the user has set, by request, so that an agent that forgets it is told again."""
-        self.prompts: dict[Any, None] = {}
-        """The editor's ids of the prompts that the agent is at."""
-        self.told: list[str] = []
-        """What the agent is told before the next prompt."""
-        self.swallowing = False
-        """Whether what the agent says is a replay that the editor must not see again."""
+        self.prompts: dict[Any, None] = {}  # the editor's ids of the prompts that the agent is at
+        self.told: list[str] = []  # what the agent is told before the next prompt
+        self.swallowing = False  # whether what the agent says is a replay that the editor must not see again
         self.swallowed = 0
         self.heard: ReplayedWords | None = None
         """What that replay says, while the agent may lack something of the conversation."""
         self.heard_at = 0.0
         self.replaying = asyncio.Lock()
-        self.muted: list[bytes] | None = None
-        """Lines for the editor that wait until the replay is through."""
+        self.muted: list[bytes] | None = None  # lines for the editor that wait until the replay is through
         self.broken: HoldfastError | None = None
-        self.said: Said = (0, 0)
-        """How much of answers and of thoughts has been taken down here."""
+        self.said: Said = (0, 0)  # how much of answers and of thoughts has been taken down here
         self._given: Said = (0, 0)
         self._held: list[Draft] = []
         self._barrier = False

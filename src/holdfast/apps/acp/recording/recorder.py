@@ -33,11 +33,9 @@ class OpenCall:
     def __init__(self, id: str) -> None:
         self.id = id
         self.stage: Stage = "begun"
-        self.ends = False
-        """Whether the newest update ended it."""
+        self.ends = False  # whether the newest update ended it
         self.failed = False
-        self.has_begun = False
-        """Whether it may be running, as far as updates say: more than a name is known of it."""
+        self.has_begun = False  # whether it may be running, as far as updates say: more than a name is known of it
         self._known: dict[str, Any] = {}
         self._shown: Any = None
         self._recorded: dict[str, Any] | None = None

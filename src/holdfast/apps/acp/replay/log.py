@@ -16,8 +16,7 @@ from holdfast.session import read_blocks, read_range, resolve_blobs
 from holdfast.storage import Documents, Log
 
 CALLS = frozenset({"tool_call", "tool_call_update"})
-CLOSING = 3
-"""The braces behind an update: of the params, the frame and the event's data."""
+CLOSING = 3  # the braces behind an update: of the params, the frame and the event's data
 
 _NOTHING = msgspec.Raw()
 
@@ -133,8 +132,7 @@ class Finder:
     def __init__(self) -> None:
         self.start_of_calls = b"\n"  # as no data begin
         """How the data of events begin that hold a frame about a tool call."""
-        self.begin = 0
-        """Where in them the update does; 0 if that is not known yet."""
+        self.begin = 0  # where in them the update does; 0 if that is not known yet
 
     def learn(self, data: bytes) -> None:
         """Take it from the data of an event that holds a frame, if they are as usual."""

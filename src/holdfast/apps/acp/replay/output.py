@@ -20,12 +20,10 @@ from holdfast.apps.acp.replay.log import (
 )
 from holdfast.apps.wire.frames import notification, object_in
 
-Update = bytes | msgspec.Raw
-"""The JSON of what a ``session/update`` tells."""
+Update = bytes | msgspec.Raw  # the JSON of what a ``session/update`` tells
 
 _CHUNK_BYTES_MAX = 64 * 1024
-PIECE_CHARS = _CHUNK_BYTES_MAX // 4
-"""A text of so many characters, whichever they are, is not longer than a chunk."""
+PIECE_CHARS = _CHUNK_BYTES_MAX // 4  # a text of so many characters, whichever they are, is not longer than a chunk
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
 _END = b"}}\n"
@@ -146,25 +144,18 @@ class Other(NamedTuple):
     """A line from which something else may have to be told, or nothing."""
 
     line: EventLine
-    before: int
-    """How many updates come before it."""
-    calls: int
-    """How many of them are about tool calls."""
-    whole: int
-    """The event that the last whole message among them came with."""
+    before: int  # how many updates come before it
+    calls: int  # how many of them are about tool calls
+    whole: int  # the event that the last whole message among them came with
 
 
 class Sorted(NamedTuple):
     """Some lines of a log."""
 
-    updates: list[Update]
-    """Of tool calls, as they came, and of messages that one piece holds all of; in order."""
-    calls: list[CallAbout]
-    """What those of tool calls are about."""
-    others: list[Other]
-    """All that is not told by them, in order."""
-    whole: int
-    """The event that the last whole message came with; less than 0 if there is none."""
+    updates: list[Update]  # of tool calls, as they came, and of messages that one piece holds all of; in order
+    calls: list[CallAbout]  # what those of tool calls are about
+    others: list[Other]  # all that is not told by them, in order
+    whole: int  # the event that the last whole message came with; less than 0 if there is none
 
 
 def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:

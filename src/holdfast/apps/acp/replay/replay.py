@@ -446,8 +446,7 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
 # How things stand at the end of a session: commands, mode, options, usage, title.
 _TITLED = "session_info_update"
 _ORDER = ("available_commands_update", "current_mode_update", "config_option_update", "usage_update", _TITLED)
-STANDING = frozenset(_ORDER)
-"""The kinds of updates of which only the newest says anything."""
+STANDING = frozenset(_ORDER)  # the kinds of updates of which only the newest says anything
 
 
 class Standing:

@@ -185,8 +185,7 @@ class ReplayedCalls:
 
     def __init__(self) -> None:
         self.open: dict[str, None] = {}
-        self.ended: set[str] = set()
-        """Those of this turn: in another, the same ids may be used again."""
+        self.ended: set[str] = set()  # those of this turn: in another, the same ids may be used again
         self._stages: dict[str, Stage] = {}
         self._before: set[str] = set()
         self._shaped: set[str] = set()
