@@ -27,7 +27,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 PROVIDERS = ("neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai")
 INCOMPLETE = ("mark", "drop", "keep")
 Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
-model_option = click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
+
+
+def option(form: str, help: str, *, name: str | None = None, **more: Any) -> Callable[[F], F]:
+    """Return an option by its form on the help page, such as ``--rate N``; a default that it has is shown there."""
+    flag, metavar = form.split()
+    shown = {"show_default": more.get("default") is not None, "metavar": metavar, "help": help}
+    return click.option(*filter(None, (flag, name)), **(shown | more))
+
+
+model_option = option("--model NAME", "The model, such as openai:gpt-5 or local.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
@@ -218,13 +227,12 @@ def needs_extra(name: str) -> Iterator[None]:
 
 
 # For a session that another process has, by verbs that write to it.
-wait_option = click.option(
-    "--wait",
+wait_option = option(
+    "--wait SECONDS",
+    "Wait so long for a session that is open elsewhere.",
     type=click.FloatRange(min=0),
-    metavar="SECONDS",
     expose_value=False,
     callback=_use_wait,
-    help="Wait so long for a session that is open elsewhere.",
 )
 json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=_use_json, help="Print JSON for programs."
@@ -234,13 +242,13 @@ json_option = click.option(
 def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
     told = "At most so many; 0 for all."
-    return click.option("--limit", type=AtLeast(0), default=default, show_default=True, metavar="N", help=told)
+    return option("--limit N", told, type=AtLeast(0), default=default)
 
 
 def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
     """``--port``: where a server listens; 0 for any that is free."""
     told, kind = f"{help}; 0 for any that is free.", click.IntRange(0, 65535)
-    return click.option("--port", type=kind, default=default, show_default=True, metavar="N", help=told)
+    return option("--port N", told, type=kind, default=default)
 
 
 def host_option(metavar: str, help: str) -> Callable[[F], F]:
@@ -260,9 +268,7 @@ provider_options = together(
         of=" ".join(INCOMPLETE),
         help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
     ),
-    click.option(
-        "--window-tokens", type=AtLeast(1), metavar="N", help="Only the newest part that fits into so many tokens."
-    ),
+    option("--window-tokens N", "Only the newest part that fits into so many tokens.", type=AtLeast(1)),
 )
 
 # A session's id, the beginning of one, or ``-`` for the newest.

@@ -15,7 +15,7 @@ import click
 from holdfast.agent import needs_agent
 from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, choice_option, json_option, model_option, named_option, verb
+from holdfast.apps.cli._options import AtLeast, choice_option, json_option, model_option, named_option, option, verb
 from holdfast.apps.cli.chat import given_prompt
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import NotFound, UsageError
@@ -56,12 +56,7 @@ def acp_verb(_: App) -> None:
 
 @verb("proxy", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--window-tokens",
-    type=AtLeast(1),
-    metavar="N",
-    help="How much of the past an agent that lost it is told [default: 24000].",
-)
+@option("--window-tokens N", "How much of the past an agent that lost it is told [default: 24000].", type=AtLeast(1))
 def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -> None:
     """Stand between an editor and its agent, and keep every session.
 
@@ -112,7 +107,7 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
 
 @verb("prompt", acp_verb)
 @click.argument("prompt", nargs=-1, required=True)
-@click.option("--agent", required=True, metavar="CMD", help="The agent's command, as in a shell.")
+@option("--agent CMD", "The agent's command, as in a shell.", required=True)
 @named_option(
     "--session", of="session", help="Go on with this session, or begin it; `-` is the newest [default: a new one]."
 )
@@ -267,16 +262,14 @@ def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswe
 
 @verb("doctor", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--prompt", metavar="TEXT", help="Ask its model this, to see whether it is kept.")
+@option("--prompt TEXT", "Ask its model this, to see whether it is kept.")
 @click.option("--cwd", type=_FOLDER, help="Where the agent works [default: here].")
-@click.option(
-    "--timeout",
-    "timeout_s",
+@option(
+    "--timeout S",
+    "How long it may take for each answer.",
+    name="timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
-    show_default=True,
-    metavar="S",
-    help="How long it may take for each answer.",
 )
 @json_option
 def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: str | None, timeout_s: float) -> None:
@@ -314,8 +307,8 @@ def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: st
 @verb("install", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("editor", metavar="zed|jetbrains")
 @click.argument("agent", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", metavar="TEXT", help="What it is called in the editor's menu.")
-@click.option("--file", "path", metavar="PATH", help="The settings file, if it is elsewhere.")
+@option("--name TEXT", "What it is called in the editor's menu.")
+@option("--file PATH", "The settings file, if it is elsewhere.", name="path")
 @click.option("--print", "only_print", is_flag=True, help="Show it and write nothing.")
 @json_option
 def install_verb(

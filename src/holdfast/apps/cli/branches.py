@@ -10,7 +10,7 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, choice_option, complete_id, json_option, session_argument, verb
+from holdfast.apps.cli._options import AtLeast, choice_option, complete_id, json_option, option, session_argument, verb
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 else:
     (answers,) = lazy_modules("holdfast.library.answers", "sessions")
 
-_id_option = click.option("--id", "new_id", metavar="NEW", help="The id of the new session.")
-_title_option = click.option("--title", metavar="TEXT", help="The title of the new session.")
+_id_option = option("--id NEW", "The id of the new session.", name="new_id")
+_title_option = option("--title TEXT", "The title of the new session.")
 _AT_HELP = "Up to this event; inside a batch, up to its end."
 _a_argument = click.argument("a", metavar="A", shell_complete=complete_id)
 _b_argument = click.argument("b", metavar="B", shell_complete=complete_id)
@@ -42,7 +42,7 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
 
 @verb("fork")
 @session_argument
-@click.option("--at", type=AtLeast(0), metavar="SEQ", help=_AT_HELP)
+@option("--at SEQ", _AT_HELP, type=AtLeast(0))
 @_id_option
 @_title_option
 @json_option
@@ -63,7 +63,7 @@ def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
 
 @verb("restore")
 @session_argument
-@click.option("--at", type=AtLeast(0), required=True, metavar="SEQ", help=_AT_HELP)
+@option("--at SEQ", _AT_HELP, type=AtLeast(0), required=True)
 @_id_option
 @json_option
 def restore_verb(app: App, /, *, id: str, at: int, new_id: str | None) -> None:
@@ -123,13 +123,8 @@ class _Turns(click.ParamType[list[int] | str]):
 @verb("merge")
 @_a_argument
 @_b_argument
-@click.option(
-    "--turns",
-    type=_Turns(),
-    default="all",
-    show_default=True,
-    metavar="WHICH",
-    help="all, summary, or numbers as `holdfast compare` shows them: 1,3.",
+@option(
+    "--turns WHICH", "all, summary, or numbers as `holdfast compare` shows them: 1,3.", type=_Turns(), default="all"
 )
 @choice_option(
     "--policy", of="ours theirs both ask", default="ours", help="Whose value counts where both changed the same."

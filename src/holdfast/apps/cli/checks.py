@@ -15,7 +15,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, session_ids
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
 from holdfast.apps.cli._health import BAD, WARNING, check_model, check_settings, check_store, place_and_reason
-from holdfast.apps.cli._options import complete_id, json_option, refuse, sessions_argument, verb
+from holdfast.apps.cli._options import complete_id, json_option, option, refuse, sessions_argument, verb
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted, size
@@ -44,9 +44,7 @@ _INDENT = 5 + _NAME_CHARS
 @verb("verify")
 @sessions_argument(required=False)
 @click.option("--all", "everything", is_flag=True, help="Every session of the store.")
-@click.option(
-    "--since", metavar="FILE", help="What --json printed before: all that was there then must be there still."
-)
+@option("--since FILE", "What --json printed before: all that was there then must be there still.")
 @json_option
 def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str | None) -> int:
     """Check every byte of sessions and say in plain words what is whole.
@@ -140,7 +138,7 @@ def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
 
 @verb("repair")
 @click.argument("id", metavar="[ID]", required=False, shell_complete=complete_id)
-@click.option("--agent", metavar="AGENT", help="The documents of this agent, in the place of a session.")
+@option("--agent AGENT", "The documents of this agent, in the place of a session.")
 @json_option
 def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
     """Write a whole log in the place of a damaged one, from everything in it that is whole.

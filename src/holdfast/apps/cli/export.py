@@ -19,6 +19,7 @@ from holdfast.apps.cli._options import (
     complete_folder,
     json_option,
     named_option,
+    option,
     session_argument,
     sessions_argument,
     verb,
@@ -39,21 +40,19 @@ _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 
 @verb("export")
 @session_argument
-@click.option(
-    "--format",
-    "format",
+@option(
+    "--format FORMAT",
+    f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
     type=click.Choice(FORMATS),
-    metavar="FORMAT",
-    help=f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
 )
 @named_option("-o", "--output", of="file", help="Write to this file, or into this folder.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
-@click.option("--zone", metavar="ZONE", help="Times in this zone: UTC (default), local, or a name.")
+@option("--at SEQ", "As it was after this event.", type=AtLeast(0))
+@option("--zone ZONE", "Times in this zone: UTC (default), local, or a name.")
 @named_option("--cwd", of="folder", help="The project for a tool's own file (default: this one).")
-@click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
+@option("--model NAME", "The model that a tool's own file names.")
 @click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
-@click.option("--sign", metavar="SOURCE", help="Sign the file with this key; the signature is beside it.")
+@option("--sign SOURCE", "Sign the file with this key; the signature is beside it.")
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
 @json_option
 def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
@@ -153,7 +152,7 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
 
 @verb("copy")
 @sessions_argument(required=False)
-@click.option("--to", "target", required=True, metavar="URL", shell_complete=complete_folder, help="The other store.")
+@option("--to URL", "The other store.", name="target", required=True, shell_complete=complete_folder)
 @json_option
 def copy_verb(app: App, /, *, ids: tuple[str, ...], target: str) -> int:
     """Copy sessions with their snapshots and documents, or all of them and every agent.

@@ -10,7 +10,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import host_option, model_option, named_option, needs_extra, port_option, verb
+from holdfast.apps.cli._options import host_option, model_option, named_option, needs_extra, option, port_option, verb
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
@@ -67,8 +67,8 @@ def start(app: App, **wishes: Any) -> None:
 @port_option(0)
 @host_option("NAME", "An address of this machine for itself.")
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
-@click.option("--model", metavar="NAME", help="The model for chats, as of `holdfast chat`.")
-@click.option("--agent", metavar="ID", help="The agent whose sessions new chats are.")
+@option("--model NAME", "The model for chats, as of `holdfast chat`.")
+@option("--agent ID", "The agent whose sessions new chats are.")
 def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | None) -> None:
     """Open every session in a browser: list, search, conversation, branches, activity, chat.
 
@@ -157,7 +157,7 @@ def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
 
 
 @verb("bridge")
-@click.option("--socket", metavar="PATH", help="Listen there; the folder must be yours alone.")
+@option("--socket PATH", "Listen there; the folder must be yours alone.")
 @click.option("--stdio", is_flag=True, help="Serve one client, on standard input and output.")
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions the new ones are.")

@@ -12,7 +12,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE, tell
-from holdfast.apps.cli._options import complete_file, json_option, verb
+from holdfast.apps.cli._options import complete_file, json_option, option, verb
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import InvalidData, KeyMissing, TooLarge, UsageError
@@ -36,30 +36,18 @@ def _complete_tool(_ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 @verb("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, shell_complete=complete_file)
-@click.option(
-    "--format",
-    "format",
+@option(
+    "--format FORMAT",
+    "Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
     default="auto",
-    show_default=True,
-    metavar="FORMAT",
     shell_complete=_complete_tool,
-    help="Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
 )
 @click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
-@click.option("--tool", metavar="TOOL", shell_complete=_complete_tool, help="With --scan: only of this tool.")
+@option("--tool TOOL", "With --scan: only of this tool.", shell_complete=_complete_tool)
 @click.option("--watch", is_flag=True, help="Stay, and bring in what comes; ctrl-c ends it.")
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0.05),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --watch: how often to look.",
-)
+@option("--every SECONDS", "With --watch: how often to look.", type=click.FloatRange(min=0.05), default=1.0)
 @click.option("--dry-run", is_flag=True, help="Say what would come, and record nothing.")
-@click.option(
-    "--verify-key", metavar="KEY", help="Only files that were signed with this public key, or the one in this file."
-)
+@option("--verify-key KEY", "Only files that were signed with this public key, or the one in this file.")
 @json_option
 def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: str | None, **how: Any) -> int:
     """Bring in sessions from files and folders of other tools, from bundles and message lists.

@@ -7,7 +7,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, refuse, sessions_argument, together, verb
+from holdfast.apps.cli._options import json_option, option, refuse, sessions_argument, together, verb
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
 from holdfast.library import Keys, Resealed
@@ -175,7 +175,7 @@ def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
 
 
 @verb("rotate")
-@click.option("--to", "source", metavar="SOURCE", help="The new key, such as keyring:NAME.")
+@option("--to SOURCE", "The new key, such as keyring:NAME.", name="source")
 @click.option("--data", is_flag=True, help="Seal everything again, with new data keys.")
 @json_option
 def rotate_verb(app: App, *, source: str | None, data: bool) -> int:

@@ -9,7 +9,7 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import complete_tag, json_option, refuse, session_argument, verb, wait_option
+from holdfast.apps.cli._options import complete_tag, json_option, option, refuse, session_argument, verb, wait_option
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import ModelFailed
 
@@ -53,7 +53,7 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
 @click.option("--remove", is_flag=True, help="Take these tags away.")
 @click.option("--why", is_flag=True, help="Explain the automatic tags.")
 @click.option("--suggest", "asks", is_flag=True, help="Ask a model for a title and tags.")
-@click.option("--model", metavar="NAME", help="The model to ask, such as openai:gpt-5.")
+@option("--model NAME", "The model to ask, such as openai:gpt-5.")
 @click.option("--apply", is_flag=True, help="Record what the model suggests.")
 @json_option
 @wait_option
@@ -134,7 +134,7 @@ def _suggest(app: App, session_id: str, model: str | None, *, apply: bool) -> No
 @verb("pin")
 @session_argument
 @click.option("--off", is_flag=True, help="Let policies have it again.")
-@click.option("--hold", metavar="REASON", help="Legal hold: nobody can delete it.")
+@option("--hold REASON", "Legal hold: nobody can delete it.")
 @click.option("--release", is_flag=True, help="End the legal hold.")
 @wait_option
 def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool) -> None:

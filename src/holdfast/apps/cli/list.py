@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import tell_none
-from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, refuse, verb
+from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, refuse, verb
 from holdfast.apps.cli._quick_list import COLUMNS, LIMIT, older, session_cells
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.render.page import Column, Span
@@ -32,16 +32,16 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
 
 @verb("list")
 @click.argument("words", nargs=-1, metavar="[TEXT]...")
-@click.option(
-    "--sort",
+@option(
+    "--sort ORDER",
+    f"{', '.join(_ORDERS)}; :asc or :desc after it.",
     default="updated",
-    metavar="ORDER",
     shell_complete=lambda _ctx, _parameter, begun: [name for name in _ORDERS if name.startswith(begun)],
-    help=f"{', '.join(_ORDERS)}; :asc or :desc after it.",
+    show_default=False,
 )
 @limit_option(LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
-@click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
+@option("--after CURSOR", "The page after this one: `next` of --json.")
 @filter_options(
     tags="Only with this tag; repeatable.",
     since="Changed since: 2026-05-01, 3d, 2h.",
@@ -49,9 +49,7 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
     agent_id="Only sessions of this agent.",
     model="Only sessions that this model answered last.",
 )
-@click.option(
-    "--status", type=click.Choice(STATUSES), metavar="STATUS", help=f"Only of this status: {', '.join(STATUSES)}."
-)
+@option("--status STATUS", f"Only of this status: {', '.join(STATUSES)}.", type=click.Choice(STATUSES))
 @named_option("--parent", of="session", help="Only forks of this session.")
 @named_option(
     "--cwd",

@@ -10,7 +10,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, session_argument, verb, yes_option
+from holdfast.apps.cli._options import json_option, option, session_argument, verb, yes_option
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
 from holdfast.library import RedactionReport
@@ -20,9 +20,7 @@ _LINES_MAX = 10_000
 
 @verb("redact")
 @session_argument
-@click.option(
-    "--find", "texts", multiple=True, metavar="TEXT", help="Also this text; - reads one from each line of the input."
-)
+@option("--find TEXT", "Also this text; - reads one from each line of the input.", name="texts", multiple=True)
 @click.option("--alone", is_flag=True, help="Leave forks, parents and the trash as they are.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be replaced.")
 @yes_option

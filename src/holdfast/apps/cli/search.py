@@ -10,7 +10,7 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
-from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, verb
+from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, verb
 from holdfast.apps.render.page import Piece, Span
 from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
@@ -35,13 +35,8 @@ _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
     agent_id="Only sessions of this agent.",
     model="Only sessions with this model.",
 )
-@click.option(
-    "--role",
-    type=click.Choice(["tool", *ROLES]),
-    metavar="ROLE",
-    help="Only what this one said: user, assistant, tool, title, …",
-)
-@click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
+@option("--role ROLE", "Only what this one said: user, assistant, tool, title, …", type=click.Choice(["tool", *ROLES]))
+@option("--tool NAME", "Only calls of this tool and their results.")
 @limit_option(20)
 @json_option
 def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any) -> None:

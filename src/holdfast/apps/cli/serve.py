@@ -18,6 +18,7 @@ from holdfast.apps.cli._options import (
     model_option,
     named_option,
     needs_extra,
+    option,
     port_option,
     verb,
     yes_option,
@@ -48,30 +49,17 @@ _SPACE_COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKEN
 @verb("serve", cls=Parts, parts=PARTS, invoke_without_command=True)
 @port_option(8700)
 @host_option("ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1.")
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which clients may call the server; * for any.",
+@option(
+    "--allow-host NAME", "Another name by which clients may call the server; * for any.", name="hosts", multiple=True
 )
-@click.option(
-    "--allow-origin",
-    "origins",
-    multiple=True,
-    metavar="URL",
-    help="A web page, such as https://app.example, that may use it.",
+@option(
+    "--allow-origin URL", "A web page, such as https://app.example, that may use it.", name="origins", multiple=True
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0.1),
-    default=100.0,
-    show_default=True,
-    metavar="N",
-    help="Requests of one token each second, in the long run.",
+@option(
+    "--rate N", "Requests of one token each second, in the long run.", type=click.FloatRange(min=0.1), default=100.0
 )
 @model_option
-@click.option("--agent", metavar="ID", help="The agent whose sessions the new ones are.")
+@option("--agent ID", "The agent whose sessions the new ones are.")
 @click.option("--no-agent", is_flag=True, help="Keep sessions only; nobody answers.")
 @named_option("--files", "root", of="folder", help="Let agents of a space read the files in DIR/<space>.")
 def serve_verb(app: App, /, *, model: str | None, agent: str | None, no_agent: bool, **listening: Any) -> None:
@@ -141,16 +129,14 @@ def _token(_: App) -> None:
 
 
 @verb("create", _token)
-@click.option("--space", default="", metavar="NAME", help="The space that it opens.")
-@click.option(
-    "--scope",
+@option("--space NAME", "The space that it opens.", default="", show_default=False)
+@option(
+    "--scope SCOPE",
+    "read, write or admin, each with what those before it may; or metrics, without a space.",
     default="write",
-    show_default=True,
-    metavar="SCOPE",
-    help="read, write or admin, each with what those before it may; or metrics, without a space.",
 )
-@click.option("--expires", type=_Until(), metavar="WHEN", help="A date, or in how long: 90d, 12h.")
-@click.option("--label", default="", metavar="TEXT", help="What it is for.")
+@option("--expires WHEN", "A date, or in how long: 90d, 12h.", type=_Until())
+@option("--label TEXT", "What it is for.", default="", show_default=False)
 @json_option
 def _create(app: App, *, space: str, scope: str, expires: int | None, label: str) -> None:
     """Make a token, and show it once."""

@@ -18,6 +18,7 @@ from holdfast.apps.cli._options import (
     AtLeast,
     complete_id,
     json_option,
+    option,
     provider_options,
     refuse,
     session_argument,
@@ -82,13 +83,10 @@ _CONVERSATION = frozenset(
 @verb("show")
 @session_argument
 @click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
-@click.option(
-    "--at",
-    type=AtLeast(0),
-    metavar="SEQ",
-    help="Around this event; with --events, --state, --messages or --json as it was after it.",
+@option(
+    "--at SEQ", "Around this event; with --events, --state, --messages or --json as it was after it.", type=AtLeast(0)
 )
-@click.option("--last", type=AtLeast(1), metavar="N", help="Only the last N entries or events.")
+@option("--last N", "Only the last N entries or events.", type=AtLeast(1))
 @click.option("--events", is_flag=True, help="Every event; with --json one per line.")
 @click.option("--state", is_flag=True, help="The state as JSON.")
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
@@ -229,7 +227,7 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
 
 @verb("recover")
 @click.argument("what", metavar="PATH|ID", shell_complete=complete_id)
-@click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
+@option("--at SEQ", "As it was after this event.", type=AtLeast(0))
 @provider_options
 @json_option
 def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> None:

@@ -13,6 +13,7 @@ from holdfast.apps.cli._options import (
     AtLeast,
     json_option,
     named_option,
+    option,
     refuse,
     session_argument,
     sessions_argument,
@@ -168,9 +169,9 @@ def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
 
 @verb("prune")
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what would go, and why.")
-@click.option("--older-than", metavar="AGE", help="Not used for so long: 90d, 12h, 6w, 1y.")
-@click.option("--keep", type=AtLeast(0), metavar="N", help="All but the newest N.")
-@click.option("--size", metavar="SIZE", help="What the newest SIZE leave: 500MB, 2GB.")
+@option("--older-than AGE", "Not used for so long: 90d, 12h, 6w, 1y.")
+@option("--keep N", "All but the newest N.", type=AtLeast(0))
+@option("--size SIZE", "What the newest SIZE leave: 500MB, 2GB.")
 @named_option("--tag", of="tag", help="Only sessions with this tag.")
 @named_option("--agent", of="agent", help="Only sessions of this agent.")
 @click.option("--delete", is_flag=True, help="Put them into the trash instead of the archive.")
