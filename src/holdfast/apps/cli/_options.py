@@ -32,7 +32,7 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[
 def option(form: str, help: str, *, name: str | None = None, **more: Any) -> Callable[[F], F]:
     """Return an option by its form on the help page, such as ``--rate N``; a default that it has is shown there."""
     flag, metavar = form.split()
-    shown = {"show_default": more.get("default") is not None, "metavar": metavar, "help": help}
+    shown: dict[str, Any] = {"show_default": more.get("default") is not None, "metavar": metavar, "help": help}
     return click.option(*filter(None, (flag, name)), **(shown | more))
 
 

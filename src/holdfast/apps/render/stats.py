@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time, short
-from holdfast.catalog import Period, SessionFigures, Share, Stats, Timeline, ToolFigures, TurnFigures
+from holdfast.catalog import Period, SessionFigures, Share, Stats, Timeline, ToolFigures, TopicCount, TurnFigures
 
 __all__ = ["print_stats", "print_timeline"]
 
@@ -20,6 +20,8 @@ _ROWS_MAX = 8
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _FEW_DAYS = 3
 _WIDE = 84
+T = TypeVar("T")
+Shown = Sequence[tuple[Column, Callable[[T], Piece]]]  # the columns of a table, each with what it shows of a row
 _figure = partial(Column, right=True)
 _spared = partial(Column, right=True, spared=True)
 
@@ -137,32 +139,31 @@ def _activity(page: Canvas, stats: Stats, width: int) -> None:
     )
 
 
+def _table(page: Canvas, rows: Sequence[T], columns: Shown[T], title: str = "") -> None:
+    """Print rows, each column with what it shows of one; with a title only the first, and nothing if there are none."""
+    if title and rows:
+        _heading(page, title, f"the first {_ROWS_MAX} of {len(rows)}" if len(rows) > _ROWS_MAX else "")
+        rows = rows[:_ROWS_MAX]
+    if rows:
+        page.table([column for column, _ in columns], [[cell(row) for _, cell in columns] for row in rows])
+
+
 def _shares(page: Canvas, title: str, name: str, shares: Sequence[Share]) -> None:
-    if not shares:
-        return
-    _heading(page, title, _more(len(shares)))
-    most = max(share.tokens for share in shares)
-    table = (
-        Column(name, flexible=True),
-        *map(_spared, ("SESSIONS", "INPUT", "OUTPUT")),
-        _spared("CACHED", optional=True),
-        *map(_figure, ("TOKENS", "COST")),
-        Column("", spared=True),
-    )
-    page.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
-
-
-def _share_cells(share: Share, most: int) -> list[Piece]:
-    return [
-        Span(share.name or "(no name)", "name"),
-        f"{share.sessions:,}",
-        short(share.input_tokens),
-        short(share.output_tokens),
-        short(share.cache_read_tokens) if share.cache_read_tokens else "",
-        short(share.tokens),
-        _cost(share.cost, share.unpriced_tokens, share.tokens),
-        Span(bar(share.tokens, most, _BAR), "good"),
+    most = max((share.tokens for share in shares), default=0)
+    columns: Shown[Share] = [
+        (Column(name, flexible=True), lambda share: Span(share.name or "(no name)", "name")),
+        (_spared("SESSIONS"), lambda share: f"{share.sessions:,}"),
+        (_spared("INPUT"), lambda share: short(share.input_tokens)),
+        (_spared("OUTPUT"), lambda share: short(share.output_tokens)),
+        (
+            _spared("CACHED", optional=True),
+            lambda share: short(share.cache_read_tokens) if share.cache_read_tokens else "",
+        ),
+        (_figure("TOKENS"), lambda share: short(share.tokens)),
+        (_figure("COST"), lambda share: _cost(share.cost, share.unpriced_tokens, share.tokens)),
+        (Column("", spared=True), lambda share: Span(bar(share.tokens, most, _BAR), "good")),
     ]
+    _table(page, shares, columns, title)
 
 
 def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
@@ -172,57 +173,44 @@ def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
 
 
 def _tools(page: Canvas, tools: Sequence[ToolFigures]) -> None:
-    if not tools:
-        return
-    _heading(page, "Tools", _more(len(tools)))
-    most = max(tool.calls for tool in tools)
-    table = (
-        Column("TOOL", flexible=True),
-        *map(_figure, ("CALLS", "FAILED")),
-        *map(_spared, ("MEDIAN", "95 %", "LONGEST")),
-        Column("", spared=True),
-    )
-    page.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
+    most = max((tool.calls for tool in tools), default=0)
 
+    def failed(tool: ToolFigures) -> Span:
+        rate = tool.failure_rate or 0.0
+        return Span(f"{tool.failures:,} ({rate:.0%})" if tool.failures else "0", "bad" if rate > 1 / 4 else "")
 
-def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
-    rate = tool.failure_rate or 0.0
-    failed = f"{tool.failures:,} ({rate:.0%})" if tool.failures else "0"
-    return [
-        Span(tool.name, "tool"),
-        f"{tool.calls:,}",
-        Span(failed, "bad" if rate > 1 / 4 else ""),
-        _latency(tool.median_ms),
-        _latency(tool.p95_ms),
-        _latency(tool.max_ms),
-        Span(bar(tool.calls, most, _BAR), "good"),
+    columns: Shown[ToolFigures] = [
+        (Column("TOOL", flexible=True), lambda tool: Span(tool.name, "tool")),
+        (_figure("CALLS"), lambda tool: f"{tool.calls:,}"),
+        (_figure("FAILED"), failed),
+        (_spared("MEDIAN"), lambda tool: _latency(tool.median_ms)),
+        (_spared("95 %"), lambda tool: _latency(tool.p95_ms)),
+        (_spared("LONGEST"), lambda tool: _latency(tool.max_ms)),
+        (Column("", spared=True), lambda tool: Span(bar(tool.calls, most, _BAR), "good")),
     ]
+    _table(page, tools, columns, "Tools")
 
 
 def _topics(page: Canvas, stats: Stats) -> None:
-    if not stats.topics:
-        return
-    _heading(page, "Topics", _more(len(stats.topics)))
-    most = stats.topics[0].sessions
-    table = (Column("TOPIC", flexible=True), Column("SESSIONS", right=True), Column("", spared=True))
-    rows: list[list[Piece]] = [
-        [Span(one.tag, "name"), f"{one.sessions:,}", Span(bar(one.sessions, most, _BAR), "good")]
-        for one in stats.topics[:_ROWS_MAX]
+    most = stats.topics[0].sessions if stats.topics else 0
+    columns: Shown[TopicCount] = [
+        (Column("TOPIC", flexible=True), lambda one: Span(one.tag, "name")),
+        (_figure("SESSIONS"), lambda one: f"{one.sessions:,}"),
+        (Column("", spared=True), lambda one: Span(bar(one.sessions, most, _BAR), "good")),
     ]
-    page.table(table, rows)
+    _table(page, stats.topics, columns, "Topics")
 
 
 def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures]) -> None:
-    if not sessions:
-        return
-    _heading(page, title)
-    figures = (*map(_spared, ("TURNS", "ACTIVE")), *map(_figure, ("TOKENS", "COST")))
-    rows: list[list[Piece]] = []
-    for one in sessions[: _ROWS_MAX - 3]:
-        used = [f"{one.turns:,}", _duration(one.active_ms), short(one.tokens)]
-        cost = _cost(one.cost, one.unpriced_tokens, one.tokens)
-        rows.append([Span(one.session_id, "name"), one.title or "", *used, cost])
-    page.table((Column("ID"), Column("TITLE", flexible=True), *figures), rows)
+    columns: Shown[SessionFigures] = [
+        (Column("ID"), lambda one: Span(one.session_id, "name")),
+        (Column("TITLE", flexible=True), lambda one: one.title or ""),
+        (_spared("TURNS"), lambda one: f"{one.turns:,}"),
+        (_spared("ACTIVE"), lambda one: _duration(one.active_ms)),
+        (_figure("TOKENS"), lambda one: short(one.tokens)),
+        (_figure("COST"), lambda one: _cost(one.cost, one.unpriced_tokens, one.tokens)),
+    ]
+    _table(page, sessions[: _ROWS_MAX - 3], columns, title)
 
 
 def print_timeline(page: Canvas, timeline: Timeline) -> None:
@@ -239,38 +227,28 @@ def print_timeline(page: Canvas, timeline: Timeline) -> None:
         return
     page.line("")
     longest = max(turn.duration_ms for turn in timeline.turns)
-    table = (
-        Column("SEQ", right=True),
-        Column("START", spared=True),
-        Column("PAUSE", right=True, spared=True, optional=True),
-        Column("TOOK", right=True),
-        Column("", spared=True),
-        Column("TOKENS", right=True, optional=True),
-        Column("COST", right=True, optional=True, spared=True),
-        Column("TOOLS", flexible=True, optional=True),
-        Column("PROMPT", flexible=True),
-    )
-    page.table(table, [_turn_cells(turn, longest) for turn in timeline.turns])
+    columns: Shown[TurnFigures] = [
+        (_figure("SEQ"), lambda turn: Span(str(turn.seq), "faint")),
+        (Column("START", spared=True), lambda turn: Span(day_time(turn.start), "faint")),
+        (_spared("PAUSE", optional=True), _pause),
+        (_figure("TOOK"), lambda turn: _latency(turn.duration_ms)),
+        (Column("", spared=True), lambda turn: Span(bar(turn.duration_ms, longest, 10), "good")),
+        (_figure("TOKENS", optional=True), lambda turn: short(turn.tokens) if turn.tokens else ""),
+        (_spared("COST", optional=True), lambda turn: "" if turn.cost is None else _money(turn.cost)),
+        (Column("TOOLS", flexible=True, optional=True), _used),
+        (Column("PROMPT", flexible=True), lambda turn: turn.prompt),
+    ]
+    _table(page, timeline.turns, columns)
 
 
-def _turn_cells(turn: TurnFigures, longest: int) -> list[Piece]:
+def _pause(turn: TurnFigures) -> Span:
+    return Span(_duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint")
+
+
+def _used(turn: TurnFigures) -> Span:
     tools = ", ".join(name if calls == 1 else f"{name} x{calls}" for name, calls in turn.tools.items())
     failed = f" ({turn.failures} failed)" if turn.failures else ""
-    return [
-        Span(str(turn.seq), "faint"),
-        Span(day_time(turn.start), "faint"),
-        Span(_duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint"),
-        _latency(turn.duration_ms),
-        Span(bar(turn.duration_ms, longest, 10), "good"),
-        short(turn.tokens) if turn.tokens else "",
-        "" if turn.cost is None else _money(turn.cost),
-        Span(tools + failed, "bad" if turn.failures else "tool"),
-        turn.prompt,
-    ]
-
-
-def _more(number: int) -> str:
-    return f"the first {_ROWS_MAX} of {number}" if number > _ROWS_MAX else ""
+    return Span(tools + failed, "bad" if turn.failures else "tool")
 
 
 def _money(dollars: float) -> str:
