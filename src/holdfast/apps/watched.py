@@ -31,7 +31,6 @@ def watch(hf: Holdfast, *, level: str = "off", has_screen: bool = False) -> None
     try:
         from holdfast.observe import observe
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"`otel` is set, and needs the package {error.name}", remedy="Install it with: pip install 'holdfast[otel]'"
-        ) from error
+        told = f"`otel` is set, and needs the package {error.name}"
+        raise UsageError(told, remedy="Install it with: pip install 'holdfast[otel]'") from error
     observe(hf, store=False)

@@ -94,11 +94,8 @@ def _check_directory(tail: bytes, bounds: Bounds) -> None:
         raise InvalidData("the zip archive ends too soon")
     _, _, _, _, count, size, _, _ = _END.unpack_from(tail, start)
     if size > bounds.directory_bytes_max or count > bounds.files_max:
-        raise TooLarge(
-            f"the archive holds more than {bounds.files_max:,} files",
-            remedy="Expand it yourself, and import what is needed.",
-            limit="files_max",
-        )
+        told = f"the archive holds more than {bounds.files_max:,} files"
+        raise TooLarge(told, remedy="Expand it yourself, and import what is needed.", limit="files_max")
 
 
 def _check_sizes(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
@@ -194,10 +191,8 @@ class Bundle:
         known = self._members[name]
         data = _expand(self._archive, name, known.bytes)
         if len(data) != known.bytes or hashlib.sha256(data).hexdigest() != known.sha256:
-            raise Damaged(
-                f"{name} in the bundle is not what its checksum says",
-                remedy="Get the bundle again from where it was made; nothing of it was kept.",
-            )
+            told = f"{name} in the bundle is not what its checksum says"
+            raise Damaged(told, remedy="Get the bundle again from where it was made; nothing of it was kept.")
         return data
 
 
@@ -332,10 +327,8 @@ def _check_members(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
         if info.file_size > limit:
             raise _too_large(name[:80], limit, info.file_size)
         if _explodes(info, bounds):
-            raise TooLarge(
-                f"{name[:80]!a} would grow more than {bounds.ratio_max} times when unpacked",
-                remedy="It was made to fill memory; nothing of it was unpacked.",
-            )
+            told = f"{name[:80]!a} would grow more than {bounds.ratio_max} times when unpacked"
+            raise TooLarge(told, remedy="It was made to fill memory; nothing of it was unpacked.")
         total += info.file_size
     if total > bounds.log_bytes_max * 2:
         raise _too_large("the bundle", bounds.log_bytes_max * 2, total)

@@ -99,11 +99,8 @@ def check_line_count(file: File, name: str, bounds: Bounds) -> None:
     except (InvalidData, TooLarge):
         return  # told when it is read
     if count > bounds.lines_max:
-        raise TooLarge(
-            f"{name} has more than {bounds.lines_max:,} lines",
-            remedy="Split the file; nothing of it was recorded.",
-            limit="lines_max",
-        )
+        told = f"{name} has more than {bounds.lines_max:,} lines"
+        raise TooLarge(told, remedy="Split the file; nothing of it was recorded.", limit="lines_max")
 
 
 # Expanding gzip and zstd as the bytes are wanted, and stopping where it becomes absurd.
@@ -286,10 +283,8 @@ def check_name(name: str) -> str:
         or any(mark in name for mark in ("\\", "\0"))
         or parts[0].endswith(":")
     ):
-        raise InvalidData(
-            f"{name[:60]!a} is not a name inside of an archive",
-            remedy="Nothing was read; the archive was not made by a tool that means well.",
-        )
+        told = f"{name[:60]!a} is not a name inside of an archive"
+        raise InvalidData(told, remedy="Nothing was read; the archive was not made by a tool that means well.")
     return name
 
 

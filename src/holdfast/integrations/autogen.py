@@ -78,11 +78,8 @@ class HoldfastState:
         """What makes these the messages on record, where nobody else saved in between."""
         # A state is saved whole: the later of two would undo what the earlier one said.
         if self._known not in (None, self._states.at.get(_NAME, -1)):
-            raise Fenced(
-                f"the state of {self.session_id} was saved elsewhere since it was loaded here",
-                session_id=self._history.place.id,
-                remedy="Load it again, and go on from there.",
-            )
+            told = f"the state of {self.session_id} was saved elsewhere since it was loaded here"
+            raise Fenced(told, session_id=self._history.place.id, remedy="Load it again, and go on from there.")
         units = [unit for unit in self._history.read() if unit.own]
         same = alike([unit.item for unit in units], thread)
         return [*retract(units[same:]), *_FORM.words(thread[same:])]

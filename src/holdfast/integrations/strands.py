@@ -187,9 +187,8 @@ class HoldfastSessionRepository(SessionRepository):
             if known["message"] == item["message"]:
                 return []  # recorded by another framework, and handed on to this one
             # Two processes went on from the same message; one of the answers would be lost.
-            raise Overtaken(
-                f"message {number} of agent {agent_id} in session {session_id} is another one", session_id=kept.place.id
-            )
+            told = f"message {number} of agent {agent_id} in session {session_id} is another one"
+            raise Overtaken(told, session_id=kept.place.id)
 
         kept.write(tell)
 

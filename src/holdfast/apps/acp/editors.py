@@ -60,10 +60,8 @@ def command_line(agent: list[str], store: str | None) -> list[str]:
 def plan(editor: str, command: list[str], *, name: str, path: str | None = None) -> EditorPlan:
     """What would be written. Raises InvalidData for settings that cannot be read."""
     if editor not in EDITORS:
-        raise UsageError(
-            f"{editor!r} is no editor whose settings can be written",
-            remedy=f"One of {', '.join(EDITORS)}; the page on the ACP proxy has others.",
-        )
+        told = f"{editor!r} is no editor whose settings can be written"
+        raise UsageError(told, remedy=f"One of {', '.join(EDITORS)}; the page on the ACP proxy has others.")
     found = EDITORS[editor]
     place = os.path.realpath(os.path.expanduser(path or found.settings))
     before = _read(place)

@@ -104,9 +104,8 @@ class AgentLink:
             raise AgentGone("the connection has not been initialized")
         wait_s = self.breaker.wait_s
         if wait_s:
-            raise AgentGone(
-                f"the agent failed {self.breaker.failures} times in a row; it is tried again in {wait_s:.0f} s"
-            )
+            told = f"the agent failed {self.breaker.failures} times in a row; it is tried again in {wait_s:.0f} s"
+            raise AgentGone(told)
         await asyncio.sleep(self.breaker.pause_s)
         try:
             process = await self._launch()

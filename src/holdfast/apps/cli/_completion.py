@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+)
 
 from holdfast.apps.cli._options import STORE
 from holdfast.errors import HoldfastError
@@ -82,36 +89,36 @@ SHELLS = ("bash", "zsh", "fish")
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 
 
-class _Bash(BashComplete):
+class _OwnScript(ShellComplete):
     def source(self) -> str:
         """Return our script, for any version: older ones only lack the order of what is offered."""
-        return _template(self.name) % self.source_vars()
+        script = files("holdfast.apps.cli").joinpath(f"completion.{self.name}")
+        return script.read_text(encoding="utf-8") % self.source_vars()
 
+
+class _OneLine(ShellComplete):
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """One completion on one line; zsh and fish quote what they put onto the command line."""
+        help_ = None if item.help is None else " ".join(item.help.split())
+        return super().format_completion(CompletionItem(item.value, type=item.type, help=help_))
+
+
+class _Bash(_OwnScript, BashComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         """The answer as it can stand on a command line."""
         quoted = _NEEDS_QUOTES.sub(r"\\\g<0>", item.value)
         return f"{item.type},{quoted}"
 
 
-class _Zsh(ZshComplete):
+class _Zsh(_OneLine, ZshComplete):
     # A failure is no business of the line that somebody is typing.
     source_template = ZshComplete.source_template.replace(
         "=zsh_complete %(prog_name)s)", "=zsh_complete %(prog_name)s 2>/dev/null)"
     )
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        """One completion on one line; zsh quotes what it puts onto the command line."""
-        return super().format_completion(_one_line(item))
 
-
-class _Fish(FishComplete):
-    def source(self) -> str:
-        """Our script."""
-        return _template(self.name) % self.source_vars()
-
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        """One completion on one line; fish quotes what it puts onto the command line."""
-        return super().format_completion(_one_line(item))
+class _Fish(_OwnScript, _OneLine, FishComplete):
+    pass
 
 
 def learn_shells() -> None:
@@ -126,12 +133,3 @@ def script(shell: str) -> str:
 
     kind = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}[shell]
     return kind(cli, {}, "holdfast", COMPLETE_VARIABLE).source()
-
-
-def _template(shell: str) -> str:
-    return files("holdfast.apps.cli").joinpath(f"completion.{shell}").read_text(encoding="utf-8")
-
-
-def _one_line(item: CompletionItem[str]) -> CompletionItem[str]:
-    help_ = None if item.help is None else " ".join(item.help.split())
-    return CompletionItem(item.value, type=item.type, help=help_)

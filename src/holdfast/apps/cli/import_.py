@@ -97,10 +97,8 @@ def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: 
 
 def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool) -> None:
     if scan == bool(paths):
-        raise UsageError(
-            "an import needs the paths of files or folders, or --scan alone",
-            remedy="holdfast import PATH..., or holdfast import --scan",
-        )
+        told = "an import needs the paths of files or folders, or --scan alone"
+        raise UsageError(told, remedy="holdfast import PATH..., or holdfast import --scan")
     if tool is not None and not scan:
         raise UsageError("--tool goes with --scan", remedy=f"Use --format {tool} for a path.")
     if scan and format != "auto":

@@ -202,9 +202,8 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
     prompt = f"{_WORDS}\n---\n{_transcript(app, session_id)}"
     found = read_suggestion(asyncio.run(request()))
     if not found.title and not found.tags:
-        raise ModelFailed(
-            f"the model {choice.name} gave neither a title nor tags", remedy="Try another one with --model."
-        )
+        told = f"the model {choice.name} gave neither a title nor tags"
+        raise ModelFailed(told, remedy="Try another one with --model.")
     return found
 
 

@@ -100,9 +100,8 @@ def schema_verb(app: App, name: str | None) -> None:
 def schema_of(name: str) -> dict[str, Any]:
     """Return the schema of that name. Raises NotFound, with the nearest name."""
     if name not in DOCUMENTS:
-        raise NotFound(
-            f"there is no schema {name[:60]!a}{suggestion(name, DOCUMENTS)}", remedy="`holdfast schema` lists them."
-        )
+        told = f"there is no schema {name[:60]!a}{suggestion(name, DOCUMENTS)}"
+        raise NotFound(told, remedy="`holdfast schema` lists them.")
     printed_by, shape = DOCUMENTS[name]
     (root,), parts = schemas_of([shape])
     about = {"$schema": DRAFT, "title": name, "description": f"Printed by: {printed_by}"}

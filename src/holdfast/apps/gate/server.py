@@ -71,10 +71,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(128)  # whoever is told the address may come at once
     except (OSError, OverflowError) as error:
         listening.close()
-        raise Unavailable(
-            f"port {port} of {host} cannot be used: {getattr(error, 'strerror', None) or error}",
-            remedy="Choose another port.",
-        ) from error
+        told = f"port {port} of {host} cannot be used: {getattr(error, 'strerror', None) or error}"
+        raise Unavailable(told, remedy="Choose another port.") from error
     return listening
 
 

@@ -119,10 +119,8 @@ class Current:
         from holdfast.formats import format_of
 
         if not format_of(wish.format).is_text:
-            raise UsageError(
-                f"the format {wish.format} is bytes, which no message can carry",
-                remedy="Use markdown, json or jsonl, or `holdfast export`.",
-            )
+            told = f"the format {wish.format} is bytes, which no message can carry"
+            raise UsageError(told, remedy="Use markdown, json or jsonl, or `holdfast export`.")
         wanted = self._id if wish.session_id is None else check_id(wish.session_id)
         if wanted is None:
             return answers.ExportedText(content="")
@@ -131,10 +129,8 @@ class Current:
             await session.aflush()
         content = await asyncio.to_thread(self._hf.export, wanted, wish.format)
         if len(content) > EXPORT_CHARS_MAX:
-            raise TooLarge(
-                f"the export has {len(content):,} characters, more than a message carries",
-                remedy="Use `holdfast export`.",
-            )
+            told = f"the export has {len(content):,} characters, more than a message carries"
+            raise TooLarge(told, remedy="Use `holdfast export`.")
         return answers.ExportedText(content=content)
 
     # -- turns -------------------------------------------------------------------------------

@@ -130,9 +130,8 @@ class _TagAsker:
     def read(self) -> tuple[messages.Operation, messages.Wish]:
         tag, known = self._frame.get("type"), f"One of {', '.join(messages.ASKS)}."
         if not isinstance(tag, str):
-            raise messages.refusal(
-                rpc.INVALID_REQUEST, "invalid_request", "a message has a type, which is a text", known
-            )
+            told = "a message has a type, which is a text"
+            raise messages.refusal(rpc.INVALID_REQUEST, "invalid_request", told, known)
         self._tag = tag[:64]
         if tag not in messages.ASKS:
             raise messages.refusal(rpc.METHOD_NOT_FOUND, "unknown_type", f"there is no type {tag[:64]!a}", known)
@@ -168,9 +167,8 @@ class _RpcAsker:
         ask = messages.BY_METHOD.get(method)
         if ask is None:
             known = ", ".join(ask.method for ask in messages.ASKS.values())
-            raise messages.refusal(
-                rpc.METHOD_NOT_FOUND, "unknown_method", f"there is no method {method[:64]!a}", f"One of {known}."
-            )
+            told = f"there is no method {method[:64]!a}"
+            raise messages.refusal(rpc.METHOD_NOT_FOUND, "unknown_method", told, f"One of {known}.")
         if not isinstance(params, (dict, type(None))):
             raise messages.refusal(rpc.INVALID_PARAMS, "invalid_params", "params are an object, by name")
         return ask, _read_wish(ask, params or {})
@@ -211,9 +209,8 @@ def _read_wish(ask: messages.Operation, fields: Frame) -> messages.Wish:
     try:
         return msgspec.convert(fields, ask.takes)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise messages.refusal(
-            rpc.INVALID_PARAMS, "invalid_params", f"{ask.tag}: {error}", "See the bridge's schema."
-        ) from error
+        told, remedy = f"{ask.tag}: {error}", "See the bridge's schema."
+        raise messages.refusal(rpc.INVALID_PARAMS, "invalid_params", told, remedy) from error
 
 
 # The bridge itself: on a private socket for any number of clients, or on standard input.

@@ -138,7 +138,6 @@ def _moment(library: Holdfast, session_id: str, text: str) -> int:
     try:
         moment = moment_of(text)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{text[:40]!a} is no event, turn or time", remedy="Such as 120, t7, 14:30, 2026-05-01."
-        ) from None
+        told = f"{text[:40]!a} is no event, turn or time"
+        raise UsageError(told, remedy="Such as 120, t7, 14:30, 2026-05-01.") from None
     return int(moment.timestamp() * 1000)

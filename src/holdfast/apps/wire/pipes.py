@@ -160,10 +160,8 @@ class AgentProcess:
             )
         except (OSError, ValueError) as error:
             os.close(lifeline)
-            raise AgentError(
-                f"the agent could not be started: {getattr(error, 'strerror', None) or error}",
-                remedy=f"Check the command: {' '.join(command)}",
-            ) from error
+            told = f"the agent could not be started: {getattr(error, 'strerror', None) or error}"
+            raise AgentError(told, remedy=f"Check the command: {' '.join(command)}") from error
         finally:
             os.close(watched)
         assert process.stdout is not None

@@ -203,10 +203,8 @@ class Steps:
             self._approved = [id for id, one in answers if one is True or isinstance(one, ToolApproved)]
             for id in self._approved:
                 if open_ones.get(id) == _APPROVED:
-                    raise UsageError(
-                        f"call {id} was approved before, and nobody knows whether it took effect",
-                        remedy="Go on with run(agent, None): the model is told of it.",
-                    )
+                    told = f"call {id} was approved before, and nobody knows whether it took effect"
+                    raise UsageError(told, remedy="Go on with run(agent, None): the model is told of it.")
         waits = self._prompt is None and _WAITS in open_ones.values()
         return repair_messages(messages, repair_last_response=results is None and not waits)
 

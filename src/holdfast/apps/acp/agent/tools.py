@@ -107,10 +107,8 @@ class ToolBox:
         before = await self._desk.read(path)
         found = before.count(old_text) if old_text else 0
         if found != 1:
-            raise UsageError(
-                f"old_text occurs {found} times in {path}, and must occur once",
-                remedy="Read the file again, and give more of what is around it.",
-            )
+            told = f"old_text occurs {found} times in {path}, and must occur once"
+            raise UsageError(told, remedy="Read the file again, and give more of what is around it.")
         return before.replace(old_text, new_text)
 
     async def _diff(self, path: str, content: str) -> dict[str, Any]:

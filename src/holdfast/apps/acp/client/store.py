@@ -166,10 +166,8 @@ def _migrated(document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise _damaged(f"{version!r} is no version")
     if version > SNAPSHOT_VERSION:
-        raise TooNew(
-            f"the snapshot has version {version}; this Holdfast knows {SNAPSHOT_VERSION}",
-            remedy="Install a newer Holdfast to read it.",
-        )
+        told = f"the snapshot has version {version}; this Holdfast knows {SNAPSHOT_VERSION}"
+        raise TooNew(told, remedy="Install a newer Holdfast to read it.")
     return document if version == SNAPSHOT_VERSION else _from_version_1(document)
 
 
@@ -274,11 +272,8 @@ def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
     said = [_key(message) for message in known.messages]
     told = [_key(message) for message in wanted.messages]
     if told[: len(said)] != said[: len(told)]:
-        raise Conflict(
-            f"session {wanted.session_id} went another way than the snapshot",
-            remedy="Load it again, or save it under another id.",
-            session_id=wanted.session_id,
-        )
+        what = f"session {wanted.session_id} went another way than the snapshot"
+        raise Conflict(what, remedy="Load it again, or save it under another id.", session_id=wanted.session_id)
     drafts: list[Draft] = []
     if wanted.config and wanted.config != known.config:
         drafts.append(("config", wanted.config))

@@ -317,9 +317,8 @@ def _wish_of(params: Frame) -> Frame:
         return {}
     needed = {"start": set[str](), "none": set[str](), "seq": {"seq"}, "tail": {"turns"}}.get(rpc.text_in(wish, "type"))
     if needed is None or not all(_is_count(wish.get(name)) for name in needed):
-        raise RpcError(
-            rpc.INVALID_PARAMS, "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)"
-        )
+        told = "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)"
+        raise RpcError(rpc.INVALID_PARAMS, told)
     if wish.get("before") is not None and not _is_count(wish["before"]):
         raise RpcError(rpc.INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")
     return {name: wish.get(name) for name in {"type", *needed} | ({"before"} if "seq" in needed else set())}
