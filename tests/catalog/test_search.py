@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.catalog import Asked, Snippet, scan_logs, search_index
+from holdfast.catalog import Asked, Snippet, scan_logs
 from holdfast.catalog import _search as search_module
 from holdfast.catalog._recall import Recaller
 from holdfast.catalog._search import Candidate, make_snippet
@@ -199,16 +199,17 @@ def test_a_lying_index_shows_nothing(hf):
     with hf.session("s") as s:
         s.user("the truth")
 
-    def lie(connection):
+    def lie(index):
+        connection = index.connection
         connection.execute("INSERT INTO said VALUES (99, 1, 2, NULL, 0, 0, 0, 0, NULL, 0)")
         connection.execute("INSERT INTO said VALUES (98, 1, 77, NULL, 0, 0, 0, 0, NULL, 0)")
         connection.execute("INSERT INTO said VALUES (97, 55, 0, NULL, 0, 0, 0, 0, NULL, 0)")
         connection.execute("INSERT INTO said VALUES (96, 1, 0, 2, 0, 0, 0, 0, NULL, 0)")
         for id in range(96, 100):
             connection.execute("INSERT INTO said_words (rowid, text) VALUES (?, 'lie')", (id,))
-        return search_index(connection, hf.store, Asked(query="lie"))
+        return index.search(hf.store, Asked(query="lie"))
 
-    assert hf._core.catalog.ask(lie) == []
+    assert hf._core.catalog.answer(lie) == []
     assert [hit.seq for hit in hf.search("truth")] == [2]
 
 
@@ -218,11 +219,11 @@ def test_a_wrong_place_is_gone_round(hf):
         for number in range(30):
             s.user(f"number {number}")
 
-    def displace(connection):
-        connection.execute("UPDATE said SET place = place + 100000")
-        return search_index(connection, hf.store, Asked(query='"number 7"'))
+    def displace(index):
+        index.connection.execute("UPDATE said SET place = place + 100000")
+        return index.search(hf.store, Asked(query='"number 7"'))
 
-    assert [hit.snippet.text for hit in hf._core.catalog.ask(displace)] == ["number 7"]
+    assert [hit.snippet.text for hit in hf._core.catalog.answer(displace)] == ["number 7"]
 
 
 def test_a_damaged_line_is_not_shown(hf):
@@ -234,11 +235,11 @@ def test_a_damaged_line_is_not_shown(hf):
     log = Path(hf.location("s"), "events.jsonl")
     log.write_bytes(log.read_bytes().replace(b"honest", b"h0nest"))
 
-    def stale(connection):
+    def stale(_index):
         found = Candidate(1, 1, 2, None, 0, 0, "user", None)
         return Recaller(hf.store, lambda _: "sessions/s").recall(found)
 
-    assert hf._core.catalog.ask(stale) is None
+    assert hf._core.catalog.answer(stale) is None
     assert hf.search("honest") == hf.search("h0nest") == []
     assert [hit.seq for hit in hf.search("another")] == [3]
 
@@ -260,7 +261,7 @@ def test_a_broken_table_is_made_anew(hf, damage):
     with hf.session("s") as s:
         s.user("something rare")
     assert len(hf.search("rare")) == 1
-    hf._core.catalog.ask(lambda connection: connection.execute(f"DROP TABLE {damage}"))
+    hf._core.catalog.answer(lambda index: index.connection.execute(f"DROP TABLE {damage}"))
     assert len(hf.search("rare")) == 1
 
 

@@ -171,7 +171,7 @@ def test_sums_nobody_asks_for_are_let_go(store_root):
         for hours in range(-12, 12):
             hf.stats(tz=f"Etc/GMT{hours:+d}")
         query = "SELECT count(DISTINCT variant) FROM figures"
-        assert hf._core.catalog.ask(lambda connection: connection.execute(query).fetchone()[0]) <= 6
+        assert hf._core.catalog.answer(lambda index: index.connection.execute(query).fetchone()[0]) <= 6
 
 
 def test_a_write_while_sums_are_read_is_not_mixed_in(store_root):

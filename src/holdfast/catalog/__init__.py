@@ -1,8 +1,7 @@
 """The catalogue: a derived index of all sessions. Disposable, and never believed about content.
 
-``Catalog`` is the whole of it for one store. ``Catalog.ask(question)`` catches up with the logs and
-then calls ``question(connection)`` with the SQLite connection of the index; whatever is wrong with
-the index is mended, or gone round, before the question is asked again.
+``Catalog`` is the whole of it for one store. ``Catalog.answer(question)`` catches up with the logs and then calls
+``question(index)``; whatever is wrong with the index is mended, or gone round, before the question is asked again.
 
 How the parts fit together: for every session whose log went on, the index reads the new events once
 and hands them to each part in the same transaction (``_look.py``, ``sqlite/rows.py``):
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._tally import Tally
     from holdfast.catalog._topics import Topic, topics
     from holdfast.catalog._usage import Calendar, Prices, cost_of, read_prices
-    from holdfast.catalog.sqlite.search import search_index
 
 # Loaded when first asked for: a program that only records needs none of it.
 __getattr__ = lazy(
@@ -77,7 +75,6 @@ __getattr__ = lazy(
         "_tally": "Tally",
         "_topics": "Topic topics",
         "_usage": "Calendar Prices cost_of read_prices",
-        "sqlite.search": "search_index",
     },
 )
 
@@ -88,4 +85,4 @@ __all__ += ["Listed", "Newest", "Number", "Row", "look", "make_page", "newest", 
 __all__ += ["Policy", "RetentionDecision", "RetentionPlan", "Spared", "live_limit", "plan", "protection"]
 __all__ += ["ROLES", "Asked", "Hit", "Snippet", "read_policies", "scan_logs"]
 __all__ += ["Tally", "Timeline", "Topic", "TurnFigures", "Wanted", "count_index", "timeline_of", "topics"]
-__all__ += ["Calendar", "Prices", "cost_of", "read_prices", "search_index"]
+__all__ += ["Calendar", "Prices", "cost_of", "read_prices"]

@@ -24,7 +24,6 @@ from holdfast.storage.sqlite import connect, discard, failures, file_mark, is_bu
 if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
     from holdfast.storage.postgres import ServerLink
-    from holdfast.storage.sqlite import Connection
 
 
 T = TypeVar("T")
@@ -100,7 +99,6 @@ class Catalog:
         self._trouble: str | None = None
 
     # -- asking --------------------------------------------------------------------------------
-
     def page(self, wanted: Filter, limit: int | None = None, after: str | None = None, order: Order = NEWEST) -> Page:
         """The sessions that fit, in order. Raises UsageError for a cursor that is none."""
         place = None if after is None else read_cursor(after, order)
@@ -132,16 +130,6 @@ class Catalog:
 
     def count(self) -> int:
         return self.answer(lambda index: index.count())
-
-    def ask(self, question: Callable[[Connection], T]) -> T:
-        """What ``question``, asked again after damage, makes of the database. Raises Unavailable without SQLite."""
-
-        def put(index: Index) -> T:
-            if index.connection is None:
-                raise Unavailable("this Python comes without SQLite, which this needs")
-            return question(index.connection)
-
-        return self.answer(put)
 
     def info(self, id: str) -> SessionMetadata:
         """One session, as its log is now. Raises NotFound."""
@@ -294,7 +282,6 @@ class Catalog:
             return Health(place, count, self._mended, self._trouble, *behind)
 
     # -- keeping it ----------------------------------------------------------------------------
-
     @property
     def is_open(self) -> bool:
         """Whether anything was asked or fed yet."""

@@ -82,7 +82,6 @@ class CatchUp:
             self._index.write([], mark=changes.mark)
 
     # -- what there is to do -------------------------------------------------------------------
-
     def due(self) -> Lag:
         """How much there is to do; nothing is done."""
         mark = self._index.mark()
@@ -132,7 +131,6 @@ class CatchUp:
             return None  # a file or a symlink beside the sessions is none of ours
 
     # -- doing it ------------------------------------------------------------------------------
-
     def _read_all(self, work: Work) -> None:
         total = self.bytes + sum(entry.size for entry in work.entries)
         for entry in work.entries:

@@ -98,8 +98,6 @@ def arranged(rows: Iterable[SessionMetadata], order: Order, after: Place | None 
 
 
 # -- narrowing by text -------------------------------------------------------------------------
-
-
 def folded(text: str) -> str:
     """A text without case, accents and control characters."""
     if text.isascii():

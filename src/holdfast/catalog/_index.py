@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._search import Asked, Hit
     from holdfast.catalog._usage import Prices
     from holdfast.storage import Store
-    from holdfast.storage.sqlite import Connection
 
 
 PREFIX = "sessions/"
@@ -84,8 +83,6 @@ class Index(ABC):
     use until it is cleared or another one is made.
     """
 
-    connection: Connection | None = None
-    """For questions that the contract does not answer; None where there is no SQLite."""
     prices: Prices | None = None
     """By which costs are computed; None for those that come with this version."""
     place: str | None = None

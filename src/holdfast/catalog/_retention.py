@@ -144,8 +144,6 @@ def _reason(policy: Policy, row: SessionMetadata, count: int, size: int, now_ms:
 
 
 # -- policies as people write them ------------------------------------------------------------
-
-
 class _Written(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tag: str | None = None
     agent: str | None = None

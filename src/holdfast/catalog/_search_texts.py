@@ -100,7 +100,6 @@ class Listener(msgspec.Struct):
         return _heard_streams(self.streams)
 
     # --- one method per type of event
-
     def on_said(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         first = data.get("covers_from")
         if isinstance(first, int):

@@ -169,7 +169,6 @@ class Keys:
         return result
 
     # -- keys ----------------------------------------------------------------------------------
-
     def list(self) -> builtins.list[KeyInfo]:
         """The keys that open what is sealed here, told without opening anything."""
         chain = self._core.keychain
@@ -253,7 +252,6 @@ class Keys:
             self._core.keychain.ask = ask
 
     # -- inside --------------------------------------------------------------------------------
-
     def _sealing_store(self) -> SealingStore:
         from holdfast.session import sealing
 

@@ -141,7 +141,6 @@ class Salvage:
         return not self._rest[self.position.offset - self._origin :].strip(b"\0")
 
     # --- lines without checksum ---
-
     def _look_inside(self, start: int, end: int) -> bool:
         """Take whole records out of a bad line: two glued together, or one behind rubbish."""
         count = len(self.lines)
@@ -181,7 +180,6 @@ class Salvage:
         self._go_on(stop, crc)
 
     # --- records with checksum ---
-
     def _sweep(self, start: int, stop: int) -> None:
         """Find records between two places by their starts and ends, whatever lies between."""
         self._tries = []
@@ -269,7 +267,6 @@ class Salvage:
         return self._take(last_start, digits_at, end, as_written=True)
 
     # --- both ---
-
     def _note_gap(self, start: int, seq: int) -> None:
         offset = self._origin + self._end
         self.gaps.append(Gap(offset, start - self._end, self.position.seq, seq - 1))

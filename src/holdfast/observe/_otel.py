@@ -238,7 +238,6 @@ class _Spans:
                 known.clear()
 
     # -- turns and agents ----------------------------------------------------------------------
-
     def _on_turn_start(self, session_id: str, event: Event) -> None:
         self._begin_agent(session_id, event, None)
 
@@ -282,7 +281,6 @@ class _Spans:
             self._finish(key, event, None)
 
     # -- the model -----------------------------------------------------------------------------
-
     def _on_config(self, session_id: str, event: Event) -> None:
         model = _text(event.data.get("model"))
         if model:
@@ -323,7 +321,6 @@ class _Spans:
                 self._clients.tokens.record(kept[name], {**base, _TOKEN_TYPE: kind})
 
     # -- tools ---------------------------------------------------------------------------------
-
     def _on_tool_call(self, session_id: str, event: Event) -> None:
         self._on_assistant(session_id, event)  # an answer that is nothing but calls
         tool, call = _text(event.data.get("tool")), event.id or ""
@@ -341,7 +338,6 @@ class _Spans:
         self._finish(key, event, "tool_error" if event.data.get("is_error") else None)
 
     # -- inside --------------------------------------------------------------------------------
-
     def _begin(
         self,
         session_id: str,

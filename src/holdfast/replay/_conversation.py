@@ -234,7 +234,6 @@ class Scribe:
             self.thread.issues.note(type, self._seq, detail, content)
 
     # --- one method per type of event
-
     def on_user(self, data: dict[str, Any]) -> None:
         self._say("user", read_content(data.get("content"), self._note))
 

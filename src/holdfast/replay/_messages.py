@@ -273,7 +273,6 @@ class _Repair:
             self._system.append((place, text))
 
     # --- layer 5
-
     def _finish(self) -> list[Message]:
         """The repaired list: with the original messages where they still say the same."""
         name = self._dialect.name

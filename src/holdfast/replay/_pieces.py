@@ -297,7 +297,6 @@ class Drafts:
         return last
 
     # --- from blocks back to pieces
-
     def parted(self, first: int, last: int, pieces: Sequence[BlockPiece]) -> int | None:
         """The newest event of the blocks from ``first`` on, if these tell the pieces they were made of.
 

@@ -253,7 +253,6 @@ class Router:
         return handler(self, event, data)
 
     # --- what the short way needs
-
     def is_plain(self) -> bool:
         """Whether everything without a name and a run goes to the top-level run, and nothing waits."""
         runs = self.runs
@@ -275,7 +274,6 @@ class Router:
             self._callers.setdefault(call, None)
 
     # --- events that name their run
-
     def _route_owned(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         run = event.run or ""
         if run not in self._own:
@@ -345,7 +343,6 @@ class Router:
         return deliveries
 
     # --- plain logs
-
     def on_words(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """An assistant's text, thinking, delta or call; results that came before a call follow."""
         agent, is_call = data.get("agent"), event.type == "tool_call"

@@ -76,7 +76,6 @@ class Thread:
         """Up to this event there are no pieces, see :class:`SettledThread`."""
 
     # --- recording
-
     def take(self, seq: int, role: str, block: Block) -> None:
         """A block of a message: words, a call or a result."""
         if block["type"] == "tool_use":
@@ -376,7 +375,6 @@ class Thread:
             self._dirty = index
 
     # --- rendering
-
     def drafts(self) -> Drafts:
         """The messages as drafts, brought up to date. Not to be changed by the caller."""
         self._lost.clear()
@@ -544,7 +542,6 @@ class Thread:
         self._soft, self._group, self._serving = [], [], {}
 
     # --- what is not shown
-
     def report(self) -> IssueList:
         """Everything that was changed or is not among the messages, as of now."""
         issues = IssueList(self.issues)

@@ -296,13 +296,11 @@ class Transcript:
         self._add(event, data, "note", pieces=pieces, name=head)
 
     # -- streams
-
     def _on_delta(self, event: Event, data: Data) -> None:
         pieces = [(event.seq, joined(as_pieces(data.get("content"))))]
         self._streams.add(event.run, data.get("agent"), data.get("kind"), pieces, event.timestamp)
 
     # -- what is said and done
-
     def _on_said(self, event: Event, data: Data) -> None:
         content = data.get("content")
         if self._streams:
@@ -375,7 +373,6 @@ class Transcript:
         self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
 
     # -- calls that did not run
-
     def _on_permission(self, event: Event, data: Data) -> None:
         """A user was asked, or has answered; the event need not be of the run of the call."""
         stage, calls = stage_after(data.get("decision")), reversed(self._waiting)
@@ -396,7 +393,6 @@ class Transcript:
         return found
 
     # -- what happens beside it
-
     def _on_end(self, event: Event, data: Data) -> None:
         """A turn, an agent's work or everything is over: what was being said was cut off here."""
         self._made += self._streams.end(event, data)

@@ -68,7 +68,6 @@ class SimDisk(Disk):
         self.calls: list[tuple[str, Any]] = []
 
     # -- what a crash leaves -------------------------------------------------------------------
-
     def acknowledge(self, what: Any, *, survives_power_loss: bool = False) -> None:
         """Note that the program under test has said that ``what`` is safe."""
         self._effects.append(Acknowledged(what, survives_power_loss))
@@ -113,7 +112,6 @@ class SimDisk(Disk):
         return list(self._effects)
 
     # -- directories ---------------------------------------------------------------------------
-
     def open_root(self) -> int:
         self.calls.append(("open_root", None))
         return self._opened(ROOT)
@@ -160,7 +158,6 @@ class SimDisk(Disk):
         return "simulated"
 
     # -- files ---------------------------------------------------------------------------------
-
     def open_log(self, name: str, parent: int, *, create: bool) -> int:
         self.calls.append(("open_log", name))
         return self._open_file(name, parent, create=create, appends=True)
@@ -240,7 +237,6 @@ class SimDisk(Disk):
         self._change(EntryChange((directory, name), (target, to, inode), is_directory))
 
     # -- either --------------------------------------------------------------------------------
-
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
         self.calls.append(("lock", descriptor))
         holder = self._locks.setdefault(self._inode(descriptor), descriptor)
@@ -275,7 +271,6 @@ class SimDisk(Disk):
         return None
 
     # -- inside --------------------------------------------------------------------------------
-
     def _opened(self, inode: int, *, appends: bool = False) -> int:
         descriptor = next(self._descriptors)
         self._open[descriptor] = _Open(inode, appends)

@@ -214,7 +214,6 @@ class PostgresIndex(Index):
         return self._prepare()
 
     # -- reading -------------------------------------------------------------------------------
-
     def _matching(
         self, wanted: Filter, after: Place | None, rows: int, order: Order
     ) -> Iterator[tuple[Place, SessionMetadata]]:
@@ -261,7 +260,6 @@ class PostgresIndex(Index):
         return rows[0]
 
     # -- the connection ------------------------------------------------------------------------
-
     def _fetch(self, query: str, *values: Any) -> list[Any]:
         async def work(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(query, *values)

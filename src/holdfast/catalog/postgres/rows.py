@@ -181,8 +181,6 @@ def said_rows(
 
 
 # -- writing -----------------------------------------------------------------------------------
-
-
 async def put(connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]) -> list[str]:
     """Write all changes whose row is as it was; the ids of the others. Some words may be ``unknown`` to their table."""
     ids = [change.id for change in changes]
@@ -256,8 +254,6 @@ async def remove(connection: Connection, ids: Collection[str]) -> None:
 
 
 # -- columns -----------------------------------------------------------------------------------
-
-
 def fold_crc(state: bytes, tally: bytes, listener: bytes) -> int:
     """The checksum of what is kept to go on from."""
     return crc32(listener, crc32(tally, crc32(state)))

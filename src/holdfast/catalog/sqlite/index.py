@@ -65,7 +65,7 @@ class SqliteIndex(Index):
         self.connection = connection
         self._store = store
         self._memory: RecallCache | None = None
-        self._expander: Expander | None = None
+        self._words: Expander | None = None
         if not has_schema(connection) or read_fact(self.connection, "store") != store.encode():
             self.clear()
 
@@ -144,9 +144,9 @@ class SqliteIndex(Index):
         from holdfast.catalog._recall import RecallCache
         from holdfast.catalog.sqlite.search import Expander, search_index
 
-        if self._memory is None:
-            self._memory, self._expander = RecallCache(), Expander()
-        return search_index(self.connection, store, asked, self._memory, self._expander)
+        self._memory = self._memory or RecallCache()
+        self._words = self._words or Expander()
+        return search_index(self.connection, store, asked, self._memory, self._words)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
         query = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f USING (row)"
@@ -203,7 +203,6 @@ class SqliteIndex(Index):
         self.connection.close()
 
     # -- reading -------------------------------------------------------------------------------
-
     def _read_page(self, rows: list[Any], wanted: Filter, order: Order = NEWEST) -> list[SessionMetadata]:
         """The sessions of these rows, all verified and decoded with one call each."""
         if not rows:

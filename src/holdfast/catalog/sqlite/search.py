@@ -141,18 +141,10 @@ _BY_WORDS = (
 _BY_ID = f"SELECT {_COLUMNS} FROM said s{{}} ORDER BY s.id DESC LIMIT ?"
 
 
-def search_index(
-    connection: Connection,
-    store: Store,
-    asked: Asked,
-    memory: RecallCache | None = None,
-    expander: Expander | None = None,
-) -> list[Hit]:
+def search_index(connection: Connection, store: Store, asked: Asked, memory: RecallCache, words: Expander) -> list[Hit]:
     """What fits, best first, each hit verified against its log. Raises IndexDamaged, and errors of the database."""
     # Late: whoever only feeds an index needs nothing of it.
     from holdfast.catalog._search import search
-
-    words = Expander() if expander is None else expander
 
     def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
         return words.expand(connection, word, open_end=open_end)

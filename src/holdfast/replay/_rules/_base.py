@@ -170,7 +170,6 @@ class Rules(ABC):
             self.need(self.alone or role == user, f"the first turn must be of role {user!r}")
 
     # --- calls and results
-
     def open_call(self, identity: Any, name: Any) -> None:
         """A call: well-formed, with an id of its own."""
         if not (type(identity) is str and self.id_pattern.match(identity)):

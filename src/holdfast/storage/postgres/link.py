@@ -148,7 +148,6 @@ class ServerLink:
         loop.close()
 
     # -- the thread --------------------------------------------------------------------------
-
     def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
         self._renew_after_fork()
         with self._lock:
@@ -197,7 +196,6 @@ class ServerLink:
             self._idle, self._changed, self._tasks, self._unsaid = {}, {}, set(), set()
 
     # -- on the thread -----------------------------------------------------------------------
-
     async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
         """What ``run`` does, for whoever is on the thread of this link already."""
         begun = time.monotonic()

@@ -79,7 +79,6 @@ class LogObjects:
         self._recent: list[bytes] = []
 
     # -- what is there -----------------------------------------------------------------------
-
     def head(self) -> Head:
         """The head as it is now."""
         return self._read_head()[0]
@@ -146,7 +145,6 @@ class LogObjects:
             raise Damaged(f"an object of {self.folder} is missing")
 
     # -- changing it -------------------------------------------------------------------------
-
     def fence(self, epoch: int, key: str) -> bool:
         """Put an object of this epoch at the end; whether there is a log.
 
@@ -244,7 +242,6 @@ class LogObjects:
             self._write_head(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
-
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
         """Store a pack; only then what is in it goes. Fences stay: the pack's name has their numbers from then on."""
         name = f"{first:012d}-{last:012d}-{len(data)}-{'z' if compress else 'p'}"

@@ -221,7 +221,6 @@ class ObjectStore(LeasedStore):
         self.forget_writing(key)
 
     # -- inside ------------------------------------------------------------------------------
-
     def _has_something(self, key: str) -> Named:
         named = self.names.get(check_key(key))
         if named is not None:
