@@ -136,7 +136,19 @@ def read_reply(response: pai.ModelResponse) -> Reply:
             args, fault = _read_args(part.args)
             name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
             calls.append(CallRequest(call_id, name, args, fault, signature))
-    usage = _read_usage(response, speech, calls)
+    found = response.usage
+    usage = Usage(
+        input_tokens=found.input_tokens or 0,
+        output_tokens=found.output_tokens or 0,
+        cache_read_tokens=found.cache_read_tokens or 0,
+        cache_write_tokens=found.cache_write_tokens or 0,
+        requests=1,
+    )
+    # Local servers often count nothing; a window needs figures all the same.
+    if not usage.output_tokens:
+        said = sum(estimate_tokens(part.text) for part in speech)
+        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
+        usage.output_tokens, usage.estimated = said + asked, True
     return Reply(speech, calls, usage, response.model_name, response.finish_reason)
 
 
@@ -162,23 +174,6 @@ def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
     if not isinstance(args, dict):
         return {"malformed": args}, "the arguments are not an object"
     return args, None
-
-
-def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]) -> Usage:
-    found = response.usage
-    usage = Usage(
-        input_tokens=found.input_tokens or 0,
-        output_tokens=found.output_tokens or 0,
-        cache_read_tokens=found.cache_read_tokens or 0,
-        cache_write_tokens=found.cache_write_tokens or 0,
-        requests=1,
-    )
-    # Local servers often count nothing; a window needs figures all the same.
-    if not usage.output_tokens:
-        said = sum(estimate_tokens(part.text) for part in speech)
-        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
-        usage.output_tokens, usage.estimated = said + asked, True
-    return usage
 
 
 # The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.

@@ -113,7 +113,21 @@ class HostedTurn:
 
         def end(task: asyncio.Future[Any]) -> None:
             over()
-            self._end(task)
+            # The task is over, or was stopped before it began.
+            if task.cancelled():
+                self.ended = "interrupted" if self.is_put_off else "cancelled"
+            elif (error := task.exception()) is not None:
+                self.ended, self.error = "failed", error
+            else:
+                self.ended, self.result = "done", task.result()
+            # Cancelled and not denied: nobody has said no.
+            for question in self.questions.values():
+                question.answer.cancel()
+            self.questions.clear()
+            self.tell(self.ended, self.result if self.error is None else self.error)
+            for queue in self._queues:
+                queue.put_nowait(None)
+            self._over.set()
 
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(end)
@@ -220,23 +234,6 @@ class HostedTurn:
                     await uncancelled(session.aflush())
             raise
         return pieces.result
-
-    def _end(self, task: asyncio.Future[Any]) -> None:
-        """The task is over, or was stopped before it began."""
-        if task.cancelled():
-            self.ended = "interrupted" if self.is_put_off else "cancelled"
-        elif (error := task.exception()) is not None:
-            self.ended, self.error = "failed", error
-        else:
-            self.ended, self.result = "done", task.result()
-        # Cancelled and not denied: nobody has said no.
-        for question in self.questions.values():
-            question.answer.cancel()
-        self.questions.clear()
-        self.tell(self.ended, self.result if self.error is None else self.error)
-        for queue in self._queues:
-            queue.put_nowait(None)
-        self._over.set()
 
 
 class _Kept(Generic[T]):

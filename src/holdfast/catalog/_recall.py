@@ -160,7 +160,19 @@ class Recaller:
     def _read(self, key: str, found: Candidate, part: _Part | None) -> Recalled | None:
         try:
             if found.last is not None:
-                return _streamed(self._store.log(key), found)
+                # The streamed text that begins with this event.
+                first: Event | None = None
+                pieces: list[str] = []
+                for delta in read_range(self._store.log(key), start=found.seq, stop=found.last + 1, types={"delta"}):
+                    first = first or delta
+                    is_thought = delta.data.get("kind") == "thinking"
+                    text = delta.data.get("content")
+                    if delta.run == first.run and is_thought == (found.role == "thinking") and isinstance(text, str):
+                        pieces.append(text)
+                if first is None or first.seq != found.seq:
+                    return None
+                text = "".join(pieces)[:TEXT_CHARS_MAX]
+                return Recalled(Said(found.role, text), first.timestamp, fold(text))
             event = self._event(key, found, part)
             if event is None:
                 return None
@@ -223,20 +235,3 @@ class Recaller:
 
 def _cut(part: _Part, seq: int) -> _Line | None:
     return cut_line(part.data, seq, is_start=part.start == 0)
-
-
-def _streamed(log: Log, found: Candidate) -> Recalled | None:
-    """The streamed text that begins with this event."""
-    first: Event | None = None
-    pieces: list[str] = []
-    assert found.last is not None
-    for event in read_range(log, start=found.seq, stop=found.last + 1, types={"delta"}):
-        first = first or event
-        is_thought = event.data.get("kind") == "thinking"
-        text = event.data.get("content")
-        if event.run == first.run and is_thought == (found.role == "thinking") and isinstance(text, str):
-            pieces.append(text)
-    if first is None or first.seq != found.seq:
-        return None
-    text = "".join(pieces)[:TEXT_CHARS_MAX]
-    return Recalled(Said(found.role, text), first.timestamp, fold(text))

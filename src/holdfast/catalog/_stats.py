@@ -139,7 +139,10 @@ class Counter:
         sums, whole = self._sums, Sum(sessions=1)
         parts: dict[tuple[By, str], Sum] = {}
         for key, hour in hours:
-            part = self._sum(hour, recorded=recorded)
+            used = Spent()
+            for one in (*hour.spent.values(), *hour.paid.values()):
+                used.add(one)
+            part = Sum(0, hour.turns if recorded else hour.asked, hour.messages, used, bill_of(hour, self._prices))
             part.estimated = 0 if told else hour.estimated
             moment = self._moment(key)
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
@@ -181,12 +184,6 @@ class Counter:
                 sums.topics[tag] = sums.topics.get(tag, 0) + group.sessions
         self._groups.clear()
         sums.trim()
-
-    def _sum(self, hour: Hour, *, recorded: bool) -> Sum:
-        spent = Spent()
-        for one in (*hour.spent.values(), *hour.paid.values()):
-            spent.add(one)
-        return Sum(0, hour.turns if recorded else hour.asked, hour.messages, spent, bill_of(hour, self._prices))
 
     def _by_model(self, hour: Hour) -> Iterator[tuple[str, Spent, Bill]]:
         for name, spent in hour.spent.items():

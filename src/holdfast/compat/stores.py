@@ -245,7 +245,21 @@ class EventStore(MemoryStore):
         self._ids: dict[str, str | None] = {}
         self._used = {JOURNAL}
         for line in self._read(JOURNAL):
-            self._replay(msgspec.json.decode(line))
+            # Take in what an earlier process noted.
+            note = msgspec.json.decode(line)
+            key = note["key"]
+            if "id" in note:
+                self._take(key, note["id"])
+            elif "to" in note:
+                shelf, id = self._shelves.pop(key, None), self._ids.get(key)
+                self._ids[key] = None
+                if note["to"] is not None and shelf is not None:
+                    self._put(note["to"], shelf)
+                    self._ids[note["to"]] = id
+            elif note["data"] is None:
+                self.shelf(key).documents.pop(note["name"], None)
+            else:
+                self.shelf(key).documents[note["name"]] = as_bytes(note["data"])
 
     def log(self, key: str) -> Log:
         """Return the key's log, whose events are with the backend."""
@@ -309,22 +323,6 @@ class EventStore(MemoryStore):
     def note(self, **what: Any) -> None:
         """Record in the journal what is no event."""
         call(self._backend.append, JOURNAL, msgspec.json.encode(what).decode())
-
-    def _replay(self, note: dict[str, Any]) -> None:
-        """Take in what an earlier process noted."""
-        key = note["key"]
-        if "id" in note:
-            self._take(key, note["id"])
-        elif "to" in note:
-            shelf, id = self._shelves.pop(key, None), self._ids.get(key)
-            self._ids[key] = None
-            if note["to"] is not None and shelf is not None:
-                self._put(note["to"], shelf)
-                self._ids[note["to"]] = id
-        elif note["data"] is None:
-            self.shelf(key).documents.pop(note["name"], None)
-        else:
-            self.shelf(key).documents[note["name"]] = as_bytes(note["data"])
 
     def _take(self, key: str, id: str | None) -> None:
         self._ids[key] = id

@@ -241,7 +241,12 @@ class Watching(Observer):
         if done.size_bytes:
             sink.add("holdfast_bytes_total", done.size_bytes)
         if done.operation == "load":
-            self._count_restore(done)
+            # What was asked for wrongly is no restore that failed.
+            if error is None and done.restored:
+                sink.add("holdfast_restores_total", 1, "ok")
+                sink.observe("holdfast_restore_seconds", done.seconds)
+            elif error is not None and not isinstance(error, NotFound | UsageError):
+                sink.add("holdfast_restores_total", 1, "locked" if isinstance(error, Locked) else "failed")
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
         if isinstance(item, Event):
@@ -260,15 +265,6 @@ class Watching(Observer):
         elif kind == "recovered":
             for type, count in item.detail["issues"].items():
                 sink.add("holdfast_recovery_issues_total", count, type)
-
-    def _count_restore(self, done: Finished) -> None:
-        """What was asked for wrongly is no restore that failed."""
-        error = done.error
-        if error is None and done.restored:
-            self._sink.add("holdfast_restores_total", 1, "ok")
-            self._sink.observe("holdfast_restore_seconds", done.seconds)
-        elif error is not None and not isinstance(error, NotFound | UsageError):
-            self._sink.add("holdfast_restores_total", 1, "locked" if isinstance(error, Locked) else "failed")
 
 
 class Metrics(Watching):

@@ -249,7 +249,20 @@ class Router:
         if event.type == "tool_result":
             return self._route_result(event, data)
         if event.run is not None and event.type not in _ABOUT_OTHERS:
-            return self._route_owned(event, data)
+            run = event.run or ""
+            if run not in self._own:
+                self._own[run] = None if self._is_top(event, data) else run
+            key = self._own[run]
+            self._started = True
+            if event.type in _BRANCHES:
+                return []
+            if event.type in {"tool_call", "assistant"}:
+                return self._deliver(key, event, data)
+            if event.type in _LIFE:
+                if key is None:
+                    self.runs.note_top(data.get("agent"), is_open=event.type not in _ENDS)
+                return []
+            return [(key, event)]
         return handler(self, event, data)
 
     # --- what the short way needs
@@ -274,22 +287,6 @@ class Router:
             self._callers.setdefault(call, None)
 
     # --- events that name their run
-    def _route_owned(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        run = event.run or ""
-        if run not in self._own:
-            self._own[run] = None if self._is_top(event, data) else run
-        key = self._own[run]
-        self._started = True
-        if event.type in _BRANCHES:
-            return []
-        if event.type in {"tool_call", "assistant"}:
-            return self._deliver(key, event, data)
-        if event.type in _LIFE:
-            if key is None:
-                self.runs.note_top(data.get("agent"), is_open=event.type not in _ENDS)
-            return []
-        return [(key, event)]
-
     def _is_top(self, event: Event, data: dict[str, Any]) -> bool:
         """Whether a run seen for the first time is the top-level one, or goes on with it."""
         if event.type != "agent_start":

@@ -162,27 +162,25 @@ def _block_pieces(block: Any) -> tuple[Piece, ...]:
     if kind == "redacted_thinking":
         return ("[thinking that only its provider can read]",)
     if kind in _MEDIA:
-        return _media_pieces(block, _MEDIA[kind])
+        # A picture or a file by its name; what a document says is said.
+        source: dict[str, Any] = block if isinstance(block.get("file_id"), str) else {}
+        for given in map(block.get, ("source", "image_url", "file", "input_audio")):
+            if isinstance(given, (str, dict)):
+                source = {"type": "url", "url": given} if isinstance(given, str) else given
+                break
+        named = (one.get(name) for one in (block, source) for name in _NAMES)
+        name = " ".join(dict.fromkeys(text for text in named if isinstance(text, str)))
+        said = source.get("data") if source.get("type") == "text" else source.get("content")
+        if said is not None:
+            return (*([name] if name else []), *as_pieces(said))
+        where = next((source[one] for one in _PLACES if isinstance(source.get(one), str)), "")
+        # The address is the picture itself, far too long to be shown.
+        if where.startswith("data:"):
+            head, _, data = where[5:].partition(",")
+            source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}
+            where = ""
+        given = source.get("media_type")
+        return (
+            Media(_MEDIA[kind], given if isinstance(given, str) else "", " ".join(filter(None, (name, where))), source),
+        )
     return (as_json(without_references(block)),)
-
-
-def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
-    """A picture or a file by its name; what a document says is said."""
-    source: dict[str, Any] = block if isinstance(block.get("file_id"), str) else {}
-    for given in map(block.get, ("source", "image_url", "file", "input_audio")):
-        if isinstance(given, (str, dict)):
-            source = {"type": "url", "url": given} if isinstance(given, str) else given
-            break
-    named = (one.get(name) for one in (block, source) for name in _NAMES)
-    name = " ".join(dict.fromkeys(text for text in named if isinstance(text, str)))
-    said = source.get("data") if source.get("type") == "text" else source.get("content")
-    if said is not None:
-        return (*([name] if name else []), *as_pieces(said))
-    where = next((source[one] for one in _PLACES if isinstance(source.get(one), str)), "")
-    # The address is the picture itself, far too long to be shown.
-    if where.startswith("data:"):
-        head, _, data = where[5:].partition(",")
-        source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}
-        where = ""
-    given = source.get("media_type")
-    return (Media(kind, given if isinstance(given, str) else "", " ".join(filter(None, (name, where))), source),)

@@ -300,14 +300,17 @@ class Transcript:
         pieces = [(event.seq, joined(as_pieces(data.get("content"))))]
         self._streams.add(event.run, data.get("agent"), data.get("kind"), pieces, event.timestamp)
 
+    def _cover(self, event: Event, data: Data) -> None:
+        first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
+        # What was streamed before the message began, and is of its kind, was cut off.
+        cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
+        self._made += cut
+
     # -- what is said and done
     def _on_said(self, event: Event, data: Data) -> None:
         content = data.get("content")
         if self._streams:
-            first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
-            # What was streamed before the message began, and is of its kind, was cut off.
-            cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
-            self._made += cut
+            self._cover(event, data)
         blocks: list[Any] = content if isinstance(content, list) else [content]
         pieces: list[Piece] = []
         is_empty = True

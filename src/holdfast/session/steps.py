@@ -516,8 +516,6 @@ def step(fn: Any = None, **options: Any) -> Any:
 
 
 # What is known of a function: its name, its arguments as data, its result as it returns it.
-
-
 def name_of(fn: Work) -> str:
     """Return the name under which a function is recorded."""
     while isinstance(fn, functools.partial):

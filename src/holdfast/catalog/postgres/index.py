@@ -318,7 +318,23 @@ async def prepare(connection: Connection, schema: str) -> bool:
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATIONS.lock)
         await connection.execute(f"SET LOCAL search_path TO {schema}")
-        return await _index_parts(connection, schema)
+        # An index for parts of words, if the extension for it is there or may be had.
+        for place in ("public", schema):
+            if await connection.fetchval(_EXTENSION) is None:
+                with contextlib.suppress(Exception):
+                    async with connection.transaction():
+                        await connection.execute(f"CREATE EXTENSION pg_trgm SCHEMA {place}")
+        home = await connection.fetchval(_EXTENSION)
+        if home is None:
+            return False
+        kind = '"{}".gin_trgm_ops'.format(home.replace('"', '""'))
+        with contextlib.suppress(Exception):
+            async with connection.transaction():
+                for name, table, column in (("catalog_by_text", "sessions", "text"), (_INSIDE, "words", "word")):
+                    made = f"CREATE INDEX IF NOT EXISTS {name} ON catalog_{table}"
+                    await connection.execute(f"{made} USING gin ({column} {kind})")
+                return True
+        return False
 
 
 async def empty_tables(connection: Connection) -> None:
@@ -360,24 +376,3 @@ async def _state(connection: Connection, schema: str) -> Any:
         async with connection.transaction():
             return await connection.fetchrow(query)
     return None
-
-
-async def _index_parts(connection: Connection, schema: str) -> bool:
-    """An index for parts of words, if the extension for it is there or may be had."""
-    for place in ("public", schema):
-        if await connection.fetchval(_EXTENSION) is None:
-            with contextlib.suppress(Exception):
-                async with connection.transaction():
-                    await connection.execute(f"CREATE EXTENSION pg_trgm SCHEMA {place}")
-    home = await connection.fetchval(_EXTENSION)
-    if home is None:
-        return False
-    quoted = home.replace('"', '""')
-    with contextlib.suppress(Exception):
-        async with connection.transaction():
-            for name, table, column in (("catalog_by_text", "sessions", "text"), (_INSIDE, "words", "word")):
-                await connection.execute(
-                    f'CREATE INDEX IF NOT EXISTS {name} ON catalog_{table} USING gin ({column} "{quoted}".gin_trgm_ops)'
-                )
-            return True
-    return False

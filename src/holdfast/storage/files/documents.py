@@ -97,16 +97,19 @@ class FileDocuments(Documents):
                 self._mark()
                 self._marked = True
         try:
-            # Put without a sync, but never over bytes that may be safe: those are replaced only by synced ones.
-            with self._tree.opened(folder) as directory:
-                old = None if directory is None else self._read(leaf, directory)
-            if old != data:
-                self._put_file(folder, leaf, data, sync=old is not None)
+            self._put_later(folder, leaf, data)
             with self._lock:
                 self._pending.setdefault(folder, set()).add(leaf)
         finally:
             with self._lock:
                 self._putting -= 1
+
+    def _put_later(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
+        """Put without a sync, but never over bytes that may be safe: those are replaced only by synced ones."""
+        with self._tree.opened(folder) as directory:
+            old = None if directory is None else self._read(leaf, directory)
+        if old != data:
+            self._put_file(folder, leaf, data, sync=old is not None)
 
     def _mark(self) -> None:
         with self._tree.opened(self._parts, create=True) as directory:

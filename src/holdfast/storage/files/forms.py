@@ -103,25 +103,22 @@ class FileForms:
             with opened:
                 if opened.found.is_archived:
                     return
-                self._write_archive(directory, opened)
+                from holdfast.storage.files.archive import ARCHIVE_BYTES_MAX, checksum, pack
+
+                size = opened.found.size
+                if size > ARCHIVE_BYTES_MAX:
+                    raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
+                packed = pack(opened.read(), size, opened.found.node.modified)
+                with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
+                    with reading(self._disk, _NEW_ARCHIVE_NAME, directory) as new:
+                        found = checksum(open_archive(self._disk, new).read())
+                    if found != checksum(opened.read()):
+                        raise StoreError("the archive did not read back as it was written")
+                    self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
             # Before the old files go, the new one must be safe.
             self._tree.sync(self._parts)
             self._sweep(directory, ARCHIVE_NAME)
             self._disk.sync_directory(directory)
-
-    def _write_archive(self, directory: int, opened: OpenLog) -> None:
-        from holdfast.storage.files.archive import ARCHIVE_BYTES_MAX, checksum, pack
-
-        size = opened.found.size
-        if size > ARCHIVE_BYTES_MAX:
-            raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
-        packed = pack(opened.read(), size, opened.found.node.modified)
-        with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
-            with reading(self._disk, _NEW_ARCHIVE_NAME, directory) as new:
-                found = checksum(open_archive(self._disk, new).read())
-            if found != checksum(opened.read()):
-                raise StoreError("the archive did not read back as it was written")
-            self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
 
     def _make_plain(self, directory: int, size: int | None = None, *, strict: bool = False) -> None:
         opened = open_parts(self._disk, directory)

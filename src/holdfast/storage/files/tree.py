@@ -205,31 +205,30 @@ class Tree:
         if descriptor is None:
             return None
         try:
-            self._check_root(descriptor)
+            node = self.disk.node(descriptor)
+            if node.owner != os.geteuid():
+                raise Forbidden(
+                    f"{self.path} belongs to another user",
+                    remedy="Use a directory of your own as the store.",
+                    path=self.path,
+                )
+            if node.mode & _WRITABLE_BY_OTHERS:
+                raise Forbidden(
+                    f"{self.path} can be written by others",
+                    remedy=f"Close it with: chmod go-w {self.path}",
+                    path=self.path,
+                )
+            network = self.disk.network_name(descriptor)
+            if network is not None:
+                raise Unavailable(
+                    f"{self.path} is on a network file system ({network}), where locks do not hold",
+                    remedy="Use a local directory, or a postgresql:// or s3:// store.",
+                    path=self.path,
+                )
         except BaseException:
             let_go(self.disk, descriptor)
             raise
         return descriptor
-
-    def _check_root(self, descriptor: int) -> None:
-        node = self.disk.node(descriptor)
-        if node.owner != os.geteuid():
-            raise Forbidden(
-                f"{self.path} belongs to another user",
-                remedy="Use a directory of your own as the store.",
-                path=self.path,
-            )
-        if node.mode & _WRITABLE_BY_OTHERS:
-            raise Forbidden(
-                f"{self.path} can be written by others", remedy=f"Close it with: chmod go-w {self.path}", path=self.path
-            )
-        network = self.disk.network_name(descriptor)
-        if network is not None:
-            raise Unavailable(
-                f"{self.path} is on a network file system ({network}), where locks do not hold",
-                remedy="Use a local directory, or a postgresql:// or s3:// store.",
-                path=self.path,
-            )
 
     def _walk_path(self, path: str, *, create: bool) -> int | None:
         """A descriptor of a directory anywhere, reached from the top."""

@@ -108,7 +108,15 @@ class LinkSender(Dispatch):
     async def _drive(self) -> None:
         try:
             while logs := self._next():
-                await self._send_some(logs)
+                batch, packets = next_batch(logs)
+                try:
+                    results: list[StoreError | None] | Exception = await self._send(packets)
+                except CancelledError:
+                    self._settle(batch, Unavailable("the store was closed meanwhile", outcome="unknown"))
+                    raise
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                    results = error
+                self._settle(batch, results)
         except CancelledError:
             # The link was closed meanwhile: what was not under way is sent by the next thread.
             with self._lock:
@@ -126,17 +134,6 @@ class LinkSender(Dispatch):
                 self._is_driving = False
                 self._condition.notify_all()
             return logs
-
-    async def _send_some(self, logs: list[SendingLog]) -> None:
-        batch, packets = next_batch(logs)
-        try:
-            results: list[StoreError | None] | Exception = await self._send(packets)
-        except CancelledError:
-            self._settle(batch, Unavailable("the store was closed meanwhile", outcome="unknown"))
-            raise
-        except Exception as error:  # noqa: BLE001 - it belongs to those who wait
-            results = error
-        self._settle(batch, results)
 
 
 async def send(
@@ -227,6 +224,13 @@ def pack(data: bytes) -> tuple[bytes, bool]:
     size = len(data)
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
         return data, False
+    compressor = _compressor()
+    compressor.set_pledged_input_size(size)  # it is in the frame then, and checked at the end
+    packed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
+    return (packed, True) if len(packed) < size * _WORTH else (data, False)
+
+
+def _compressor() -> Any:
     found = getattr(_of_thread, "compressor", None)
     # One that broke off in the middle of a frame is of no use any more.
     if found is None or found.last_mode != found.FLUSH_FRAME:
@@ -234,6 +238,4 @@ def pack(data: bytes) -> tuple[bytes, bool]:
         parameter = zstd.CompressionParameter
         options = {parameter.compression_level: _LEVEL, parameter.window_log: _WINDOW_LOG}
         found = _of_thread.compressor = zstd.ZstdCompressor(options=options)
-    found.set_pledged_input_size(size)  # it is in the frame then, and checked at the end
-    packed: bytes = found.compress(data, found.FLUSH_FRAME)
-    return (packed, True) if len(packed) < size * _WORTH else (data, False)
+    return found
