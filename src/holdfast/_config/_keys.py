@@ -30,8 +30,7 @@ class Key(NamedTuple):
     meaning: str
     least: int = 0
     choices: tuple[str, ...] = ()
-    own: str = ""
-    """Why only the user's own places may say it, and never a project that may be a stranger's."""
+    own: str = ""  # why only the user's own places may say it, and never a project that may be a stranger's
 
 
 KEYS: dict[str, Key] = {

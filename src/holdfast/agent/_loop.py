@@ -223,8 +223,7 @@ class Loop:
     talk: RunLog
     engine: Engine
     executor: Executor
-    definitions: tuple[Any, ...]
-    """The tools, as the engine describes them to the model."""
+    definitions: tuple[Any, ...]  # the tools, as the engine describes them to the model
     bounds: RunBounds
     instructions: Callable[[], str | None]
     usage: Usage

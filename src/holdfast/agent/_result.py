@@ -27,8 +27,7 @@ class Speech(msgspec.Struct, frozen=True):
     signature: str | None = None
     thought_signature: str | None = None
     """Google's form of a signature; only the provider that made one may see it again."""
-    redacted: bool = False
-    """The provider showed no words: the signature is all there is."""
+    redacted: bool = False  # the provider showed no words: the signature is all there is
 
 
 class CallRequest(msgspec.Struct, frozen=True):

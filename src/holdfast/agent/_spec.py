@@ -169,8 +169,7 @@ class Spec:
 
     name: str
     model: Any
-    remake: Callable[[], Any] | None = None
-    """Makes the model once more; None if the caller made it."""
+    remake: Callable[[], Any] | None = None  # makes the model once more; None if the caller made it
     description: str = ""
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
@@ -201,8 +200,7 @@ class Activity:
     place: RunPlace
     talk: RunLog
     host: PluginHost
-    delegate_tool: Callable[[Spec, Activity], Tool]
-    """Makes the tool by which this activity calls another agent."""
+    delegate_tool: Callable[[Spec, Activity], Tool]  # makes the tool by which this activity calls another agent
     depth: int = 0
     usage: Usage = field(default_factory=Usage)
     emit: Callable[[str], None] | None = None

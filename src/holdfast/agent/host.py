@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 IDLE_MS = 30 * 60 * 1000
 _PUT_OFF = "the server was stopped in mid-turn"
 
-Run = Callable[..., Awaitable[Any]]
-"""Calls a function on another thread: ``await run(function, *arguments)``."""
+Run = Callable[..., Awaitable[Any]]  # calls a function on another thread: ``await run(function, *arguments)``
 Message = tuple[str, Any]
 """What a turn tells: a name, and what belongs to it."""
 

@@ -27,18 +27,14 @@ NEVER_READ = ""
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the index knows of the log from which it knows a session."""
 
-    etag: str = NEVER_READ
-    """Of the log when it was read to its end; empty as long as there is more to read."""
+    etag: str = NEVER_READ  # of the log when it was read to its end; empty as long as there is more to read
     folder: str = ""
     generation: str = ""
-    position: Position = START
-    """After the last event that the row knows: its seq, length and checksum."""
+    position: Position = START  # after the last event that the row knows: its seq, length and checksum
     chained: bool = False
     damaged: bool = False
-    lost: int = 0
-    """How many events the index knew that the log has lost since."""
-    cut_short: bool = False
-    """Whether the log ends in mid-turn."""
+    lost: int = 0  # how many events the index knew that the log has lost since
+    cut_short: bool = False  # whether the log ends in mid-turn
     closed: bool = True
     pid: int | None = None
     host: str | None = None
@@ -64,16 +60,14 @@ class Kept(msgspec.Struct, frozen=True):
     state: bytes = b""
     tally: bytes = b""
     number: int = 0
-    version: int = 0
-    """Changes whenever the row is written."""
+    version: int = 0  # changes whenever the row is written
 
 
 class IndexUpdate(Kept, frozen=True, kw_only=True):
     """What one look at a log found out; ``version`` is of the row from which the look went on."""
 
     events: Sequence[Event] = ()
-    whole: bool = False
-    """Whether the events are all there are, so that what was known before is forgotten."""
+    whole: bool = False  # whether the events are all there are, so that what was known before is forgotten
 
 
 class Index(ABC):
@@ -83,12 +77,9 @@ class Index(ABC):
     use until it is cleared or another one is made.
     """
 
-    prices: Prices | None = None
-    """By which costs are computed; None for those that come with this version."""
-    place: str | None = None
-    """Where it is, to be shown, if it is in no file; None if it is."""
-    note: str | None = None
-    """What should be known about it, such as what it has to do without."""
+    prices: Prices | None = None  # by which costs are computed; None for those that come with this version
+    place: str | None = None  # where it is, to be shown, if it is in no file; None if it is
+    note: str | None = None  # what should be known about it, such as what it has to do without
 
     @property
     def price_mark(self) -> str:

@@ -31,13 +31,10 @@ import msgspec
 # into single characters: looking for several of them in a row then finds any part of a sentence.
 
 # By what is no word: a class that names every other character takes milliseconds to compile.
-WORD = "[^\x00-/:-`{-\x7f]"
-"""A character of a word in folded text, as a regular expression."""
-NO_WORD = "[\x00-/:-`{-\x7f]"
-"""A character between words."""
+WORD = "[^\x00-/:-`{-\x7f]"  # a character of a word in folded text, as a regular expression
+NO_WORD = "[\x00-/:-`{-\x7f]"  # a character between words
 
-words_of = re.compile(WORD + "+").findall
-"""Gives the words of folded text, in order."""
+words_of = re.compile(WORD + "+").findall  # gives the words of folded text, in order
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Accents, and the points of Hebrew and Arabic that most people leave out.
 _DROPPED = (
@@ -192,10 +189,8 @@ class Term(msgspec.Struct, frozen=True):
 
     words: tuple[str, ...]
     literal: str | None = None
-    inside: bool = False
-    """Whether it may begin inside a word."""
-    prefix: bool = False
-    """Whether the last word may go on."""
+    inside: bool = False  # whether it may begin inside a word
+    prefix: bool = False  # whether the last word may go on
 
     @property
     def is_exact(self) -> bool:

@@ -11,8 +11,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
-KEEP_TAG = "keep"
-"""A session with this tag is let go by no policy."""
+KEEP_TAG = "keep"  # a session with this tag is let go by no policy
 
 Action = Literal["archive", "delete"]
 

@@ -19,8 +19,7 @@ from holdfast.security import neutralise_line
 from holdfast.session import read_range, resolve_blobs
 from holdfast.storage import Store
 
-EXAMINED_MAX = 20_000
-"""So many events are looked at for one query, the newest first, unless all hits are asked for."""
+EXAMINED_MAX = 20_000  # so many events are looked at for one query, the newest first, unless all hits are asked for
 
 _PAGE_ROWS = 500
 _MONTH_MS = 30 * 24 * 3600 * 1000
@@ -43,8 +42,7 @@ class Candidate(NamedTuple):
     rank: float = 0.0
 
 
-Metadata = Callable[[int], "SessionMetadata | None"]
-"""What a list shows of the session of a row."""
+Metadata = Callable[[int], "SessionMetadata | None"]  # what a list shows of the session of a row
 Ask = Callable[["Query"], Callable[[Any, int], tuple[list[Candidate], Any]]]
 """For a query: what gives so many rows that may fit, after a place, and the place of the last."""
 

@@ -67,8 +67,7 @@ class Told(NamedTuple):
     """What a log says that can be searched."""
 
     said: list[Heard]
-    streaming: list[Heard]
-    """What no final event covers yet."""
+    streaming: list[Heard]  # what no final event covers yet
 
 
 class Listener(msgspec.Struct):
@@ -78,8 +77,7 @@ class Listener(msgspec.Struct):
     more, and ``gone_titles`` and ``gone_tags`` the same by what they are.
     """
 
-    offset: int = 0
-    """Where in the log the next event should begin, if all lines were written by us."""
+    offset: int = 0  # where in the log the next event should begin, if all lines were written by us
     streams: list[OpenStream] = []
     calls: Calls = msgspec.field(default_factory=Calls)
 

@@ -34,8 +34,7 @@ from holdfast.model import Event, SessionMetadata
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000
-_SUMS_SHAPE = 2
-"""Changes with the members of ``Sums``: those of another shape are not read."""
+_SUMS_SHAPE = 2  # changes with the members of ``Sums``: those of another shape are not read
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,8 +31,7 @@ from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of
 
-SHAPE = 3
-"""Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
+SHAPE = 3  # changes with the members of a tally and with the vocabulary: bytes of another one do not load
 
 _PAUSE_MS = 300_000  # a longer silence is no work
 _FILES_MAX = 96

@@ -82,8 +82,7 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 
 
 # What the name of a file says about the work: its kind, its place, its language.
-Mark = tuple[str, str, float]
-"""A topic, the pattern of names that speaks for it, and how strongly."""
+Mark = tuple[str, str, float]  # a topic, the pattern of names that speaks for it, and how strongly
 
 _PATHS: list[tuple[re.Pattern[str], list[str], Mark]] = [
     (re.compile(expression, re.IGNORECASE), hints.split(), (topic, shown, float(weight)))
@@ -136,8 +135,7 @@ def _forms(entry: str) -> Iterator[tuple[str, float]]:
 
 
 _TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.txt")
-KNOWN: dict[str, dict[str, float]] = {}
-"""By word: the topics that it speaks for, and how strongly."""
+KNOWN: dict[str, dict[str, float]] = {}  # by word: the topics that it speaks for, and how strongly
 for _topic, _entries in (*_TOPIC_WORDS.items(), *_CJK_WORDS.items()):
     for _form, _weight in chain.from_iterable(map(_forms, _entries)):
         _topics = KNOWN.setdefault(_form, {})

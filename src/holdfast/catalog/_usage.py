@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 HOUR_MS = 3_600_000
-OTHERS = "(others)"
-"""Stands for the models or tools of a session that has more of them than are kept apart."""
+OTHERS = "(others)"  # stands for the models or tools of a session that has more of them than are kept apart
 LATENCY_BOUNDS_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000, 300_000, 900_000)
 """A call that took less than the n-th bound, and no less than the one before, is in bucket n."""
 
@@ -53,8 +52,7 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
     cache_write: int = 0
     fresh: int = 0
     requests: int = 0
-    cost: float = 0.0
-    """What the log itself says that they cost."""
+    cost: float = 0.0  # what the log itself says that they cost
 
     def add(self, other: Spent) -> None:
         self.input += other.input
@@ -112,14 +110,12 @@ class Hour(msgspec.Struct, array_like=True):
     """The figures of one hour. ``paid`` are the requests of which the log names the cost."""
 
     messages: int = 0
-    asked: int = 0
-    """Messages of the user among them."""
+    asked: int = 0  # messages of the user among them
     turns: int = 0
     spent: dict[str, Spent] = {}
     paid: dict[str, Spent] = {}
     tools: dict[str, ToolHours] = {}
-    estimated: int = 0
-    """About how many tokens its messages have; counts where nobody told what was used."""
+    estimated: int = 0  # about how many tokens its messages have; counts where nobody told what was used
 
     def add(self, other: Hour) -> None:
         self.messages += other.messages
@@ -305,10 +301,8 @@ class Bill(msgspec.Struct, array_like=True):
     """A cost, and what is missing from it."""
 
     cost: float = 0.0
-    unpriced: int = 0
-    """Tokens of models without a price."""
-    known: bool = False
-    """Whether anything was priced at all."""
+    unpriced: int = 0  # tokens of models without a price
+    known: bool = False  # whether anything was priced at all
 
     def add(self, other: Bill) -> None:
         self.cost += other.cost

@@ -224,8 +224,7 @@ def _sync_all(logs: list[Log]) -> None:
 
 
 # A store of an object that appends and reads events.
-JOURNAL = "~store"
-"""Under this id the backend keeps what is no event: documents, and where each key's log is."""
+JOURNAL = "~store"  # under this id the backend keeps what is no event: documents, and where each key's log is
 _DERIVED = "snapshots/"
 
 

@@ -33,8 +33,7 @@ class Unpacked(NamedTuple):
     """A session of a bundle: under which id it is here now, what became of it, and what not."""
 
     session_id: str
-    outcome: Outcome
-    """imported, updated or unchanged."""
+    outcome: Outcome  # imported, updated or unchanged
     events: int
     problems: tuple[str, ...] = ()
 

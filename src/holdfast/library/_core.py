@@ -90,8 +90,7 @@ def one_of_each(name: str, values: Any) -> frozenset[str]:
 
 
 # What every part of the facade works on: one opened store, its settings, keys and listeners.
-LEASE_MS = 30_000
-"""How long work on a closed session (repair, a purge) may take before others may take over."""
+LEASE_MS = 30_000  # how long work on a closed session (repair, a purge) may take before others may take over
 _OURS = {"sessions", "spaces"}
 
 
@@ -134,19 +133,15 @@ class Core:
         key: GivenKey | KeyChain | None = None,
     ) -> None:
         self.settings = settings
-        self.inner = settings.store
-        """The store as it is on the medium; what is sealed stays so in it."""
+        self.inner = settings.store  # the store as it is on the medium; what is sealed stays so in it
         self.keychain: KeyChain | None = None
         self.store = self._with_keys(key, seal=seal)
-        self.redaction_default = redaction
-        """How secrets are treated where no setting says it; apps say "mark"."""
+        self.redaction_default = redaction  # how secrets are treated where no setting says it; apps say "mark"
         self.hub = Hub()
         self.timers = Timers() if timers else None
         self.observers: Observers | None = None
-        self.is_heard = False
-        """Whether the observers hear what sessions publish."""
-        self.has_new_sessions = False
-        """Whether a session was made since the limit of live ones was last looked at."""
+        self.is_heard = False  # whether the observers hear what sessions publish
+        self.has_new_sessions = False  # whether a session was made since the limit of live ones was last looked at
         self.closed = False
         self.store.check()
         self._warn_of_strangers()

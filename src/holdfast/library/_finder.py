@@ -189,8 +189,7 @@ class SealedBooks:
     def __init__(self, store: Store, feeder: catalog.Feeder) -> None:
         self._store = store
         self._feeder = feeder
-        self._read: dict[str, tuple[str, catalog.Row]] = {}
-        """The etag of each log, and what it said then."""
+        self._read: dict[str, tuple[str, catalog.Row]] = {}  # the etag of each log, and what it said then
         self._lock = threading.Lock()
 
     def page(self, wanted: catalog.Filter, limit: int | None, after: str | None, order: catalog.Order) -> catalog.Page:

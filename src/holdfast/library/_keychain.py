@@ -65,8 +65,7 @@ class KeyChain:
     ) -> None:
         self.sources = list(sources)
         self._store = store
-        self.ask = ask
-        """Asks a person for a passphrase."""
+        self.ask = ask  # asks a person for a passphrase
         self._found: dict[str | bytes, WrappingKey] = {}
         self._passphrases: dict[str, str] = {}
         self._stretched: dict[tuple[str, bytes], bytes] = {}

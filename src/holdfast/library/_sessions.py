@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 Open = Callable[[str, Options], tuple[Session, Opening | None]]
 
-LAST_CHORE_S = 1.0
-"""How long a closing library, or a program that ends, may spend on keeping the store in bounds."""
-_makers: WeakSet[Core] = WeakSet()
-"""Stores in which this process made sessions."""
+LAST_CHORE_S = 1.0  # how long a closing library, or a program that ends, may spend on keeping the store in bounds
+_makers: WeakSet[Core] = WeakSet()  # stores in which this process made sessions
 _changing = threading.Lock()
 
 os.register_at_fork(after_in_child=_makers.clear)

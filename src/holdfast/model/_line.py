@@ -35,10 +35,8 @@ _HEAD = re.compile(rb'\{"seq":[0-9]+,')
 _KEPT_MAX = 1000
 _type_bytes: dict[str, bytes] = {}
 _heads: dict[str, bytes] = {}
-LINE_HEADS = _heads
-"""What :func:`line_head` gave before, by type."""
-LINE_TAIL = b'%08x"}\n'
-"""The end of a line, to be filled in with the running checksum."""
+LINE_HEADS = _heads  # what :func:`line_head` gave before, by type
+LINE_TAIL = b'%08x"}\n'  # the end of a line, to be filled in with the running checksum
 _encode = msgspec.json.Encoder().encode
 _INT64 = 1 << 63
 _EMPTY_BYTES = len('{"seq":,"type":"","timestamp":,"data":,"crc":"00000000"}\n')

@@ -408,8 +408,7 @@ def _decode_body(seq: int, members: bytes) -> Event:
 # Lines of any kind, decoded, and the rule by which their numbers must follow one another.
 #
 # The quick and the slow way through a log share this, so that they give the same events.
-PLAIN = -1
-"""The seq of a line that names none."""
+PLAIN = -1  # the seq of a line that names none
 _CRC_NAME = b'"crc"'
 
 

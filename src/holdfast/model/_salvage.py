@@ -47,10 +47,8 @@ class _Mark(NamedTuple):
 
     position: Position
     chained: bool
-    ended: bool = True
-    """False for a record with a checksum but without its newline."""
-    open_line: bool = False
-    """True for a plain line without its newline."""
+    ended: bool = True  # False for a record with a checksum but without its newline
+    open_line: bool = False  # True for a plain line without its newline
 
 
 class _Try:

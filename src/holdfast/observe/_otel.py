@@ -192,8 +192,7 @@ _ENDS = frozenset({"closed", "interrupted"})
 _OPEN_MAX = 10_000
 _NS_PER_MS = 1_000_000
 
-Key = tuple[str, str, str]
-"""Session, run or call, and which of the two."""
+Key = tuple[str, str, str]  # session, run or call, and which of the two
 
 
 class _Clients(NamedTuple):

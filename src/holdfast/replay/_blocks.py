@@ -15,8 +15,7 @@ from holdfast.model import BLOB_KEY
 from holdfast.replay._text import call_key, clean_json, clean_text, is_base64, is_blank, plain_text, template, type_name
 
 Block = dict[str, Any]
-Note = Callable[[str, str, Any], None]
-"""Takes an issue's type, its detail and what was left out."""
+Note = Callable[[str, str, Any], None]  # takes an issue's type, its detail and what was left out
 
 # What all providers take; the others get words.
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -126,8 +125,7 @@ def _document_source(part: Block) -> Block | None:
 
 
 # What a tool was given and what it gave back, as providers take it.
-NO_OUTPUT = "(no output)"
-"""What the model reads when a tool gave nothing back: providers refuse an empty text."""
+NO_OUTPUT = "(no output)"  # what the model reads when a tool gave nothing back: providers refuse an empty text
 
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _IMAGES = frozenset({"image", "image_url", "input_image"})

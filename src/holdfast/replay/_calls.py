@@ -27,13 +27,11 @@ class CallRecord(msgspec.Struct, array_like=True, gc=False):
     """A call that waits for its result, or for its other half."""
 
     tool: str
-    since: int
-    """When it was last begun, or announced; 0 once nobody can say how long it really takes."""
+    since: int  # when it was last begun, or announced; 0 once nobody can say how long it really takes
     mark: int
     announced: bool = False
     begun: bool = False
-    stale: bool = False
-    """Whether the user has spoken since."""
+    stale: bool = False  # whether the user has spoken since
 
 
 class Calls(msgspec.Struct, array_like=True):

@@ -15,8 +15,7 @@ from holdfast.replay._fold import fold
 from holdfast.replay._state import LoadBlob, State, read_recorded, total_cost
 from holdfast.replay._turns import TurnEvents, TurnView, common_prefix, read_history, split_turns, tokens_of, tool_acts
 
-Cost = Callable[[list[Event]], float | None]
-"""What the requests in these events cost; None where that is not known."""
+Cost = Callable[[list[Event]], float | None]  # what the requests in these events cost; None where that is not known
 
 # Beyond so many pairs to look at, turns are simply put side by side in their order.
 _PAIRS_MAX = 4_000_000
@@ -203,8 +202,7 @@ class Holding(msgspec.Struct, frozen=True):
     """One thing that a state holds, in a form that tells whether two are the same."""
 
     mark: bytes
-    data: Any
-    """A variable's recorded value, a memory entry, or a todo."""
+    data: Any  # a variable's recorded value, a memory entry, or a todo
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

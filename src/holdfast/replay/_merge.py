@@ -52,8 +52,7 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
 
 Ask = Callable[[Clash], str]
 """Decides a clash: ours, theirs or both."""
-Summarise = Callable[[list[TurnView]], str]
-"""Puts turns into words."""
+Summarise = Callable[[list[TurnView]], str]  # puts turns into words
 
 
 class MergeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +98,7 @@ class MergeBlobs(NamedTuple):
     theirs: LoadBlob | None = None
 
 
-Words = tuple[str, int, str]
-"""What was said and when: the same in every copy of an event."""
+Words = tuple[str, int, str]  # what was said and when: the same in every copy of an event
 
 
 def _words(event: Event) -> Words:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 # A shorter text takes less room than what stands for it.
 _SHARED_CHARS_MIN = 40
-_SAME = ""
-"""The one member of an object that stands for a text of the event, by its number."""
+_SAME = ""  # the one member of an object that stands for a text of the event, by its number
 
 
 @dataclass(eq=False, slots=True)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from holdfast.replay._dialects._form import Dialect
 
 
-NOWHERE = -1
-"""The event of what no event said."""
+NOWHERE = -1  # the event of what no event said
 
 
 @dataclass(frozen=True, slots=True)

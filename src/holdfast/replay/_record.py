@@ -19,11 +19,9 @@ from holdfast.replay._native import pack
 from holdfast.replay._rules import check_alone
 from holdfast.replay._text import fit_id, fit_name, is_blank, is_named, type_name
 
-Words = list[tuple[str, dict[str, Any]]]
-"""Types and data of events to be."""
+Words = list[tuple[str, dict[str, Any]]]  # types and data of events to be
 
-WORDLESS = "(no words)"
-"""What other providers read of a message that says nothing to anybody but its own."""
+WORDLESS = "(no words)"  # what other providers read of a message that says nothing to anybody but its own
 
 _DEPTH_MAX = 60
 _REMEDY = "Leave it out, or record the words with s.user(…), s.assistant(…) or s.tool(…)."

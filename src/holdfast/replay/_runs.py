@@ -8,11 +8,9 @@ from typing import Any
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
 
-AUDIT_AGENT = "system"
-"""The name under which recorders note what they do themselves; that is no conversation."""
+AUDIT_AGENT = "system"  # the name under which recorders note what they do themselves; that is no conversation
 
-_CANDIDATES_MAX = 64
-"""How many activities of one name are considered; older ones have long ended."""
+_CANDIDATES_MAX = 64  # how many activities of one name are considered; older ones have long ended
 
 
 class Run:
@@ -218,11 +216,9 @@ class Withdrawal:
     """The last words of a user in this run were meant for another one after all."""
 
 
-Delivery = tuple[str | None, Event | Withdrawal]
-"""The run (None is the top-level one) and what it gets."""
+Delivery = tuple[str | None, Event | Withdrawal]  # the run (None is the top-level one) and what it gets
 
-EVERY = "\0every"
-"""Stands for all runs: what is taken back is taken back wherever it was said."""
+EVERY = "\0every"  # stands for all runs: what is taken back is taken back wherever it was said
 
 
 class Router:
@@ -233,8 +229,7 @@ class Router:
         self.runs = Runs()
         # The run of a call with this id; of several with the same, a list of theirs.
         self._callers: dict[Any, str | list[str | None] | None] = {}
-        self.exchanged: Collection[str] = ()
-        """Calls of the top-level run that came the short way."""
+        self.exchanged: Collection[str] = ()  # calls of the top-level run that came the short way
         self._own_calls: set[tuple[str | None, Any]] = set()
         self._own: dict[str, str | None] = {}
         self._last_user: tuple[Run, Event] | None = None

@@ -18,8 +18,7 @@ from holdfast.replay._upcast import Steps, check_format
 
 T = TypeVar("T")
 
-SETTINGS: dict[str, Reducer] = {}
-"""The reducers of this module, by the type of event."""
+SETTINGS: dict[str, Reducer] = {}  # the reducers of this module, by the type of event
 
 _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})

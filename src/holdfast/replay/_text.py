@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-DEPTH_MAX = 64
-"""Nesting of one value; deeper parts are cut off. The same bound as for recorded events."""
+DEPTH_MAX = 64  # nesting of one value; deeper parts are cut off. The same bound as for recorded events.
 
 _REPEATS_MAX = 10_000
 _INTEGER_BITS_MAX = 12_000  # Python writes integers of at most 4,300 digits as text
@@ -158,8 +157,7 @@ def template(**members: Any) -> dict[str, Any]:
 
 
 # A rest for the garbage collector while a great many values are made that all stay.
-MANY = 2_000
-"""From so many on it is worth while; for what does not tell how many it has."""
+MANY = 2_000  # from so many on it is worth while; for what does not tell how many it has
 
 
 @contextmanager

@@ -22,8 +22,7 @@ from holdfast.replay._pieces import NOWHERE, BlockPiece, CallPiece, Drafts, Issu
 from holdfast.replay._state import Stage
 from holdfast.replay._text import CallNames, fit_id, fit_name, is_named
 
-OPENING = "(the conversation begins here)"
-"""The user turn that is put before an assistant who speaks first."""
+OPENING = "(the conversation begins here)"  # the user turn that is put before an assistant who speaks first
 
 NONE = 1 << 62
 
@@ -64,16 +63,14 @@ class Thread:
         self._waiting: dict[str, list[CallPiece]] = {}
         # A second result for one of these keys is a repetition, not an early one.
         self.known: set[str] = set()
-        self.exchanged: set[str] = set()
-        """Those of calls that came together with their results."""
+        self.exchanged: set[str] = set()  # those of calls that came together with their results
         # Of each id the call that was answered last, until the user speaks again.
         self._answered: dict[str, CallPiece] = {}
         self._user_seq = NOWHERE
         # Results that were recorded before their calls: writers do not wait for each other.
         self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
-        self.settled_seq = NOWHERE
-        """Up to this event there are no pieces, see :class:`SettledThread`."""
+        self.settled_seq = NOWHERE  # up to this event there are no pieces, see :class:`SettledThread`
 
     # --- recording
     def take(self, seq: int, role: str, block: Block) -> None:

@@ -37,8 +37,7 @@ class LiveConversation:
         self._conversations: dict[str, Conversation] = {}
         self._unfed: list[Event] = []
         self._feeding = False
-        self.active = False
-        """Whether events must be taken as they come."""
+        self.active = False  # whether events must be taken as they come
 
     def begin_again(self) -> None:
         """Forget what was taken; the next one who asks has it read from the log."""

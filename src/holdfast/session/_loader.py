@@ -165,12 +165,10 @@ class PrefixChain:
 
     def __init__(self, offsets: Iterable[int] = (), *, link: bytes = b"", start: int = 0) -> None:
         self._offsets = sorted(set(offsets), reverse=True)
-        self.link = link
-        """What stands for all blocks before the one that is being read."""
+        self.link = link  # what stands for all blocks before the one that is being read
         self._at = start
         self._waiting = bytearray()
-        self.digests: dict[int, str] = {}
-        """The digest at each of the places that were reached, by offset."""
+        self.digests: dict[int, str] = {}  # the digest at each of the places that were reached, by offset
 
     def feed(self, chunk: bytes) -> None:
         view = memoryview(chunk)

@@ -130,8 +130,7 @@ class Watch:
     def __init__(self, observers: Iterable[Observer], operation: str, session_id: str) -> None:
         self.operation = operation
         self.session_id = session_id
-        self.about: dict[str, Any] = {}
-        """What else is told of it, by the names of :class:`Finished`."""
+        self.about: dict[str, Any] = {}  # what else is told of it, by the names of :class:`Finished`
         self._begun: list[tuple[Observer, Any]] = []
         for observer in observers:
             begun = None

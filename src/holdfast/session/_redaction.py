@@ -41,10 +41,8 @@ class RedactionPlan(msgspec.Struct):
 
     streams: dict[_Stream, _Flow]
     drafts: list[Draft] = []
-    added: set[int] = set()
-    """Places in ``drafts`` that nobody asked for: ends of streams."""
-    originals: dict[int, dict[str, Any]] = {}
-    """By place in ``drafts``: data that is not written as it was."""
+    added: set[int] = set()  # places in ``drafts`` that nobody asked for: ends of streams
+    originals: dict[int, dict[str, Any]] = {}  # by place in ``drafts``: data that is not written as it was
     found: list[Finding] = []
     unscanned: int = 0
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from holdfast.session._journal import Journal
     from holdfast.session.session import Session
 
-Work = Callable[..., Any]
-"""What a step does."""
+Work = Callable[..., Any]  # what a step does
 F = TypeVar("F", bound=Work)
 Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a step that began and did not end: raise, run again, or ask this function."""

@@ -31,8 +31,7 @@ class Packet(NamedTuple):
 
     key: str
     epoch: int
-    start: int
-    """The offset at which they belong: whoever finds the log at another length did not send it."""
+    start: int  # the offset at which they belong: whoever finds the log at another length did not send it
     data: bytes
 
 

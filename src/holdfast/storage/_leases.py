@@ -26,10 +26,8 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     owner: str = ""
-    space: str = ""
-    """Where the id of the process means something: containers may share the name of a host."""
-    started: int = 0
-    """When it began, as its machine counts: another process may have the same id later."""
+    space: str = ""  # where the id of the process means something: containers may share the name of a host
+    started: int = 0  # when it began, as its machine counts: another process may have the same id later
 
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self)

@@ -88,8 +88,7 @@ class Changes(NamedTuple):
 MUST_NOT_EXIST = ""
 """As ``if_match``: put the document only if there is none of that name."""
 
-BLOBS = "blobs/"
-"""Documents that lines may name lie below this."""
+BLOBS = "blobs/"  # documents that lines may name lie below this
 
 # Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
 # calls does not count.

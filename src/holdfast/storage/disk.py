@@ -47,8 +47,7 @@ class _Forks:
 
 forks = _Forks()
 _held_locks: set[int] = set()
-_closings: dict[int, Iterator[int]] = {}
-"""By number: what closes the file that was locked last under it."""
+_closings: dict[int, Iterator[int]] = {}  # by number: what closes the file that was locked last under it
 
 
 class _Closed(int):

@@ -353,8 +353,7 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
 
 
 # A socket in the file system that only its owner can reach.
-ADDRESS_BYTES_MAX = 100
-"""What every system takes as the path of a socket; some take a few bytes more."""
+ADDRESS_BYTES_MAX = 100  # what every system takes as the path of a socket; some take a few bytes more
 _OPEN_TO_OTHERS = 0o077
 _OWNER_ONLY = 0o177
 _WAITING_MAX = 64

@@ -81,15 +81,12 @@ class RowChange(msgspec.Struct):
     """All that is to be written about one session."""
 
     id: str
-    version: int
-    """Of the row that it goes on from; 0 if there is none."""
-    first: int
-    """The number of the first row of what was said."""
+    version: int  # of the row that it goes on from; 0 if there is none
+    first: int  # the number of the first row of what was said
     columns: tuple[Any, ...]
     fold: tuple[Any, ...]
     labels: list[tuple[Any, ...]]
-    whole: bool
-    """Whether what was said before is forgotten."""
+    whole: bool  # whether what was said before is forgotten
     was_streaming: bool
     gone_titles: bool
     gone_tags: list[bytes]
@@ -282,8 +279,7 @@ def _optional(text: str | None) -> bytes | None:
 #     HUGE    there are too many words altogether: none is kept
 #
 # Such an event is offered more often than needed, and left out again when its log is read.
-_WORD_CHARS_MAX = 500
-"""So much of a word is kept: at most 2,000 bytes, of 2,046 that PostgreSQL takes."""
+_WORD_CHARS_MAX = 500  # so much of a word is kept: at most 2,000 bytes, of 2,046 that PostgreSQL takes
 GIANT = "GIANT"
 
 _PLACES_MAX = 16_383
@@ -328,8 +324,7 @@ class Vector(msgspec.Struct, frozen=True):
     """The words of a text as PostgreSQL reads them."""
 
     text: str
-    words: frozenset[str]
-    """Those that can be found by a part of them; others are by their marks."""
+    words: frozenset[str]  # those that can be found by a part of them; others are by their marks
 
 
 def vector_of(text: str) -> Vector:

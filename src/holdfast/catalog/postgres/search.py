@@ -16,10 +16,8 @@ _EXPANSIONS_MAX = 1000
 _EXPANSIONS_CHARS_MAX = 100_000
 _LIKE = re.compile(r"[\\%_]")
 
-Fetch = Callable[..., list[Any]]
-"""The rows of a statement with its values."""
-Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]
-"""What a list shows of sessions, by id."""
+Fetch = Callable[..., list[Any]]  # the rows of a statement with its values
+Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]  # what a list shows of sessions, by id
 
 
 class PostgresStatement(Statement):

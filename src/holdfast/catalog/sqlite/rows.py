@@ -226,8 +226,7 @@ _VARIANTS_MAX = 6
 # So many are added up while others wait to write.
 _AT_ONCE = 4
 
-Make = Callable[[int], bytes]
-"""The sum of a block."""
+Make = Callable[[int], bytes]  # the sum of a block
 
 
 def block_rows(block: int) -> tuple[int, int]:

@@ -235,8 +235,7 @@ class Expander:
     def __init__(self, kept_chars_max: int = _KEPT_CHARS_MAX) -> None:
         self._kept_chars_max = kept_chars_max
         self._mark: tuple[int, int] | None = None
-        self._words: str | None = None
-        """A newline before each of them and one at the end; None if they are too many."""
+        self._words: str | None = None  # a newline before each of them and one at the end; None if they are too many
 
     def expand(self, connection: Connection, word: str, *, open_end: bool) -> list[str]:
         """Some of the words that hold ``word``, or end with it; all unless there are very many."""

@@ -15,15 +15,13 @@ from holdfast.replay._text import fit_name, plain_text, template, type_name
 
 _MEDIA = frozenset({"image", "document"})
 _NAME_CHARS_MAX = 64
-WEB = frozenset({"http", "https"})
-"""What a provider on the internet can fetch."""
+WEB = frozenset({"http", "https"})  # what a provider on the internet can fetch
 
 Provider = Literal["neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai"]
 """Whose form a conversation has; "neutral" is our own."""
 Message = dict[str, Any]
 Write = Callable[[str, list[Block], list[Block]], list[Message]]
-Pair = tuple[str, Block]
-"""Who says it (user, assistant or system) and a neutral block."""
+Pair = tuple[str, Block]  # who says it (user, assistant or system) and a neutral block
 
 
 class Fragment(NamedTuple):
@@ -40,8 +38,7 @@ class Growth:
 
     begin: Callable[[str], tuple[Message, list[Any]]]
     part: Callable[[Block], Any]
-    texts_only: bool = True
-    """Whether only messages of nothing but texts can grow."""
+    texts_only: bool = True  # whether only messages of nothing but texts can grow
 
 
 @dataclass(frozen=True)
@@ -56,10 +53,8 @@ class Dialect:
     name: Provider
     write: Write
     read: Callable[[Message, Note], list[Pair]]
-    has_system: bool = False
-    """Whether system prompts stand in the list."""
-    growth: Growth | None = None
-    """How a long message can grow without being written anew; None if it cannot."""
+    has_system: bool = False  # whether system prompts stand in the list
+    growth: Growth | None = None  # how a long message can grow without being written anew; None if it cannot
     join: Callable[[list[Fragment]], list[Message]] | None = None
     """Makes one message of a draft's fragments, where turns must alternate."""
     order: Callable[[list[Message]], list[Message]] | None = None

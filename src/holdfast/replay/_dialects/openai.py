@@ -26,8 +26,7 @@ from holdfast.replay._dialects._form import (
 )
 from holdfast.replay._text import call_key, clean_json, is_blank, mistral_id, name_key, openai_id, plain_text, type_name
 
-NO_ANSWER = "(no answer)"
-"""What Mistral's assistant says between a result and what the user says next."""
+NO_ANSWER = "(no answer)"  # what Mistral's assistant says between a result and what the user says next
 
 
 class _Chat(NamedTuple):
@@ -35,8 +34,7 @@ class _Chat(NamedTuple):
 
     fit_id: Callable[[str], str]
     takes_documents: bool
-    takes_both: bool
-    """Words and calls in one message, and a user's words right after a result."""
+    takes_both: bool  # words and calls in one message, and a user's words right after a result
 
 
 _OPENAI = _Chat(openai_id, takes_documents=True, takes_both=True)

@@ -118,11 +118,9 @@ class Rules(ABC):
     # ``\Z``, not ``$``: that one also takes a newline at the end.
     name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
-    continued = False
-    """Whether the list goes on from something unknown, which is taken as right."""
+    continued = False  # whether the list goes on from something unknown, which is taken as right
 
-    alone = False
-    """Whether a message is looked at by itself: what stands around it is taken as right."""
+    alone = False  # whether a message is looked at by itself: what stands around it is taken as right
 
     def __init__(self) -> None:
         self.errors: list[str] = []

@@ -58,10 +58,8 @@ class RedactedData(NamedTuple):
 
     data: dict[str, Any]
     found: list[Finding]
-    unscanned: int = 0
-    """Characters that were masked because there was no time to look at them."""
-    spared: int = 0
-    """Signatures that hold a known value and were left: providers refuse a changed one."""
+    unscanned: int = 0  # characters that were masked because there was no time to look at them
+    spared: int = 0  # signatures that hold a known value and were left: providers refuse a changed one
 
 
 class Redactor:
@@ -80,8 +78,7 @@ class Redactor:
         self.mode = mode
         self.spares_model = spares_model
         """Whether the conversation of a session that is open keeps the words as they were."""
-        self._key = key
-        """The key of fingerprints, or what gives it when the first secret is found."""
+        self._key = key  # the key of fingerprints, or what gives it when the first secret is found
         self._scanner = scanner or Scanner()
 
     def fingerprint(self, secret: str, chars: int = _FINGERPRINT_CHARS) -> str:

@@ -26,20 +26,13 @@ class Rule(msgspec.Struct, frozen=True):
 
     id: str
     regex: str
-    keywords: tuple[str, ...]
-    """Lower case; without one of them in the window the regex is not tried."""
-    entropy: float = 0.0
-    """Bits for each character that the secret must have at least."""
-    group: int | None = None
-    """The group that is the secret; None for the first that took part, else everything."""
-    careful: bool = False
-    """Whether what looks like a placeholder, a name or code is passed over."""
-    guess: bool = False
-    """Whether it goes by names and looks only: such a rule gives way to one that knows."""
-    random: bool = False
-    """Whether it must look made by chance: digits, small and capital letters in no order."""
-    checksum: bool = False
-    """Whether a secret of this kind can be known by its checksum, whatever it looks like."""
+    keywords: tuple[str, ...]  # lower case; without one of them in the window the regex is not tried
+    entropy: float = 0.0  # bits for each character that the secret must have at least
+    group: int | None = None  # the group that is the secret; None for the first that took part, else everything
+    careful: bool = False  # whether what looks like a placeholder, a name or code is passed over
+    guess: bool = False  # whether it goes by names and looks only: such a rule gives way to one that knows
+    random: bool = False  # whether it must look made by chance: digits, small and capital letters in no order
+    checksum: bool = False  # whether a secret of this kind can be known by its checksum, whatever it looks like
 
 
 class RuleSet:

@@ -16,8 +16,7 @@ from holdfast.errors import TooLarge
 from holdfast.storage._pieces import rechunked, zstd_module
 
 FRAME_BYTES = 1 << 20
-ARCHIVE_BYTES_MAX = 1 << 30
-"""More than this is neither packed nor unpacked."""
+ARCHIVE_BYTES_MAX = 1 << 30  # more than this is neither packed nor unpacked
 
 _LEVEL = 3
 _CHUNK_BYTES = 1 << 18
@@ -35,8 +34,7 @@ _HEAD = struct.Struct("<8sQQ")
 _HEAD_NAME = b"holdfast"
 _HEAD_BYTES = _SKIPPABLE.size + _HEAD.size
 
-ReadAt = Callable[[int, int], bytes]
-"""At most so many bytes from an offset of a file."""
+ReadAt = Callable[[int, int], bytes]  # at most so many bytes from an offset of a file
 
 
 class ArchiveFrame(NamedTuple):
@@ -85,8 +83,7 @@ class Archive:
         self.size = _end(self.frames)
         if not self.has_table:
             self.size = max(self.size, claimed or 0)
-        self.damaged = not self.has_table
-        """Whether something was missing so far."""
+        self.damaged = not self.has_table  # whether something was missing so far
 
     def check(self) -> None:
         """Raise TooLarge if unpacking it would give more than is ever unpacked."""

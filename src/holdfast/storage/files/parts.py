@@ -31,8 +31,7 @@ LOG_NAME = "events.jsonl"
 ARCHIVE_NAME = "events.jsonl.zst"
 OWN_NAME = "own.jsonl"
 BASE_NAME = "base.json"
-PARTS_MAX = 16
-"""A branch inherits at most so many files; one that would need more is a copy."""
+PARTS_MAX = 16  # a branch inherits at most so many files; one that would need more is a copy
 _BASE_BYTES_MAX = 4096
 # Only another process that rewrites the log again and again could make a reader look this often.
 _LOOKS_MAX = 100
@@ -68,8 +67,7 @@ class Look(NamedTuple):
     is_archived: bool = False
     is_branch: bool = False
     mark: int = 0
-    missing: int = 0
-    """Bytes that a branch should have inherited and that are not there."""
+    missing: int = 0  # bytes that a branch should have inherited and that are not there
 
     @property
     def is_plain(self) -> bool:
@@ -137,11 +135,9 @@ class OpenLog:
 
     def __init__(self, disk: Disk, found: Look, directory: int, start: int) -> None:
         self.found = found
-        self.files: list[tuple[Part, int]] = []
-        """The parts that lie after ``start``, each with a descriptor."""
+        self.files: list[tuple[Part, int]] = []  # the parts that lie after ``start``, each with a descriptor
         self._disk = disk
-        self.is_whole = False
-        """Whether the log kept its form while its files were opened."""
+        self.is_whole = False  # whether the log kept its form while its files were opened
         offset = 0
         try:
             for part in found.parts:

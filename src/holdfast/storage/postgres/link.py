@@ -65,8 +65,7 @@ class ServerLink:
         # Of each loop its own: one may begin while another one that was closed is still ending.
         self._idle: dict[asyncio.AbstractEventLoop, list[Connection]] = {}
         self._slots: asyncio.Semaphore | None = None
-        self._calling: asyncio.Lock | None = None
-        """Who has it opens the line on which the server speaks."""
+        self._calling: asyncio.Lock | None = None  # who has it opens the line on which the server speaks
         self._forks = forks.count
         self._migrated = False
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -74,8 +74,7 @@ class Migrations:
             await connection.execute(noted, len(self.steps))
 
 
-MIGRATIONS = Migrations("holdfast.storage.postgres", "migrations", 0x486F6C64)
-"""The tables of the store."""
+MIGRATIONS = Migrations("holdfast.storage.postgres", "migrations", 0x486F6C64)  # the tables of the store
 
 # What is asked of the tables of a PostgreSQL store inside a transaction.
 _FRAME_BYTES = 1 << 20

@@ -46,8 +46,7 @@ class HeldKey(msgspec.Struct, omit_defaults=True):
     epoch: int = 0
     ttl_ms: int = 0
     holder: Holder | None = None
-    beat: int = 0
-    """Another one with each renewal: the etag of the same bytes would be the same."""
+    beat: int = 0  # another one with each renewal: the etag of the same bytes would be the same
 
 
 def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
@@ -262,10 +261,8 @@ class Name(msgspec.Struct, omit_defaults=True, frozen=True):
     """Which id a key stands for."""
 
     id: str
-    to: str = ""
-    """Where it is being moved to; the key is gone once the new name is there."""
-    gone: bool = False
-    """The key is gone, and what it had is being removed."""
+    to: str = ""  # where it is being moved to; the key is gone once the new name is there
+    gone: bool = False  # the key is gone, and what it had is being removed
 
     @property
     def folder(self) -> str:

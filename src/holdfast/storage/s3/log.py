@@ -40,14 +40,11 @@ class Head(msgspec.Struct, omit_defaults=True, frozen=True):
 
     generation: int = 0
     archived: bool = False
-    replaced: int = 0
-    """How often the log became another one; a cut writes new objects and leaves it the same."""
+    replaced: int = 0  # how often the log became another one; a cut writes new objects and leaves it the same
     epoch: int = 0
-    place: str = ""
-    """A folder of its own for each generation: what a late writer puts into its own counts not."""
+    place: str = ""  # a folder of its own for each generation: what a late writer puts into its own counts not
     sealed: bool = False
-    changed_ms: int = 0
-    """Of an archived log: when it was last changed. Its objects are only as old as the archive."""
+    changed_ms: int = 0  # of an archived log: when it was last changed. Its objects are only as old as the archive.
 
     @property
     def mark(self) -> str:
@@ -375,11 +372,9 @@ class ObjectPiece(NamedTuple):
     last: int
     size: int
     path: str
-    skip: int = 0
-    """So many bytes of the object come before the log's: none in a pack."""
+    skip: int = 0  # so many bytes of the object come before the log's: none in a pack
     packed: bool = False
-    start: int = 0
-    """Known once all pieces are lined up."""
+    start: int = 0  # known once all pieces are lined up
 
 
 def next_number(pieces: list[ObjectPiece]) -> int:

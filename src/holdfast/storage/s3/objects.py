@@ -34,8 +34,7 @@ class Stored(NamedTuple):
     """An object, the mark of this version of it, and when it was written by the server's clock."""
 
     data: bytes
-    etag: str
-    """What the server calls this version, and a line with the marks of the last writers."""
+    etag: str  # what the server calls this version, and a line with the marks of the last writers
     modified: int
 
     @property
