@@ -28,7 +28,6 @@ from holdfast.storage import Store, open_store
 if TYPE_CHECKING:
     from holdfast.catalog import Prices
 
-
 DEFAULT = "default"
 # Variables that are no settings, but ours.
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "HOLDFAST_PASSPHRASE", "HOLDFAST_PURE", "HOLDFAST_TRACEBACK"})

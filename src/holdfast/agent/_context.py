@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.session import Session
 
-
 WEEK_MS = 7 * 24 * 3600 * 1000
 _WAYS = ("tool_result", "user_message")
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
     from holdfast.storage.postgres import ServerLink
 
-
 T = TypeVar("T")
 _TRIES_MAX = 3
 _PAGE = 1000

@@ -14,7 +14,6 @@ from holdfast.storage import Changes, Entry, Store
 if TYPE_CHECKING:
     from holdfast.catalog._search_texts import Told
 
-
 _BATCH_SESSIONS = 500
 _BATCH_BYTES = 8 << 20
 # In the background: so little that no other thread waits for it.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
     from holdfast.storage import Store
 
-
 PREFIX = "sessions/"
 NEVER_READ = ""
 

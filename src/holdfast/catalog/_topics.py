@@ -22,7 +22,6 @@ from holdfast.catalog._data import data_lines, read_topics
 if TYPE_CHECKING:
     from holdfast.catalog._tally import Tally
 
-
 TAGS_MAX = 3
 _ASKED_WEIGHT = 1.5  # what the user says counts for more than what is answered
 _TOOL_WEIGHT, _FILE_WEIGHT = 2.0, 1.0

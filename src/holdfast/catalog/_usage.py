@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._tally import Tally
     from holdfast.model import SessionMetadata
 
-
 HOUR_MS = 3_600_000
 OTHERS = "(others)"  # stands for the models or tools of a session that has more of them than are kept apart
 LATENCY_BOUNDS_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000, 300_000, 900_000)

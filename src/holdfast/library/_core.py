@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from holdfast.security import Redactor
     from holdfast.session import Branches, Observers
 
-
 Progress = Callable[[int, int], None]
 """Called with how much is done, of how much."""
 _LIMIT_MAX = 2**40  # more than there is; a database does not count much further

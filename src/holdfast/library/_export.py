@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
     from holdfast.replay import Incomplete, Provider, Recovery
 
-
 Target = str | os.PathLike[str] | IO[Any]
 T = TypeVar("T")
 _STEPS = 200  # so often is told how far it is

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from holdfast import catalog
     from holdfast.storage import Store
 
-
 _NOTHING = (None,) * 8
 _PAGE = 1000
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
     from holdfast.storage import Documents
 
-
 _KEY_PLACE = "shared/redaction"
 _KEY_NAME = "fingerprint.key"
 _KEY_BYTES = 32

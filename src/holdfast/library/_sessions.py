@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from holdfast.model import Gap
     from holdfast.session import Observer
 
-
 Open = Callable[[str, Options], tuple[Session, Opening | None]]
 
 LAST_CHORE_S = 1.0  # how long a closing library, or a program that ends, may spend on keeping the store in bounds

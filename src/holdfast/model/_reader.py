@@ -34,7 +34,6 @@ from holdfast.model._line import (
 if TYPE_CHECKING:
     from holdfast.model._salvage import Gap, Salvage
 
-
 Unseal = Callable[[int, bytes, bytes | None], bytes]
 """Opens a sealed line: (seq, ciphertext, end of the one before) -> a plain line's members.
 

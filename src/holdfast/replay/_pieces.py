@@ -25,7 +25,6 @@ from holdfast.replay._text import is_blank
 if TYPE_CHECKING:
     from holdfast.replay._dialects._form import Dialect
 
-
 NOWHERE = -1  # the event of what no event said
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-
 KEY_BYTES = 32
 SCRYPT_COST = 1 << 16
 _SCRYPT_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend

@@ -28,7 +28,6 @@ from holdfast.storage import Documents, Log, Store
 if TYPE_CHECKING:
     from holdfast.security import Redactor
 
-
 _LEASE_MS = 30_000
 _LOG_ID_BYTES = 16
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.replay import Conversation, Incomplete, Issue, Provider
     from holdfast.session._journal import Journal
 
-
 # A conversation that nobody asks for is brought up to date in steps of this many events.
 _UNFED_MAX = 512
 _LINES_MAX = 10_000

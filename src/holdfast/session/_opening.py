@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.session._redaction import SessionRedaction
     from holdfast.session._seal import SessionSeal
 
-
 # Asking a store on this machine costs microseconds, one on another a round trip or more; but a
 # server that tells of the release ends the pause at once.
 _NEAR_S = (0.001, 0.025)

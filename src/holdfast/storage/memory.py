@@ -32,7 +32,6 @@ from holdfast.storage.base import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-
 _stamps = itertools.count(1)
 
 

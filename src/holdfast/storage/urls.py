@@ -15,7 +15,6 @@ from holdfast.storage.files.tree import Tree, is_path, real_path, translation
 if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
 
-
 ENTRY_POINTS = "holdfast.stores"
 """Where packages name their stores: the scheme of an address, and what makes a store of one."""
 

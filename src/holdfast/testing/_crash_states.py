@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from holdfast.testing._sim_disk import SimDisk
 
-
 ROOT = 1
 _SUBSET_BITS_MAX = 6
 _UNSAFE_FILES_MAX = 4

@@ -13,7 +13,6 @@ from holdfast.storage import Capabilities, Disk, Log, MemoryLog, MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 DISK_CALLS = tuple(name for name in vars(Disk) if not name.startswith("_"))
 """Every call that a disk has."""
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from holdfast.storage import Store
     from holdfast.storage.postgres import ServerLink
 
-
 T = TypeVar("T")
 _ROWS_AT_ONCE = 2000
 _STATUS_ROWS = 200

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from holdfast.catalog._catch_up import Hear
 
-
 _KEY_BYTES_MAX = 200
 _NONE = (0, 0)
 

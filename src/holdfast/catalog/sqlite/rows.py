@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
     from holdfast.storage.sqlite import Connection
 
-
 _decode_meta = msgspec.json.Decoder(SessionMetadata).decode
 _decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
 _decode_trace = msgspec.json.Decoder(Trace).decode

@@ -22,7 +22,6 @@ from holdfast.storage.files.tree import Tree, let_go, translated, translation, w
 if TYPE_CHECKING:
     from holdfast.storage.disk import Disk
 
-
 # For each open log: with many of them it adds up, and appends cannot reuse memory that is kept.
 _KEPT_BYTES_MAX = 1 << 20
 

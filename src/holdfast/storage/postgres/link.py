@@ -24,7 +24,6 @@ from holdfast.storage.postgres.tables import MIGRATIONS
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-
 T = TypeVar("T")
 _CHANNEL = "holdfast"
 _SAY_AFTER_S = 0.005

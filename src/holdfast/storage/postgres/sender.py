@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from asyncpg import Connection
 
-
 # A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is stored. One key may
 # be there twice, from a writer that lost it and from the one that has it now: so each row is known by its number, and
 # not by its key. The bytes are not in what is sorted and joined: they are looked at once, when they are stored.

@@ -21,7 +21,6 @@ from holdfast.storage.base import clashing, etag_of, folder_of, is_session
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-
 _MIGRATION_S = 3_600
 
 # Every append moves the head of its session. If the number of its last change were in an index, PostgreSQL would

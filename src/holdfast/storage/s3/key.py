@@ -34,7 +34,6 @@ from holdfast.storage.s3.objects import ListedObject, Objects
 if TYPE_CHECKING:
     from holdfast.storage.s3.store import ObjectStore
 
-
 # A lease's age is known to the second: that is how fine a server's times are.
 _GRAIN_MS = 1000
 _TRIES = 10

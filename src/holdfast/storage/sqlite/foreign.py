@@ -12,7 +12,6 @@ from holdfast.storage.sqlite.connection import connect_memory, sqlite_errors
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
 
-
 _FOREIGN_STEPS = 1_000
 _FOREIGN_STEPS_MIN = 10_000
 _BYTES_PER_STEP = 1_024

@@ -34,7 +34,6 @@ from holdfast.storage.sqlite.database import SharedDatabase
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
 
-
 # About what a sync takes; nobody waits for it who is alone.
 _GATHER_S = 0.004
 
