@@ -192,21 +192,13 @@ class Term(msgspec.Struct, frozen=True):
     inside: bool = False  # whether it may begin inside a word
     prefix: bool = False  # whether the last word may go on
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the index alone can tell that a text fits."""
-        return self.literal is None and not self.inside
-
-    @property
-    def can_widen(self) -> bool:
-        """Whether looking inside words could find more."""
+    def widened(self) -> Term:
+        """The term, also inside of words if that could find more."""
         first = (self.literal or self.words[0])[0]
         # A character that is a word by itself is found inside of anything already.
-        stands_alone = fold(first).startswith(" ")
-        return not self.inside and bool(_is_word_char(first)) and not stands_alone
-
-    def widened(self) -> Term:
-        return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
+        if self.inside or not _is_word_char(first) or fold(first).startswith(" "):
+            return self
+        return msgspec.structs.replace(self, inside=True, prefix=True)
 
     def spans(self, text: str) -> list[Span]:
         """Where the term is in a folded text, from left to right; no two of them overlap."""
@@ -303,9 +295,9 @@ class Query:
         if not wanted:
             return None
         expression = syntax.all_of(wanted)
-        unwanted = [
-            match for term in self.excluded if term.is_exact and (match := term.index_match(expand, syntax)) is not None
-        ]
+        # Of others the index alone cannot tell that a text fits.
+        exact = [term for term in self.excluded if term.literal is None and not term.inside]
+        unwanted = [match for term in exact if (match := term.index_match(expand, syntax)) is not None]
         return syntax.but_not(expression, syntax.any_of(unwanted)) if unwanted else expression
 
     @cached_property

@@ -215,16 +215,10 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
             self.inherited = Hour()
         return self.inherited
 
-    def is_copy(self, event: Event) -> bool:
-        """Whether an event is one of another session that a merge brought in."""
-        run = event.run
-        if not self.copying or run is None or not run.startswith(self.copying):
-            return False
-        return run[len(self.copying) :][:1] in ("", ".")
-
     def hour_at(self, event: Event) -> Hour:
         """The figures of an event's hour; one without a time counts where the log has come to."""
-        if self.copying and self.is_copy(event):
+        # One of another session that a merge brought in.
+        if self.copying and (event.run == self.copying or (event.run or "").startswith(f"{self.copying}.")):
             return self._taken_over()
         key = (event.timestamp if event.timestamp > 0 else self.latest) // HOUR_MS
         hour = self.hours.get(key)

@@ -122,7 +122,11 @@ class Salvage:
 
     def trim(self, waiting: list[bool]) -> None:
         """Drop events at the end that wait for the rest of their batch, or were cut short."""
-        while self.lines and (waiting[len(self.lines) - 1] or self._is_cut_short()):
+        # As after a crash, a record was cut short that lacks its newline and is followed by zeros only.
+        while self.lines and (
+            waiting[len(self.lines) - 1]
+            or not (self._marks[-1].ended or self._rest[self.position.offset - self._origin :].strip(b"\0"))
+        ):
             self.lines.pop()
             self.spans.pop()
             self._marks.pop()
@@ -131,12 +135,6 @@ class Salvage:
         self.torn = self._origin + len(self._rest) - end
         if not self._marks[-1].ended:
             self.gaps.append(Gap(end, 0, seq, seq - 1))
-
-    def _is_cut_short(self) -> bool:
-        """Whether the last record lacks its newline as after a crash: only zeros follow."""
-        if self._marks[-1].ended:
-            return False
-        return not self._rest[self.position.offset - self._origin :].strip(b"\0")
 
     # --- lines without checksum ---
     def _look_inside(self, start: int, end: int) -> bool:

@@ -15,6 +15,7 @@ import functools
 import inspect
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -96,12 +97,7 @@ class _Frame:
 
     def __init__(self, session: Session, key: str, outer: _Frame | None) -> None:
         self.session, self.key, self.outer = session, key, outer
-        self.counts: dict[str, int] = {}
-
-    def next_of(self, name: str) -> int:
-        """Which call of this name and these arguments it is, within this run of the step."""
-        number = self.counts[name] = self.counts.get(name, 0) + 1
-        return number
+        self.counts: Counter[str] = Counter()  # of calls within it, by name and arguments
 
 
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
@@ -457,7 +453,8 @@ def durable_function(
         frame = _running.get()
         if frame is None or frame.session is not session:
             return step._replace(key=mark)
-        return step._replace(key=f"{frame.key}/{mark}#{frame.next_of(mark)}")
+        frame.counts[mark] += 1
+        return step._replace(key=f"{frame.key}/{mark}#{frame.counts[mark]}")
 
     if inspect.iscoroutinefunction(fn):
 

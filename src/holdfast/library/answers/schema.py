@@ -30,7 +30,16 @@ def schemas_of(
     kinds = {kind.__name__: kind for shape in shapes for kind in _kinds(msgspec.inspect.type_info(shape), seen)}
     for part, found in parts.items():
         if part in kinds and "properties" in found:
-            _describe(found, kinds[part], defaults=defaults)
+            members, kind = found["properties"], kinds[part]
+            found.pop("title", None)
+            for name, meaning in _meanings(kind).items():
+                if name in members:
+                    members[name]["description"] = meaning
+            for member in () if defaults else members.values():
+                member.pop("default", None)
+            config = getattr(kind, "__struct_config__", None)  # a dataclass has none
+            if config is None or not config.omit_defaults:
+                found["required"] = list(members)
     return list(roots), parts
 
 
@@ -48,21 +57,6 @@ def _kinds(shape: Any, seen: set[type]) -> Iterator[type]:
             yield kind
         for member in shape.__struct_fields__:
             yield from _kinds(getattr(shape, member), seen)
-
-
-def _describe(found: Schema, kind: Any, *, defaults: bool) -> None:
-    """Say which members are always there and what they mean."""
-    members = found["properties"]
-    found.pop("title", None)
-    for name, meaning in _meanings(kind).items():
-        if name in members:
-            members[name]["description"] = meaning
-    for member in members.values():
-        if not defaults:
-            member.pop("default", None)
-    config = getattr(kind, "__struct_config__", None)  # a dataclass has none
-    if config is None or not config.omit_defaults:
-        found["required"] = list(members)
 
 
 def _meanings(kind: type) -> dict[str, str]:
