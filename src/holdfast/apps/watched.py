@@ -8,8 +8,6 @@ from holdfast._config import configuration
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 
-__all__ = ["watch"]
-
 
 def watch(hf: Holdfast, *, level: str = "off", has_screen: bool = False) -> None:
     """Begin what ``log.level``, ``log.file`` and ``otel`` ask for; nothing is loaded for nothing.

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -120,6 +121,7 @@ Exit codes:
   0 fine   1 failed   2 wrong usage   3 not found   4 damaged or refused
 """
 C = TypeVar("C", bound=click.Command)
+unseen_option = partial(click.Option, expose_value=False)  # one that the function of a verb does not get
 
 
 class App:
@@ -293,25 +295,11 @@ def with_shared_options(command: C) -> C:
     if command.add_help_option:
         command.add_help_option = False
         # What they say is read by `asked`, so that it also holds for failures.
+        told = "Colours: auto (the default), always, never."
         command.params += [
-            click.Option(
-                ["--color"],
-                type=click.Choice(COLOURS),
-                metavar="WHEN",
-                expose_value=False,
-                help="Colours: auto (the default), always, never.",
-            ),
-            click.Option(
-                ["--no-pager"], is_flag=True, expose_value=False, help="Print long output straight onto the terminal."
-            ),
-            click.Option(
-                ["-h", "--help"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=_show_help,
-                help="Show this page.",
-            ),
+            unseen_option(["--color"], type=click.Choice(COLOURS), metavar="WHEN", help=told),
+            unseen_option(["--no-pager"], is_flag=True, help="Print long output straight onto the terminal."),
+            unseen_option(["-h", "--help"], is_flag=True, is_eager=True, callback=_show_help, help="Show this page."),
         ]
     return command
 

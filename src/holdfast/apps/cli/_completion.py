@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-)
+from click import shell_completion as shells
 
 from holdfast.apps.cli._options import STORE
 from holdfast.errors import HoldfastError
@@ -30,7 +23,7 @@ _OFFERED_MAX = 200
 _LOOKED_AT_MAX = 1_000
 _TITLE_CHARS = 60
 
-Offer = list[CompletionItem[str]]
+Offer = list[shells.CompletionItem[str]]
 
 
 def offered(ctx: click.Context, what: str, incomplete: str) -> Offer:
@@ -74,11 +67,11 @@ def _names(names: Iterable[str], incomplete: str) -> Offer:
     return [_item(name) for name in harmless[:_OFFERED_MAX]]
 
 
-def _item(value: str, title: str = "") -> CompletionItem[str]:
+def _item(value: str, title: str = "") -> shells.CompletionItem[str]:
     shown = " ".join(neutralise_line(title).split())
     if len(shown) > _TITLE_CHARS:
         shown = shown[: _TITLE_CHARS - 1] + "…"
-    return CompletionItem(value, help=shown or None)
+    return shells.CompletionItem(value, help=shown or None)
 
 
 # The scripts that let a shell complete the command, and how answers are written for each.
@@ -89,42 +82,42 @@ SHELLS = ("bash", "zsh", "fish")
 _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 
 
-class _OwnScript(ShellComplete):
+class _OwnScript(shells.ShellComplete):
     def source(self) -> str:
         """Return our script, for any version: older ones only lack the order of what is offered."""
         script = files("holdfast.apps.cli").joinpath(f"completion.{self.name}")
         return script.read_text(encoding="utf-8") % self.source_vars()
 
 
-class _OneLine(ShellComplete):
-    def format_completion(self, item: CompletionItem[str]) -> str:
+class _OneLine(shells.ShellComplete):
+    def format_completion(self, item: shells.CompletionItem[str]) -> str:
         """One completion on one line; zsh and fish quote what they put onto the command line."""
         help_ = None if item.help is None else " ".join(item.help.split())
-        return super().format_completion(CompletionItem(item.value, type=item.type, help=help_))
+        return super().format_completion(shells.CompletionItem(item.value, type=item.type, help=help_))
 
 
-class _Bash(_OwnScript, BashComplete):
-    def format_completion(self, item: CompletionItem[str]) -> str:
+class _Bash(_OwnScript, shells.BashComplete):
+    def format_completion(self, item: shells.CompletionItem[str]) -> str:
         """The answer as it can stand on a command line."""
         quoted = _NEEDS_QUOTES.sub(r"\\\g<0>", item.value)
         return f"{item.type},{quoted}"
 
 
-class _Zsh(_OneLine, ZshComplete):
+class _Zsh(_OneLine, shells.ZshComplete):
     # A failure is no business of the line that somebody is typing.
-    source_template = ZshComplete.source_template.replace(
+    source_template = shells.ZshComplete.source_template.replace(
         "=zsh_complete %(prog_name)s)", "=zsh_complete %(prog_name)s 2>/dev/null)"
     )
 
 
-class _Fish(_OwnScript, _OneLine, FishComplete):
+class _Fish(_OwnScript, _OneLine, shells.FishComplete):
     pass
 
 
 def learn_shells() -> None:
     """Make click use these."""
     for one in (_Bash, _Zsh, _Fish):
-        add_completion_class(one)
+        shells.add_completion_class(one)
 
 
 def script(shell: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from holdfast.apps.cli._app import LOADED, VERBS, App, with_shared_options
+from holdfast.apps.cli._app import LOADED, VERBS, App, unseen_option, with_shared_options
 from holdfast.apps.render.words import moment_of
 from holdfast.errors import UsageError
 
@@ -29,11 +29,15 @@ INCOMPLETE = ("mark", "drop", "keep")
 Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 
 
-def option(form: str, help: str, *, name: str | None = None, **more: Any) -> Callable[[F], F]:
-    """Return an option by its form on the help page, such as ``--rate N``; a default that it has is shown there."""
-    flag, metavar = form.split()
-    shown: dict[str, Any] = {"show_default": more.get("default") is not None, "metavar": metavar, "help": help}
-    return click.option(*filter(None, (flag, name)), **(shown | more))
+def option(form: str, help: str, *, name: str | None = None, of: str = "", **more: Any) -> Callable[[F], F]:
+    """Return an option by its form on the help page, such as ``--rate N``; a default that it has is shown there.
+
+    What takes one of a few words has them in ``of``, and may leave the name of its value out.
+    """
+    flag, *metavar = form.split()
+    shown: dict[str, Any] = {"show_default": more.get("default") is not None, "metavar": "".join(metavar) or None}
+    kind = {"type": click.Choice(of.split())} if of else {}
+    return click.option(*filter(None, (flag, name)), help=help, **(shown | kind | more))
 
 
 model_option = option("--model NAME", "The model, such as openai:gpt-5 or local.")
@@ -116,16 +120,9 @@ def verb(
         new = click.command(name, cls, help=text, epilog=epilog, short_help=short, **more)
         made = new(click.pass_obj(function))
         if group is None or cls is click.Command:  # a group in a group leaves it to its parts
-            made.params.append(
-                click.Option(
-                    ["--store"],
-                    metavar="URL",
-                    expose_value=False,
-                    callback=_use_store,
-                    shell_complete=complete_folder,
-                    help="The store: a path or a URL [env: HOLDFAST_STORE].",
-                )
-            )
+            told = "The store: a path or a URL [env: HOLDFAST_STORE]."
+            how: dict[str, Any] = {"callback": _use_store, "shell_complete": complete_folder}
+            made.params.append(unseen_option(["--store"], metavar="URL", help=told, **how))
         if group is None:
             LOADED[name] = made
         else:
@@ -210,12 +207,6 @@ def filter_options(**helps: str) -> Callable[[F], F]:
     return together(*(click.option(option, name, help=help, **more) for name, help, option, more in rows))
 
 
-def choice_option(*names: str, of: str, help: str, default: str | None = None, **more: Any) -> Callable[[F], F]:
-    """Return an option that takes one of a few words, with its default in the help."""
-    kind = click.Choice(of.split())
-    return click.option(*names, type=kind, default=default, show_default=default is not None, help=help, **more)
-
-
 @contextmanager
 def needs_extra(name: str) -> Iterator[None]:
     """Say which extra of the package to install where an import finds something missing."""
@@ -257,16 +248,15 @@ def host_option(metavar: str, help: str) -> Callable[[F], F]:
 
 
 provider_options = together(
-    choice_option(
-        "--provider",
+    option(
+        "--provider NAME",
+        f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
         of=" ".join(PROVIDERS),
-        metavar="NAME",
-        help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
     ),
-    choice_option(
+    option(
         "--incomplete",
+        "Calls without a result: mark them as interrupted (default), drop them, keep them.",
         of=" ".join(INCOMPLETE),
-        help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
     ),
     option("--window-tokens N", "Only the newest part that fits into so many tokens.", type=AtLeast(1)),
 )

@@ -15,7 +15,7 @@ import click
 from holdfast.agent import needs_agent
 from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, choice_option, json_option, model_option, named_option, option, verb
+from holdfast.apps.cli._options import AtLeast, json_option, model_option, named_option, option, verb
 from holdfast.apps.cli.chat import given_prompt
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import NotFound, UsageError
@@ -77,11 +77,11 @@ def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -
 @verb("agent", acp_verb)
 @model_option
 @named_option("--agent", of="agent", help="The agent whose sessions these are.")
-@choice_option(
+@option(
     "--mode",
+    "How freely it works in a session that is opened; the editor can change it.",
     of="ask read-only auto",
     default="ask",
-    help="How freely it works in a session that is opened; the editor can change it.",
 )
 def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> None:
     """Serve Holdfast's own agent to an editor, on standard input and output.
@@ -113,10 +113,8 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
 )
 @click.option("--cwd", type=_FOLDER, help="Where the agent works [default: where the session did, or here].")
 @click.option("--yes", is_flag=True, help="The same as --permission allow.")
-@choice_option(
-    "--permission",
-    of="ask allow deny",
-    help="When the agent wants to use a tool [default: ask on a terminal, else deny].",
+@option(
+    "--permission", "When the agent wants to use a tool [default: ask on a terminal, else deny].", of="ask allow deny"
 )
 @json_option
 def prompt_verb(app: App, /, prompt: tuple[str, ...], permission: str | None, *, yes: bool, **wishes: Any) -> None:

@@ -10,7 +10,7 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, choice_option, complete_id, json_option, option, session_argument, verb
+from holdfast.apps.cli._options import AtLeast, complete_id, json_option, option, session_argument, verb
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
@@ -126,9 +126,7 @@ class _Turns(click.ParamType[list[int] | str]):
 @option(
     "--turns WHICH", "all, summary, or numbers as `holdfast compare` shows them: 1,3.", type=_Turns(), default="all"
 )
-@choice_option(
-    "--policy", of="ours theirs both ask", default="ours", help="Whose value counts where both changed the same."
-)
+@option("--policy", "Whose value counts where both changed the same.", of="ours theirs both ask", default="ours")
 @_id_option
 @_title_option
 @json_option

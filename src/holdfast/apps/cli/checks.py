@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 import msgspec
 
+from holdfast import errors
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, session_ids
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
@@ -19,16 +20,6 @@ from holdfast.apps.cli._options import complete_id, json_option, option, refuse,
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted, size
-from holdfast.errors import (
-    DataError,
-    InvalidData,
-    KeyMissing,
-    NotFound,
-    SecurityError,
-    StoreError,
-    Tampered,
-    UsageError,
-)
 from holdfast.library.answers import store as answers
 from holdfast.model import FORMAT_VERSION, VERSION, Gap
 from holdfast.session import Report
@@ -71,7 +62,7 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
         try:
             found = msgspec.json.decode(b"".join(read_file(os.path.abspath(since))), type=_Earlier)
         except (ValueError, RecursionError) as error:
-            raise InvalidData(f"{since} is not what `holdfast verify --json` prints") from error
+            raise errors.InvalidData(f"{since} is not what `holdfast verify --json` prints") from error
         heads = {one.session_id: one.head for one in found.reports if one.head}
     reports = [_verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")]
     if everything and heads:
@@ -108,13 +99,13 @@ class _Earlier(msgspec.Struct):
 
 def _verify(app: App, session_id: str, head: str | None) -> Report:
     try:
-        with contextlib.suppress(KeyMissing, Tampered):
+        with contextlib.suppress(errors.KeyMissing, errors.Tampered):
             app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
         return app.library.verify(session_id, head=head)
-    except NotFound:
+    except errors.NotFound:
         raise
     # One session that cannot be read must not keep the others from being checked.
-    except (DataError, SecurityError, StoreError) as error:
+    except (errors.DataError, errors.SecurityError, errors.StoreError) as error:
         message, remedy, *_ = explain(error)
         reason = f"{message[:1].upper()}{message[1:]}. {remedy}"
         return _Unreadable(session_id=session_id, ok=False, reason=reason)
@@ -155,7 +146,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
       holdfast repair --agent assistant
     """
     if (id is None) == (agent is None):
-        raise UsageError("repair takes a session or an agent", remedy="Name a session, or give --agent.")
+        raise errors.UsageError("repair takes a session or an agent", remedy="Name a session, or give --agent.")
     if agent is not None:
         _repair_agent(app, agent)
         return

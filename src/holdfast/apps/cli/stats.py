@@ -14,7 +14,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import choice_option, filter_options, json_option, named_option, option, refuse, verb
+from holdfast.apps.cli._options import filter_options, json_option, named_option, option, refuse, verb
 from holdfast.apps.render.failures import strangers_hint
 from holdfast.catalog import Period, SessionFigures, Share, ToolFigures, TopicCount
 from holdfast.errors import HoldfastError, UsageError
@@ -36,10 +36,10 @@ _TABLES = "periods models agents tags tools topics longest most_expensive days h
     agent_id="Only sessions of this agent.",
     model="Only the tokens of this model.",
 )
-@choice_option("--by", of="day week month", default="day", help="What the figures over time are added up by.")
+@option("--by", "What the figures over time are added up by.", of="day week month", default="day")
 @named_option("--session", "id", of="session", help="One session, turn by turn.")
 @option("--tz ZONE", "The time zone, such as Europe/Zurich or UTC.")
-@choice_option("--csv", "table", of=_TABLES, metavar="TABLE", help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.")
+@option("--csv TABLE", f"One table as CSV: {_TABLES.replace(' ', ', ')}.", name="table", of=_TABLES)
 @json_option
 def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any) -> None:
     """Show what the sessions used: tokens and cost over time, activity, tools and topics.

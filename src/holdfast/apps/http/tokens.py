@@ -16,8 +16,6 @@ from holdfast.model import check_id
 from holdfast.session import now_ms
 from holdfast.storage import MUST_NOT_EXIST, Store, check_space
 
-__all__ = ["METRICS_SCOPE", "SCOPES", "Scope", "Token", "TokenBook", "widest_scope"]
-
 Scope = Literal["read", "write", "admin", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """Each may do what those before it may; but for the last, which is for ``/metrics`` alone."""

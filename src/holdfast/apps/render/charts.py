@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["BAD", "GOOD", "OTHER", "Bar", "bars", "curves", "over_time"]
-
 GOOD, BAD, OTHER = "#2a7f62", "#c4472c", "#8a93a6"
 _INK, _GRID = "#4a5160", "#d7dbe2"
 _COLOURS = (GOOD, "#2f6db5", BAD, "#8a5fb0", "#b58a1f", "#5f6b7a", "#1f9aa8", "#a84f7a")

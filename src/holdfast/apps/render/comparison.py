@@ -14,8 +14,6 @@ from holdfast.security import neutralise
 if TYPE_CHECKING:
     from holdfast.replay import Change, Comparison, TurnPair, TurnView
 
-__all__ = ["kept_value", "print_comparison"]
-
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
 _CHANGES = (Column("WHAT", flexible=True), *_USES[1:], Column("", optional=True))
 _TEXT_CHARS = 300

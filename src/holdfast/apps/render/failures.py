@@ -10,8 +10,6 @@ from holdfast._config import configuration
 from holdfast.errors import HoldfastError, Locked
 from holdfast.library import Holdfast
 
-__all__ = ["FailureText", "told"]
-
 
 class FailureText(NamedTuple):
     """A sentence without its full stop, and a remedy; the remedy may be empty."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Canvas", "Colour", "Column", "Ink", "Piece", "Plain", "Span", "cells"]
-
 _INDENT_SPACES = 2
 
 

@@ -11,8 +11,6 @@ from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time, short
 from holdfast.catalog import Period, SessionFigures, Share, Stats, Timeline, ToolFigures, TopicCount, TurnFigures
 
-__all__ = ["print_stats", "print_timeline"]
-
 _COLUMNS_MAX = 120
 _CHART_ROWS = 6
 _BAR = 16

@@ -13,8 +13,6 @@ from holdfast.session import resolve_blobs, unreadable_from
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-__all__ = ["body", "family", "folded", "heading", "is_long_winded", "lost_from", "with_blobs"]
-
 _FOLD_LINES = 5
 _FOLD_CHARS = 500
 _PARAM_CHARS = 80

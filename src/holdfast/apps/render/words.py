@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from holdfast.model import SessionMetadata
 
-__all__ = ["ago", "clock", "counted", "day_time", "forest", "price", "short", "size"]
-
 _MS = 1000
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _RELATIVE_DAYS_MAX = 30

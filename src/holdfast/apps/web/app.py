@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from holdfast.agent import Kit
     from holdfast.session import Follower
 
-__all__ = ["POLICY", "make_app"]
-
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
 """What our pages may load: their own scripts, styles and pictures, and nothing else."""
 _BODY_BYTES_MAX = 1 << 20

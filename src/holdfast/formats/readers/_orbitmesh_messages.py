@@ -296,8 +296,7 @@ class _Told:
             drafts[0].raw = said.raw
         self.drafts += drafts
 
-    # --- words
-
+    # -- words ---------------------------------------------------------------------------------
     def _answer(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         if self._typing is not None and (said.is_tool_input or said.own is None):
             self._typing.go_on(said)
@@ -342,8 +341,7 @@ class _Told:
             drafts += self._spend(said, id, v.rename_figures(message.get("usage"), v.ANTHROPIC_USAGE))
         return drafts
 
-    # --- calls
-
+    # -- calls ---------------------------------------------------------------------------------
     def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """The model has begun to write a call, of which the input follows."""
         block = v.mapping(v.member(said.own, "content_block"))
@@ -423,8 +421,7 @@ class _Told:
         shown = words or (told.get("content") if result is None else result)
         return self._end(id, shown or "", said, is_error=_ENDED.get(status, False))
 
-    # --- figures
-
+    # -- figures -------------------------------------------------------------------------------
     def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """What a request used: told at its start, and again, as a sum, at its end."""
         own = v.mapping(said.own)
@@ -458,8 +455,7 @@ class _Told:
         named = {"model": self._model} if self._model else {}
         return [ForeignDraft("usage", figures | named, said.when)]
 
-    # --- plans
-
+    # -- plans ---------------------------------------------------------------------------------
     def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
         """A plan as todos where it is one, else as the words that the agent showed."""
         if v.member(said.own, "type") == "result":

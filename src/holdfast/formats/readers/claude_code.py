@@ -92,8 +92,7 @@ class _Transcript(SessionLog):
             "version": self._first("version"),
         }
 
-    # --- what belongs where
-
+    # -- what belongs where --------------------------------------------------------------------
     def _is_main(self, record: Record) -> bool:
         return self._is_side_file or record.get("isSidechain") is not True
 
@@ -125,8 +124,7 @@ class _Transcript(SessionLog):
         ]
         return v.first_text(*found)
 
-    # --- what a record says
-
+    # -- what a record says --------------------------------------------------------------------
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
         if kind == "user":

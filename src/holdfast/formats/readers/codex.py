@@ -94,8 +94,7 @@ class _Rollout(SessionLog):
             "created_at": read_time(meta.get("timestamp")),
         }
 
-    # --- forks
-
+    # -- forks ---------------------------------------------------------------------------------
     def _inherited(self, meta: Record, depth: int) -> Lines:
         """The lines of the parent that a fork points to instead of having them."""
         base = v.mapping(meta.get("history_base"))
@@ -115,8 +114,7 @@ class _Rollout(SessionLog):
             kept = [pair for pair in lines if not isinstance(at := pair[1].get("ordinal"), int) or at < end]
         return self._inherited(_meta_of(lines), depth + 1) + kept
 
-    # --- what a line says
-
+    # -- what a line says ----------------------------------------------------------------------
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind, payload = _payload(record)
         if kind == "response_item":
