@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Damaged, InvalidData, TooLarge, TooNew
-from holdfast.formats._file import Bounds, File, check_name, decode_document
+from holdfast.formats._file import FILLS_A_DISK, Bounds, File, check_name, decode_document
 from holdfast.formats._source import Source
 from holdfast.model import FORMAT_VERSION, VERSION, check_id
 
@@ -105,11 +105,8 @@ def _check_sizes(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
         raise TooLarge(f"the archive becomes larger than {bounds.log_bytes_max:,} bytes")
     for info in infos:
         if _explodes(info, bounds):
-            raise TooLarge(
-                f"{info.filename[:80]!a} becomes more than {bounds.ratio_max} times as large",
-                remedy="Such a file is made to fill a disk; nothing of it was kept.",
-                limit="ratio_max",
-            )
+            told = f"{info.filename[:80]!a} becomes more than {bounds.ratio_max} times as large"
+            raise TooLarge(told, remedy=FILLS_A_DISK, limit="ratio_max")
 
 
 def _explodes(info: zipfile.ZipInfo, bounds: Bounds) -> bool:

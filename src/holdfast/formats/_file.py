@@ -104,6 +104,7 @@ def check_line_count(file: File, name: str, bounds: Bounds) -> None:
 
 
 # Expanding gzip and zstd as the bytes are wanted, and stopping where it becomes absurd.
+FILLS_A_DISK = "Such a file is made to fill a disk; nothing of it was kept."
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
@@ -214,11 +215,8 @@ def _unpack(unpacker: _Gzip | _Zstd, chunks: Iterator[bytes], bounds: Bounds) ->
             for piece in unpacker.feed(chunk):
                 made += len(piece)
                 if made > bounds.ratio_free_bytes and made > taken * bounds.ratio_max:
-                    raise TooLarge(
-                        f"it becomes more than {bounds.ratio_max} times as large when expanded",
-                        remedy="Such a file is made to fill a disk; nothing of it was kept.",
-                        limit="ratio_max",
-                    )
+                    told = f"it becomes more than {bounds.ratio_max} times as large when expanded"
+                    raise TooLarge(told, remedy=FILLS_A_DISK, limit="ratio_max")
                 yield piece
     except (zlib.error, zstd_module().ZstdError) as error:
         raise InvalidData(f"the compressed data is damaged: {error}") from error

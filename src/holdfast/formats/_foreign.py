@@ -53,19 +53,15 @@ class Foreign(msgspec.Struct):
     tags: tuple[str, ...] = ()
     created_at: int | None = None
     cwd: str | None = None
-    parent: str | None = None
-    """The foreign id of the session that this one was forked from."""
+    parent: str | None = None  # the foreign id of the session that this one was forked from
     version: str | None = None
-    scope: str | None = None
-    """What tells it from another session of the same foreign id, where that is not unique."""
+    scope: str | None = None  # what tells it from another session of the same foreign id, where that is not unique
     other_scope: str | None = None
     """Such a scope that counts only if the session of its foreign id here has nothing in common."""
     provider_type: str | None = None
-    agent_id: str | None = None
-    """The agent whose session it is, as the tool names it."""
+    agent_id: str | None = None  # the agent whose session it is, as the tool names it
     problems: list[str] = msgspec.field(default_factory=list)
-    refusal: HoldfastError | None = None
-    """Why nothing of it may be recorded."""
+    refusal: HoldfastError | None = None  # why nothing of it may be recorded
 
 
 @runtime_checkable
@@ -73,8 +69,7 @@ class Reader(Protocol):
     """Knows the files of one tool. Reading never writes, and is tolerant of what is damaged."""
 
     tool: str
-    places: tuple[str, ...]
-    """Where the tool keeps its sessions: globs below the home directory."""
+    places: tuple[str, ...]  # where the tool keeps its sessions: globs below the home directory
 
     def claims(self, source: Source) -> bool:
         """Whether the source is this tool's, by its content."""

@@ -52,12 +52,9 @@ class Endpoint:
     body: type | None = None
     takes_bytes: bool = False
     media: str = JSON
-    keyed: bool = False
-    """Whether ``Idempotency-Key`` makes it safe to ask again."""
-    writes: bool = False
-    """The session of the path is open meanwhile; what was recorded is safe before the answer."""
-    alone: bool = False
-    """The session of the path is given back first, so that it can be moved."""
+    keyed: bool = False  # whether ``Idempotency-Key`` makes it safe to ask again
+    writes: bool = False  # the session of the path is open meanwhile; what was recorded is safe before the answer
+    alone: bool = False  # the session of the path is given back first, so that it can be moved
 
     @property
     def name(self) -> str:
@@ -242,8 +239,7 @@ def problem(error: HoldfastError | Refused) -> Response:
 
 
 # Who did what: one line of JSON for each request, without a word of what was said.
-LOGGER = logging.getLogger("holdfast.audit")
-"""Lines go here; ``holdfast serve`` writes them to standard error."""
+LOGGER = logging.getLogger("holdfast.audit")  # lines go here; ``holdfast serve`` writes them to standard error
 
 
 def audit(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:

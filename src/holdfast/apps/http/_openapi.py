@@ -14,8 +14,7 @@ from holdfast.apps.http._socket import EVENTS, TYPES, Input
 from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION
 
-INPUT = "/input"
-"""Where the WebSocket is."""
+INPUT = "/input"  # where the WebSocket is
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

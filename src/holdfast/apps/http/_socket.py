@@ -34,8 +34,7 @@ from holdfast.session import Session, new_session_id
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
 
-TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")
-"""What a client may send."""
+TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")  # what a client may send
 EVENTS: dict[str, type[msgspec.Struct]] = {
     "session.connected": answers.Connected,
     "session.subscribed": answers.Subscribed,

@@ -15,8 +15,7 @@ from holdfast.apps.http._call import Refused
 from holdfast.library import Holdfast
 from holdfast.session import Patience, Session, uncancelled
 
-LEASE_MS = 10_000
-"""After so long others may take over what a machine that died had open."""
+LEASE_MS = 10_000  # after so long others may take over what a machine that died had open
 
 
 class Spaces:

@@ -30,8 +30,7 @@ from holdfast.library import Holdfast
 
 __all__ = ["DESCRIPTION", "INPUT", "http_app"]
 
-DESCRIPTION = "/openapi.json"
-"""Where the description is."""
+DESCRIPTION = "/openapi.json"  # where the description is
 _BODY_BYTES_MAX = 16 << 20
 _IMPORT_BYTES_MAX = 128 << 20
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")

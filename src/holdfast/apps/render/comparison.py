@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span, cells
 from holdfast.apps.render.words import counted
-from holdfast.replay import as_text
+from holdfast.replay import Change, Comparison, TurnPair, TurnView, as_text
 from holdfast.security import neutralise
-
-if TYPE_CHECKING:
-    from holdfast.replay import Change, Comparison, TurnPair, TurnView
 
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
 _CHANGES = (Column("WHAT", flexible=True), *_USES[1:], Column("", optional=True))

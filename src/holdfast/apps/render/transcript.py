@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.library import Holdfast
 from holdfast.model import Event, SessionMetadata, is_id
 from holdfast.replay import Entry, as_json
 from holdfast.session import resolve_blobs, unreadable_from
-
-if TYPE_CHECKING:
-    from holdfast.library import Holdfast
 
 _FOLD_LINES = 5
 _FOLD_CHARS = 500

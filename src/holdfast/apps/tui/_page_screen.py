@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
@@ -22,13 +23,9 @@ from holdfast.apps.render.words import ago, counted, forest
 from holdfast.apps.tui._safe import content, first_line, lay_out, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
+from holdfast.library import Holdfast
+from holdfast.replay import Comparison
 from holdfast.session import now_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.library import Holdfast
-    from holdfast.replay import Comparison
 
 T = TypeVar("T")
 _MARGIN = 4  # of the page, with its scrollbar

@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -21,9 +20,6 @@ from textual.content import Content
 from textual.strip import Strip
 
 from holdfast.security import neutralise, neutralise_line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _TAB = 4
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -16,12 +16,10 @@ from textual.widgets import Input, Static
 from holdfast.apps.render.words import ago, counted
 from holdfast.apps.tui._safe import content, cut, first_line, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine, ask_beside
+from holdfast.catalog import Hit
 from holdfast.errors import HoldfastError
+from holdfast.library import Holdfast
 from holdfast.session import now_ms
-
-if TYPE_CHECKING:
-    from holdfast.catalog import Hit
-    from holdfast.library import Holdfast
 
 _TYPING_S = 0.2
 _HITS_MAX = 200

@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 from concurrent.futures import Future
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata
-
-if TYPE_CHECKING:
-    from holdfast.library import Holdfast
 
 FIRST_PAGE = 100
 _PAGE = 1_000

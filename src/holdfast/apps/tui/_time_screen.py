@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 
 from holdfast.apps.render.transcript import body, heading
 from holdfast.apps.render.words import counted, day_time, short
@@ -16,13 +17,8 @@ from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._widgets import LineView, ask_beside
 from holdfast.apps.tui._window import PageReader
-from holdfast.replay import as_text, read_transcript
-
-if TYPE_CHECKING:
-    from textual.strip import Strip
-
-    from holdfast.library import Holdfast, SnapshotInfo
-    from holdfast.replay import State
+from holdfast.library import Holdfast, SnapshotInfo
+from holdfast.replay import State, as_text, read_transcript
 
 _VALUE_CHARS = 400
 _TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from holdfast.apps.render.transcript import heading, lost_from, with_blobs
 from holdfast.apps.render.words import moment_of
 from holdfast.errors import NotFound, UsageError
+from holdfast.library import Holdfast
 from holdfast.model import Event
 from holdfast.replay import Entry, read_transcript
-
-if TYPE_CHECKING:
-    from holdfast.library import Holdfast
 
 PAGE = 120
 _PAGE_MAX = 600  # a turn may be longer than a page; beyond this it is cut

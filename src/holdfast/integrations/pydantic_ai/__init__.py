@@ -121,11 +121,9 @@ class HoldfastHistory:
 
         def act(session: Session) -> list[Event]:
             if after not in (None, self._newest()):
-                raise Fenced(
-                    f"another run went on with conversation {self.session_id} meanwhile",
-                    session_id=self._place.id,
-                    remedy="Run the agent again: it goes on from what was said there.",
-                )
+                told = f"another run went on with conversation {self.session_id} meanwhile"
+                remedy = "Run the agent again: it goes on from what was said there."
+                raise Fenced(told, session_id=self._place.id, remedy=remedy)
             recorded.extend(session.extend(words))
             self._units.take(recorded)
             return recorded
