@@ -27,8 +27,6 @@ from holdfast.model import Event
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
 
-    from holdfast.integrations._units import Drafts, Unit, Words
-
 __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
 _TOOL = "strands"
@@ -51,14 +49,14 @@ class _AgentSession(units.Units):
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
         """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
 
-    def _add(self, unit: Unit) -> None:
+    def _add(self, unit: units.Unit) -> None:
         super()._add(unit)
         if unit.own:
             self.numbered[unit.run, unit.item["message_id"]] = unit.item
         else:
             self.mixed.add(unit.run)
 
-    def _drop(self, unit: Unit) -> None:
+    def _drop(self, unit: units.Unit) -> None:
         if unit.own:
             self.numbered.pop((unit.run, unit.item["message_id"]), None)
 
@@ -134,7 +132,7 @@ class HoldfastSessionRepository(SessionRepository):
         """A new session. Raises SessionException if there is one of this id."""
         kept = self._read(session.session_id)
 
-        def tell() -> Drafts:
+        def tell() -> units.Drafts:
             if kept.session is not None:
                 raise SessionException(f"Session {session.session_id} already exists")
             return [units.stored(tool=_TOOL, session=session.to_dict())]
@@ -180,7 +178,7 @@ class HoldfastSessionRepository(SessionRepository):
         _check_number(number)
         kept, item = self._read(session_id), session_message.to_dict()
 
-        def tell() -> Drafts:
+        def tell() -> units.Drafts:
             known = kept.at(agent_id, number)
             if known is None:
                 return units.as_run(FORM.record(item), kept.run_of(agent_id))
@@ -208,7 +206,7 @@ class HoldfastSessionRepository(SessionRepository):
         ).created_at
         kept = self._read(session_id)
 
-        def tell() -> Drafts:
+        def tell() -> units.Drafts:
             run = kept.run_of(agent_id)
             spoken = (unit for unit in kept.read() if unit.own and unit.run == run)
             old = units.retract(unit for unit in spoken if unit.item["message_id"] == number)
@@ -254,7 +252,7 @@ class HoldfastSessionRepository(SessionRepository):
     def _record(self, session_id: str, kind: str, id: str, state: dict[str, Any]) -> None:
         kept = self._read(session_id)
 
-        def tell() -> Drafts:
+        def tell() -> units.Drafts:
             before = kept.states.get((kind, id))
             change = units.difference(before or {}, state)
             if before is not None and change is None:
@@ -395,7 +393,7 @@ def time_of(micros: int) -> str:
     return (_EPOCH + micros * _MICROSECOND).isoformat()
 
 
-def _tell(item: dict[str, Any]) -> Words:
+def _tell(item: dict[str, Any]) -> units.Words:
     _, message = _said(item)
     words = units.spoken({"role": message["role"], "content": [_block(part) for part in message["content"]]})
     made, changed = micros_of(item.get("created_at")), micros_of(item.get("updated_at"))
@@ -423,7 +421,7 @@ def _block(part: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _rebuild(words: Words) -> dict[str, Any]:
+def _rebuild(words: units.Words) -> dict[str, Any]:
     if words[0][0] == "frame":
         return {}
     role = "user" if words[0][0] in ("user", "tool_result") else "assistant"

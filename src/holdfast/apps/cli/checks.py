@@ -296,9 +296,8 @@ def _print_extras(app: App, extras: list[answers.OptionalPart]) -> None:
         app.out.line(Span(f"     Add one with, for instance: {missing.install}", "faint"))
 
 
-# The optional parts of Holdfast: what each gives, and whether it is installed.
-
-# By the names of the extras in pyproject.toml; a test compares the two.
+# The optional parts of Holdfast: what each gives, and whether it is installed. By the names of the extras in
+# pyproject.toml; a test compares the two.
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "agent": ("agents on any provider's model", ("pydantic-ai-slim",)),
     "local": ("a model that runs on this machine", ("xllamacpp",)),

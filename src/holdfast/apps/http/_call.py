@@ -189,8 +189,7 @@ async def _read_body(endpoint: Endpoint, request: Request) -> Any:
 
 
 # Errors as answers: a problem with our code, what to do about it, and its status.
-
-# After so many seconds it is worth another try.
+# Those of this table are worth another try after so many seconds.
 _RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
 # What an error may carry out: never a path, an address or what was said.
 _SHOWN = ("session_id", "seq", "limit", "needed_bytes")
