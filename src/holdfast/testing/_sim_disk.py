@@ -13,22 +13,7 @@ from random import Random
 from typing import Any
 
 from holdfast.storage import Disk, Node
-from holdfast.testing._crash_states import (
-    ROOT,
-    Acknowledged,
-    CrashState,
-    Cut,
-    Effect,
-    EntryChange,
-    Image,
-    Sync,
-    SyncDirectory,
-    Write,
-    end_states,
-    kill_states,
-    power_states,
-    sampled_power_loss,
-)
+from holdfast.testing import _crash_states as crash
 
 _DESCRIPTOR_MIN = 100_000  # far from any real one, so that a mix-up is an error
 _BIRTH_NS = 1_600_000_000_000_000_000
@@ -51,8 +36,8 @@ class SimDisk(Disk):
     run recovery (and whose own crash states are the crashes during recovery).
     """
 
-    def __init__(self, image: Image | None = None) -> None:
-        image = image or Image({ROOT: {}}, {})
+    def __init__(self, image: crash.Image | None = None) -> None:
+        image = image or crash.Image({crash.ROOT: {}}, {})
         self._start = image
         self._entries = {inode: dict(names) for inode, names in image.entries.items()}
         self._contents = {inode: bytearray(data) for inode, data in image.contents.items()}
@@ -60,37 +45,37 @@ class SimDisk(Disk):
         self._links = Counter(inode for names in image.entries.values() for inode in names.values())
         self._open: dict[int, _Open] = {}
         self._locks: dict[int, int] = {}
-        self._inodes = itertools.count(max([ROOT, *self._entries, *self._contents]) + 1)
+        self._inodes = itertools.count(max([crash.ROOT, *self._entries, *self._contents]) + 1)
         self._descriptors = itertools.count(_DESCRIPTOR_MIN)
         self._ticks = itertools.count(_BIRTH_NS, 1_000_000)
-        self._effects: list[Effect] = []
+        self._effects: list[crash.Effect] = []
         self._killed = 0
         self.calls: list[tuple[str, Any]] = []
 
     # -- what a crash leaves -------------------------------------------------------------------
     def acknowledge(self, what: Any, *, survives_power_loss: bool = False) -> None:
         """Note that the program under test has said that ``what`` is safe."""
-        self._effects.append(Acknowledged(what, survives_power_loss))
+        self._effects.append(crash.Acknowledged(what, survives_power_loss))
 
-    def crash_states(self, mode: str = "power", **options: Any) -> Iterator[CrashState]:
+    def crash_states(self, mode: str = "power", **options: Any) -> Iterator[crash.CrashState]:
         """Every state that a crash so far can leave, by "power" or "kill"; options as ``power_states`` has them."""
         effects = list(self._effects)
         if mode == "kill":
-            return kill_states(self._start, effects, **options)
-        return power_states(self._start, effects, **options)
+            return crash.kill_states(self._start, effects, **options)
+        return crash.power_states(self._start, effects, **options)
 
-    def end_states(self) -> Iterator[CrashState]:
+    def end_states(self) -> Iterator[crash.CrashState]:
         """The disk as a kill would leave it now, then as power loss might, the worst first."""
-        return end_states(self._start, list(self._effects))
+        return crash.end_states(self._start, list(self._effects))
 
-    def lose_power(self, chance: Random) -> CrashState:
+    def lose_power(self, chance: Random) -> crash.CrashState:
         """One of the states that power loss can leave now; the same for the same chance."""
-        return sampled_power_loss(self._start, list(self._effects), chance)
+        return crash.sampled_power_loss(self._start, list(self._effects), chance)
 
-    def image(self) -> Image:
+    def image(self) -> crash.Image:
         """The disk as programs see it now."""
         entries = {inode: dict(names) for inode, names in self._entries.items()}
-        return Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
+        return crash.Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
 
     def kill(self) -> None:
         """End the process that has files open here: its descriptors and locks go, nothing else."""
@@ -108,13 +93,13 @@ class SimDisk(Disk):
         """How many calls changed something so far, acknowledgements included."""
         return len(self._effects)
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[crash.Effect]:
         return list(self._effects)
 
     # -- directories ---------------------------------------------------------------------------
     def open_root(self) -> int:
         self.calls.append(("open_root", None))
-        return self._opened(ROOT)
+        return self._opened(crash.ROOT)
 
     def open_passage(self, name: str, parent: int) -> int:
         self.calls.append(("open_passage", name))
@@ -131,7 +116,7 @@ class SimDisk(Disk):
             raise _error(errno.EEXIST, name)
         inode = next(self._inodes)
         self._entries[inode] = {}
-        self._change(EntryChange(None, (directory, name, inode), is_directory=True))
+        self._change(crash.EntryChange(None, (directory, name, inode), is_directory=True))
 
     def remove_directory(self, name: str, parent: int) -> None:
         self.calls.append(("remove_directory", name))
@@ -140,11 +125,11 @@ class SimDisk(Disk):
             raise _error(errno.ENOTDIR, name)
         if self._entries[inode]:
             raise _error(errno.ENOTEMPTY, name)
-        self._change(EntryChange((directory, name), None, is_directory=True))
+        self._change(crash.EntryChange((directory, name), None, is_directory=True))
 
     def sync_directory(self, descriptor: int) -> None:
         self.calls.append(("sync_directory", descriptor))
-        self._effects.append(SyncDirectory(self._inode(descriptor)))
+        self._effects.append(crash.SyncDirectory(self._inode(descriptor)))
 
     def scan(self, descriptor: int) -> list[str]:
         self.calls.append(("scan", descriptor))
@@ -187,7 +172,7 @@ class SimDisk(Disk):
         content[offset : offset + len(taken)] = taken
         opened.offset = offset + len(taken)
         self._touch(opened.inode)
-        self._effects.append(Write(opened.inode, offset, taken))
+        self._effects.append(crash.Write(opened.inode, offset, taken))
         return len(taken)
 
     def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
@@ -204,18 +189,18 @@ class SimDisk(Disk):
         del content[size:]
         content.extend(bytes(size - len(content)))
         self._touch(inode)
-        self._effects.append(Cut(inode, size))
+        self._effects.append(crash.Cut(inode, size))
 
     def sync(self, descriptor: int) -> None:
         self.calls.append(("sync", descriptor))
-        self._effects.append(Sync(self._inode(descriptor)))
+        self._effects.append(crash.Sync(self._inode(descriptor)))
 
     def unlink(self, name: str, parent: int) -> None:
         self.calls.append(("unlink", name))
         directory, inode = self._find(name, parent)
         if inode not in self._contents:
             raise _error(errno.EISDIR, name)
-        self._change(EntryChange((directory, name), None))
+        self._change(crash.EntryChange((directory, name), None))
 
     def link(self, name: str, parent: int, to: str, to_parent: int) -> None:
         self.calls.append(("link", to))
@@ -223,7 +208,7 @@ class SimDisk(Disk):
         target = self._inode(to_parent)
         if to in self._entries[target]:
             raise _error(errno.EEXIST, to)
-        self._change(EntryChange(None, (target, to, inode)))
+        self._change(crash.EntryChange(None, (target, to, inode)))
 
     def rename(self, name: str, parent: int, to: str, to_parent: int) -> None:
         self.calls.append(("rename", to))
@@ -234,7 +219,7 @@ class SimDisk(Disk):
         if replaced is not None and self._entries.get(replaced):
             raise _error(errno.ENOTEMPTY, to)
         is_directory = inode not in self._contents
-        self._change(EntryChange((directory, name), (target, to, inode), is_directory))
+        self._change(crash.EntryChange((directory, name), (target, to, inode), is_directory))
 
     # -- either --------------------------------------------------------------------------------
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
@@ -308,12 +293,12 @@ class SimDisk(Disk):
                 raise _error(errno.ENOENT, name)
             inode = next(self._inodes)
             self._contents[inode] = bytearray()
-            self._change(EntryChange(None, (directory, name, inode)))
+            self._change(crash.EntryChange(None, (directory, name, inode)))
         elif inode not in self._contents:
             raise _error(errno.EISDIR, name)
         return self._opened(inode, appends=appends)
 
-    def _change(self, change: EntryChange) -> None:
+    def _change(self, change: crash.EntryChange) -> None:
         if change.removed is not None:
             directory, name = change.removed
             self._links[self._entries[directory].pop(name)] -= 1
