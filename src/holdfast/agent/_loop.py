@@ -18,7 +18,6 @@ from holdfast.agent._options import STRATEGIES, Strategy, check_whole
 from holdfast.agent._result import Ask, Reply, Usage
 from holdfast.agent._run_log import RunLog, cost_of, is_child
 from holdfast.errors import HoldfastError, TooLarge, TooManyIterations, UsageError
-from holdfast.model import Event
 from holdfast.replay import estimate_tokens, recover
 
 RESULT_TOKENS_MAX = 25_000
@@ -135,7 +134,19 @@ _WORDS = (
 async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -> bool:
     """Summarise the older turns of a session; whether there was anything to summarise."""
     events = list(talk.session.events())
-    boundary = _boundary(events, tokens_max)
+    # The seq of the user's message before which everything is summarised.
+    # What an earlier summary stands for is in it: it is not summarised a second time.
+    covered = (event.data.get("covers") for event in events if event.type == "compaction")
+    lasts = [covers[-1] for covers in covered if isinstance(covers, list) and covers]
+    done = max((last for last in lasts if isinstance(last, int)), default=-1)
+    starts = [e.seq for e in events if e.type == "user" and not is_child(e)][1:]
+    candidates = [seq for seq in starts if seq > done + 1]
+    room, kept = 4 * tokens_max // _KEPT_SHARE, len(events)
+    while kept and (room := room - len(bytes(events[kept - 1].raw))) >= 0:
+        kept -= 1
+    oldest = events[kept].seq if kept < len(events) else events[-1].seq + 1
+    fitting = [seq for seq in candidates if seq >= oldest]
+    boundary = fitting[0] if fitting else next(reversed(candidates), None)
     if boundary is None:
         return False
     before = [event for event in events if event.seq < boundary]
@@ -156,22 +167,6 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -
         return False
     talk.append("compaction", {"summary": summary, "covers": [0, boundary - 1]})
     return True
-
-
-def _boundary(events: list[Event], tokens_max: int) -> int | None:
-    """The seq of the user's message before which everything is summarised."""
-    # What an earlier summary stands for is in it: it is not summarised a second time.
-    covered = (event.data.get("covers") for event in events if event.type == "compaction")
-    lasts = [covers[-1] for covers in covered if isinstance(covers, list) and covers]
-    done = max((last for last in lasts if isinstance(last, int)), default=-1)
-    starts = [e.seq for e in events if e.type == "user" and not is_child(e)][1:]
-    candidates = [seq for seq in starts if seq > done + 1]
-    room, kept = 4 * tokens_max // _KEPT_SHARE, len(events)
-    while kept and (room := room - len(bytes(events[kept - 1].raw))) >= 0:
-        kept -= 1
-    oldest = events[kept].seq if kept < len(events) else events[-1].seq + 1
-    fitting = [seq for seq in candidates if seq >= oldest]
-    return fitting[0] if fitting else next(reversed(candidates), None)
 
 
 def _line(message: dict[str, Any]) -> str:

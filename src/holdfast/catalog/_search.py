@@ -84,7 +84,15 @@ def _search(
     newest: int | None = None
     for page in pages:
         newest = max([row.time for row in page]) if newest is None else newest
-        scored = _best_first(page, newest)
+        # The rows with how well each fits, 0 if only its time counts; of the same, newer ones first. A page has
+        # hundreds of rows, so nothing is called for each of them that can be said in place.
+        fresh = [2.0 ** -min(max(0, newest - row.time) / _MONTH_MS, _MONTHS_MAX) for row in page]
+        ranked = [
+            (row.rank * (1 + _RECENCY * freshness), -row.time, -row.id, number)
+            for number, (row, freshness) in enumerate(zip(page, fresh, strict=True))
+        ]
+        ranked.sort()
+        scored = [(-rank, page[number]) for rank, _, _, number in ranked]
         recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
             read = next(recalled)  # first: it has all sessions of these rows read together
@@ -110,20 +118,6 @@ def _pages(ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | 
             yield page
         if len(page) < rows:
             return
-
-
-def _best_first(page: list[Candidate], newest: int) -> list[tuple[float, Candidate]]:
-    """The rows with how well each fits, 0 if only its time counts; of the same, newer ones first.
-
-    A page has hundreds of rows, so nothing is called for each of them that can be said in place.
-    """
-    fresh = [2.0 ** -min(max(0, newest - row.time) / _MONTH_MS, _MONTHS_MAX) for row in page]
-    ranked = [
-        (row.rank * (1 + _RECENCY * freshness), -row.time, -row.id, number)
-        for number, (row, freshness) in enumerate(zip(page, fresh, strict=True))
-    ]
-    ranked.sort()
-    return [(-rank, page[number]) for rank, _, _, number in ranked]
 
 
 def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled, score: float = 0.0) -> Hit | None:

@@ -145,7 +145,9 @@ class Counter:
             part.estimated = 0 if told else hour.estimated
             moment = self._moment(key)
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
-            for name, spent, bill in self._by_model(hour):
+            priced = [(name, spent, price_spent(self._prices, name, spent)) for name, spent in hour.spent.items()]
+            paid = [(name, spent, Bill(spent.cost, 0, known=True)) for name, spent in hour.paid.items()]
+            for name, spent, bill in priced + paid:
                 share = sums.models.setdefault(name, Sum())
                 share.spent.add(spent)
                 share.bill.add(bill)
@@ -183,12 +185,6 @@ class Counter:
                 sums.topics[tag] = sums.topics.get(tag, 0) + group.sessions
         self._groups.clear()
         sums.trim()
-
-    def _by_model(self, hour: Hour) -> Iterator[tuple[str, Spent, Bill]]:
-        for name, spent in hour.spent.items():
-            yield name, spent, price_spent(self._prices, name, spent)
-        for name, spent in hour.paid.items():
-            yield name, spent, Bill(spent.cost, 0, known=True)
 
     def _rank(self, row: SessionMetadata, figures: _Figures, whole: Sum) -> None:
         session = SessionFigures(

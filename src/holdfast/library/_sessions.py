@@ -27,7 +27,6 @@ from holdfast.session import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.model import Gap
     from holdfast.session import Observer
 
 Open = Callable[[str, Options], tuple[Session, Opening | None]]
@@ -147,7 +146,15 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
         if opening.held:
             core.hub.publish(session.id, opening.taken())
         if opening.repaired:
-            session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
+            lost = sum(gap.last_seq - gap.first_seq + 1 for gap in opening.repaired)
+            least = "at least " if any(gap.at_end for gap in opening.repaired) else ""
+            count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
+            size = sum(gap.size for gap in opening.repaired)
+            told = (
+                f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
+                " all else is kept, and the old bytes are in its quarantine"
+            )
+            session.tell_repaired(told, gaps=len(opening.repaired))
         if opening.loaded.torn:
             core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
         if session.restored:
@@ -187,17 +194,6 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
             opening.release()
             raise
     return session, opening
-
-
-def _lost_words(gaps: list[Gap]) -> str:
-    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
-    least = "at least " if any(gap.at_end for gap in gaps) else ""
-    count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
-    size = sum(gap.size for gap in gaps)
-    return (
-        f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
-        " all else is kept, and the old bytes are in its quarantine"
-    )
 
 
 class _Awaited:

@@ -180,7 +180,12 @@ def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: li
         return _has_results(dialect, page, index, native, part)
     if not _is_result(part[0]):
         return True
-    return _has_call(dialect, page, index, native, part[0]["tool_use_id"])
+    # A result has to find its call: the message that it was made for, or one in our form.
+    for before in _parts(dialect, page, index - 1):
+        call = next((block for block in before.blocks if block.get("id") == part[0]["tool_use_id"]), None)
+        if call is not None:
+            return before.native is not None or native.answers(dialect, call)
+    return False  # pragma: no cover - a result stands behind its call
 
 
 def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
@@ -196,15 +201,6 @@ def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, par
             if answer is None or not _is_result(answer.blocks[0]) or not answer.fits(dialect.name):
                 return False
     return True
-
-
-def _has_call(dialect: Dialect, page: Drafts, index: int, native: Native, identity: str) -> bool:
-    """Whether a result finds its call: the message that it was made for, or one in our form."""
-    for part in _parts(dialect, page, index - 1):
-        call = next((block for block in part.blocks if block.get("id") == identity), None)
-        if call is not None:
-            return part.native is not None or native.answers(dialect, call)
-    return False  # pragma: no cover - a result stands behind its call
 
 
 def pack(messages: list[Message], said: Any) -> list[Any]:

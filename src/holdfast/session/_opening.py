@@ -352,7 +352,15 @@ class Opening:
         tolerant = mending or self.read_only
         loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=begun)
         if loaded.torn and not (loaded.position.seq or tolerant):
-            self._check_ours()
+            # Raise Damaged rather than set aside, as a broken write, what somebody else wrote.
+            from holdfast.session._branches import is_foreign
+
+            if is_foreign(self.log):
+                raise Damaged(
+                    f"no line of session {self.session_id} can be read: they have numbers, but no checksums",
+                    remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was changed.",
+                    session_id=self.session_id,
+                )
         loss = None
         if known and known > loaded.position.offset:
             settled = self.log.settled()
@@ -390,14 +398,3 @@ class Opening:
 
         self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=sealer, lost_whole=lambda: loss)
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
-
-    def _check_ours(self) -> None:
-        """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""
-        from holdfast.session._branches import is_foreign
-
-        if is_foreign(self.log):
-            raise Damaged(
-                f"no line of session {self.session_id} can be read: they have numbers, but no checksums",
-                remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was changed.",
-                session_id=self.session_id,
-            )

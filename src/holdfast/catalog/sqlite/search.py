@@ -160,6 +160,8 @@ def search_index(connection: Connection, store: Store, asked: Asked, memory: Rec
 def _page(
     connection: Connection, match: str | None, asked: Asked, last: int | None, rows: int
 ) -> tuple[list[Candidate], int]:
+    from holdfast.catalog._search import Candidate
+
     statement, below = Statement(), 1 << 62 if last is None else last
     if match is None:
         statement.demand("s.id < {}", below)
@@ -172,25 +174,18 @@ def _page(
         statement.include(in_rows, [*values, _ALL, *([asked.session_id] if one else [])])
     asked.demand(statement, ROLE_NUMBERS.__getitem__, "s.tool", tool_number)
     query = (_BY_ID if match is None else _BY_WORDS).format(statement.where)
-    page = _found(connection.execute(query, (*statement.values, rows)).fetchall())
-    return page, page[-1].id if page else below
-
-
-def _found(rows: list[Any]) -> list[Candidate]:
-    """The rows of a page, which may be without a rank."""
-    from holdfast.catalog._search import Candidate
-
+    found = connection.execute(query, (*statement.values, rows)).fetchall()
     try:
-        found = [
+        page = [
             Candidate(id, session, seq, last, place, time, ROLES[role], name, *rank)
-            for id, session, seq, last, place, time, role, name, tool, *rank in rows
+            for id, session, seq, last, place, time, role, name, tool, *rank in found
             if role >= 0 and tool_number(name) == tool
         ]
     except (IndexError, TypeError) as error:
         raise IndexDamaged("what was said") from error
-    if len(found) != len(rows):
+    if len(page) != len(found):
         raise IndexDamaged("what was said")
-    return found
+    return page, page[-1].id if page else below
 
 
 class _Sessions:

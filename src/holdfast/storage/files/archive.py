@@ -99,7 +99,11 @@ class Archive:
         self.check()
         for frame in self.frames:
             if frame.start + frame.size > start:
-                yield from _after(self._unpacked(frame), start - frame.start)
+                skip = start - frame.start
+                for chunk in self._unpacked(frame):
+                    for at in range(max(0, skip), len(chunk), _CHUNK_BYTES):
+                        yield chunk[at : at + _CHUNK_BYTES]
+                    skip -= len(chunk)
                 start = frame.start + frame.size
         yield from _zeros(self.size - start)
 
@@ -246,14 +250,6 @@ def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
 
 def _skippable(magic: int, content: bytes) -> bytes:
     return _SKIPPABLE.pack(magic, len(content)) + content
-
-
-def _after(chunks: Iterable[bytes], skip: int) -> Iterator[bytes]:
-    """What comes in chunks without its first bytes, and in chunks of bounded size."""
-    for chunk in chunks:
-        for at in range(max(0, skip), len(chunk), _CHUNK_BYTES):
-            yield chunk[at : at + _CHUNK_BYTES]
-        skip -= len(chunk)
 
 
 def _zeros(count: int) -> Iterator[bytes]:
