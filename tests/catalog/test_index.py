@@ -35,7 +35,7 @@ def test_what_is_written_is_there(index):
     assert index.write([update("a", updated_at=1), update("b", updated_at=2)], mark="m") == []
     assert index.mark() == "m"
     assert index.count() == 2
-    assert index.known() == {"a": ("e", "f"), "b": ("e", "f")}
+    assert index.known(["a", "b", "c"]) == {"a": ("e", "f"), "b": ("e", "f")}
     assert index.folders() == {"a": "f", "b": "f"}
     assert index.get("a").row.meta.updated_at == 1
     assert index.get("c") is None

@@ -206,7 +206,7 @@ def test_writing_after_others_emptied_it_begins_again(hf):
         index.check_unmoved()
     assert ids(hf.list()) == ["a"]
     PostgresIndex(hf.store.link).clear()
-    assert hf._core.catalog.feed("a")
+    assert hf._core.catalog.feed("a") == {"a": True}
     assert found(hf.search("one"))
 
 
@@ -384,7 +384,7 @@ def test_a_lost_connection_is_told_and_got_over(hf, monkeypatch):
     for ask in (hf.list, lambda: hf.search("one", limit=3), hf.stats, hf.reindex):
         with pytest.raises(Unavailable):
             ask()
-    assert hf._core.catalog.feed("a")
+    assert hf._core.catalog.feed("a") == {"a": True}
     monkeypatch.setattr(link.ServerLink, "run", real)
     assert ids(hf.list()) == ["a"]
 

@@ -16,7 +16,7 @@ from holdfast.testing import StoreContract
 QUICK = {"autosave_ms": 0, "snapshot_ms": 0}
 
 
-@pytest.mark.contract("C01-C76")
+@pytest.mark.contract("C01-C78")
 class TestContractBehindPooler(StoreContract):
     """Every numbered promise, by way of the pooler."""
 

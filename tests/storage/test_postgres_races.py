@@ -164,28 +164,32 @@ def test_a_drop_that_waited_for_a_move_removes_nothing(store, postgres_url):
     assert b"".join(store.log("trash/a").read()) == b"one\n"
 
 
-def test_a_document_put_while_its_key_goes_is_not_lost(store):
-    """A put that finds the key dropped makes it anew."""
-    store.documents(KEY).put("a", b"1")
-    dropped = []
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_document_put_while_another_makes_its_key_is_not_lost(store, dropped):
+    """Whoever comes second waits for the one that makes the key, and takes it as that one left it, or makes it."""
+    store.check()
+    putting = threading.Thread(target=lambda: store.documents("sessions/b").put("b", b"2"))
+    named = "INSERT INTO names (key, folder, folded, id) VALUES ('sessions/b', 'sessions/', 'sessions/b', $1)"
 
-    async def made(connection, key):
-        id = await real(connection, key)
-        if not dropped:
-            dropped.append(await connection.execute("DELETE FROM heads WHERE id = $1", id))
-            await connection.execute("DELETE FROM names WHERE id = $1", id)
+    async def make(connection):
+        id = uuid4()
+        async with connection.transaction():
+            await connection.execute(named, id)
+            await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
+            putting.start()
+            while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await connection.execute("SELECT pg_sleep(0.01)")
+            if dropped:
+                await connection.execute("DELETE FROM names WHERE id = $1", id)
+                await connection.execute("DELETE FROM heads WHERE id = $1", id)
         return id
 
-    from holdfast.storage.postgres import tables
-
-    real = tables.made
-    tables.made = made
-    try:
-        store.documents("sessions/b").put("b", b"2")
-    finally:
-        tables.made = real
-    assert dropped
+    with contextlib.closing(PostgresStore(store.url)) as other:
+        id = other.link.run(make)
+    putting.join()
     assert store.documents("sessions/b").get("b")[0] == b"2"
+    [row] = store.link.fetch("SELECT id FROM names JOIN heads USING (id) WHERE key = 'sessions/b'")
+    assert (row["id"] == id) is not dropped
 
 
 def _until_it_sleeps(url):

@@ -286,15 +286,18 @@ class Catalog:
         """Whether anything was asked or fed yet."""
         return any((self._lent, self._index, self._spare))
 
-    def feed(self, id: str) -> bool:
-        """Read what a session has new, so that the next question need not; whether that is all. Never raises."""
+    def feed(self, *ids: str) -> dict[str, bool]:
+        """Read what some sessions have new, so that the next question need not; of each whether that is all.
+
+        Those that there was no time for are left out. Never raises.
+        """
         try:
             with self._guard():
-                return read_on(self._store, self._opened(), id)
+                return read_on(self._store, self._opened(), ids)
         except _troubles(HoldfastError, OSError) as error:
             self._trouble = str(error)
             self._lent = None
-            return True
+            return dict.fromkeys(ids, True)
 
     def close(self) -> None:
         """Let go of the file. Asking again opens it again."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -32,12 +33,49 @@ class Lag(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a catch-up has to do."""
+    """What a catch-up has to do; where all is compared, it is found as it is done."""
 
-    entries: list[Entry]
-    gone: list[str]
-    folders: dict[str, str]
-    rebooted: bool
+    entries: Iterable[Entry]
+    gone: Callable[[], list[str]]
+    folders: dict[str, str] | None = None
+    """The marks of keys in the place of those of the entries."""
+    rebooted: bool = False
+
+
+class Comparison:
+    """All entries of a store beside what an index has of them, some at a time."""
+
+    def __init__(self, store: Store, index: Index) -> None:
+        self._store = store
+        self._index = index
+        self._rows = index.count()
+        self._known = 0
+        self._new = 0
+
+    def differing(self) -> Iterator[Entry]:
+        """The entries that the index does not have as they are."""
+        return (entry for entry, known in self._pairs() if known != (entry.etag, entry.folder))
+
+    def unknown(self) -> Iterator[Entry]:
+        """The entries that the index does not have."""
+        return (entry for entry, known in self._pairs() if known is None)
+
+    def _pairs(self) -> Iterator[tuple[Entry, tuple[str, str] | None]]:
+        entries = self._store.entries(PREFIX)
+        while some := list(islice(entries, _BATCH_SESSIONS)):
+            known = self._index.known([_id(entry.key) for entry in some])
+            self._known += len(known)
+            self._new += len(some) - len(known)
+            yield from ((entry, known.get(_id(entry.key))) for entry in some)
+
+    def gone(self) -> list[str]:
+        """The sessions that only the index has, for whoever took all entries and, perhaps, put in what is new."""
+        # As a rule numbers tell that there are none, and the names of all need not be held.
+        if self._known == self._rows and self._index.count() in {self._rows, self._rows + self._new}:
+            return []
+        ids = self._index.ids("")  # first: one that comes meanwhile is not gone
+        there = {_id(entry.key) for entry in self._store.entries(PREFIX)}
+        return [id for id in ids if id not in there]
 
 
 class CatchUp:
@@ -67,10 +105,9 @@ class CatchUp:
             again, self._conflicts = self._conflicts, []
             if not again:
                 break
-            entries = [self._entry(PREFIX + id) for id in again]
-            self._read_all(work._replace(entries=[entry for entry in entries if entry is not None], gone=[]))
-        if work.gone:
-            self._index.write([], work.gone)
+            self._read_all(work._replace(entries=filter(None, (self._entry(PREFIX + id) for id in again)), folders={}))
+        if gone := work.gone():
+            self._index.write([], gone)
             if self._index.is_worn():
                 # Once only: what is read anew has nothing that is gone.
                 self._index.clear()
@@ -86,13 +123,13 @@ class CatchUp:
         mark = self._index.mark()
         changes = self._store.changes(mark, PREFIX)
         work = self._plan(changes, rebooted=bool(mark))
-        sessions, size = len(work.gone), 0
+        sessions, size = 0, 0
         for entry in work.entries:
             kept = self._index.get(_id(entry.key))
             if kept is None or kept.row.trace.etag != entry.etag:
                 sessions += 1
                 size += max(entry.size - (0 if kept is None else kept.row.trace.position.offset), 0)
-        return Lag(sessions, size)
+        return Lag(sessions + len(work.gone()), size)
 
     def _plan(self, changes: Changes, *, rebooted: bool) -> Work:
         if changes.keys is None:
@@ -109,19 +146,12 @@ class CatchUp:
             keys |= moved
         found = {key: self._entry(key) for key in sorted(keys)}
         gone = [_id(key) for key, entry in found.items() if entry is None]
-        return Work([entry for entry in found.values() if entry is not None], gone, folders, rebooted=False)
+        return Work([entry for entry in found.values() if entry is not None], lambda: gone, folders)
 
     def _compare_all(self, *, rebooted: bool) -> Work:
-        known = self._index.known()
-        folders = self._store.folders(PREFIX)
-        entries, there = [], set()
-        for entry in self._store.entries(PREFIX):
-            id = _id(entry.key)
-            there.add(id)
-            if known.get(id) != (entry.etag, folders.get(entry.key, "")):
-                entries.append(entry)
-        entries.sort(key=lambda entry: entry.modified, reverse=True)
-        return Work(entries, [id for id in known if id not in there], folders, rebooted)
+        self._index.verify()
+        compared = Comparison(self._store, self._index)
+        return Work(compared.differing(), compared.gone, rebooted=rebooted)
 
     def _entry(self, key: str) -> Entry | None:
         try:
@@ -131,13 +161,18 @@ class CatchUp:
 
     # -- doing it ------------------------------------------------------------------------------
     def _read_all(self, work: Work) -> None:
-        total = self.bytes + sum(entry.size for entry in work.entries)
+        total = 0
+        if self._progress is not None:
+            # Listed once more for it: what there is to do is not held.
+            some = work.entries if isinstance(work.entries, list) else self._store.entries(PREFIX)
+            total = self.bytes + sum(entry.size for entry in some)
         for entry in work.entries:
             done = self.bytes
-            self._read(entry, work.folders.get(entry.key), rebooted=work.rebooted)
+            folder = entry.folder if work.folders is None else work.folders.get(entry.key)
+            self._read(entry, folder, rebooted=work.rebooted)
             self.bytes = done + entry.size
             if self._progress is not None:
-                self._progress(self.bytes, total)
+                self._progress(self.bytes, max(total, self.bytes))
         self._flush()
 
     def _read(self, entry: Entry, folder: str | None, *, rebooted: bool) -> None:
@@ -181,17 +216,27 @@ def lag(store: Store, index: Index) -> Lag:
     return CatchUp(store, index).due()
 
 
-def read_on(store: Store, index: Index, id: str) -> bool:
-    """Bring a session up to date by a little; whether that was all. What others were quicker with is left to them."""
-    entry = store.entry(PREFIX + id)
-    kept = index.get(id)
-    if entry is None or (kept is not None and kept.row.trace.etag == entry.etag):
-        return True
-    from holdfast.catalog._look import look
+def read_on(store: Store, index: Index, ids: Iterable[str]) -> dict[str, bool]:
+    """Bring sessions up to date, by a little altogether; those that were looked at, and whether that was all of each.
 
-    update = look(store, entry, kept, step_bytes=_LITTLE_BYTES, prices=index.prices)
-    index.write([update])
-    return update.row.trace.etag != NEVER_READ
+    What others were quicker with is left to them.
+    """
+    from holdfast.catalog._look import look  # late: it brings all that counts words
+
+    updates, found, size = [], {}, 0
+    for id in ids:
+        entry, kept = store.entry(PREFIX + id), index.get(id)
+        found[id] = entry is None or (kept is not None and kept.row.trace.etag == entry.etag)
+        if entry is not None and not found[id]:
+            update = look(store, entry, kept, step_bytes=_LITTLE_BYTES, prices=index.prices)
+            updates.append(update)
+            found[id] = update.row.trace.etag != NEVER_READ
+            size += sum(len(event.raw) for event in update.events)
+            if size >= _LITTLE_BYTES:
+                break
+    if updates:
+        index.write(updates)
+    return found
 
 
 def _id(key: str) -> str:
@@ -207,6 +252,8 @@ def _id(key: str) -> str:
 
 # What a longer log says is not compared: all of it would be in memory at once.
 _LOG_BYTES_MAX = 64 << 20
+# Of more sessions that only the store knows there is no need to ask again.
+_ALONE_MAX = 1000
 
 Hear = Callable[["Row"], "Told | None"]
 """Gives what the log of a row says; None unless it could be read whole, and is the same still."""
@@ -232,12 +279,14 @@ def audit(store: Store, index: Index, *, words: bool = True) -> Iterator[None]:
         return told if is_same() else None
 
     yield
-    # The index first: what comes while the store is listed is then no surprise.
-    known = index.known()
+    index.verify()
     yield
-    there = {entry.key.removeprefix(PREFIX) for entry in store.entries(PREFIX)}
+    compared = Comparison(store, index)
+    alone = [_id(entry.key) for entry in islice(compared.unknown(), _ALONE_MAX)]
+    if len(alone) < _ALONE_MAX:
+        alone += compared.gone()
     # Whether only one of both knows a session, also when it is asked again.
-    if any((store.entry(PREFIX + id) is None) != (index.get(id) is None) for id in known.keys() ^ there):
+    if any((store.entry(PREFIX + id) is None) != (index.get(id) is None) for id in alone):
         index.write([], mark="")  # whoever asks next compares everything, and reads what is missing
     yield
     yield from index.audit(hear if words else None)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from holdfast.storage import Store, Worker, forks
@@ -25,6 +26,10 @@ _TICK_S = 2.0
 _REST = 9.0
 _REST_MAX_S = 10.0
 _DRAIN_S = 1.0
+# So many sessions are written into the index together: for each by itself, its commit would take longest.
+_TOGETHER = 64
+# Of more sessions than these the rest is left to whoever asks next.
+_WATCHED_MAX = 10_000
 # When there is nothing to feed, the index is compared with the logs for so long at a time.
 _AUDIT_S = 0.05
 
@@ -82,7 +87,8 @@ class Feeder(Worker):
         with self._lock:
             if self._closed:
                 return
-            self._watched[session.id] = _Fed(session)
+            if len(self._watched) < _WATCHED_MAX:
+                self._watched[session.id] = _Fed(session)
             if self._thread is None:
                 self._start()
 
@@ -115,18 +121,34 @@ class Feeder(Worker):
     def _feed_due(self, until: float | None = None) -> bool:
         """Feed what was recorded; whether there was anything."""
         any_fed = False
-        for id, fed in list(self._watched.items()):
-            if self._closed and (until is None or time.monotonic() > until):
-                return True
-            session = fed.session()
-            ended = session is None or session.closed
-            seq = fed.seq if session is None else session.seq
-            if ended or seq != fed.seq:
-                del session
-                any_fed = True
-                if not self.catalog.feed(id):
-                    continue  # the rest at the next tick
-                fed.seq = seq
-            if ended and self._watched.get(id) is fed:
-                del self._watched[id]
+        watched = iter(list(self._watched.items()))
+        while due := list(islice(filter(None, map(_due, watched)), _TOGETHER)):
+            any_fed = True
+            while due:
+                if self._closed and (until is None or time.monotonic() > until):
+                    return True
+                found = self.catalog.feed(*(one.id for one in due))
+                for one in due:
+                    if found.get(one.id):
+                        one.fed.seq = one.seq
+                        if one.ended and self._watched.get(one.id) is one.fed:
+                            del self._watched[one.id]
+                due = [one for one in due if one.id not in found]  # the rest of a long one comes at the next tick
         return any_fed
+
+
+class _Due(NamedTuple):
+    """A session that has recorded something since it was fed."""
+
+    id: str
+    fed: _Fed
+    seq: int
+    ended: bool
+
+
+def _due(watched: tuple[str, _Fed]) -> _Due | None:
+    id, fed = watched
+    session = fed.session()
+    ended = session is None or session.closed
+    seq = fed.seq if session is None else session.seq
+    return _Due(id, fed, seq, ended) if ended or seq != fed.seq else None

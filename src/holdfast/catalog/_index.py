@@ -94,8 +94,11 @@ class Index(ABC):
         """What is kept of a session."""
 
     @abstractmethod
-    def known(self) -> dict[str, tuple[str, str]]:
-        """The etag and the folder of every session, by id. Every row is verified."""
+    def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+        """The etag and the folder of those of these sessions that it has, by id. Each row is verified."""
+
+    def verify(self) -> None:  # noqa: B027 - not where others see to that
+        """Raise IndexDamaged unless every row that was written is there, as it was written."""
 
     @abstractmethod
     def folders(self) -> dict[str, str]:
@@ -196,8 +199,9 @@ class PlainIndex(Index):
     def get(self, id: str) -> Kept | None:
         return self._rows.get(id)
 
-    def known(self) -> dict[str, tuple[str, str]]:
-        return {id: (kept.row.trace.etag, kept.row.trace.folder) for id, kept in self._rows.items()}
+    def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+        found = {id: self._rows[id].row.trace for id in ids if id in self._rows}
+        return {id: (trace.etag, trace.folder) for id, trace in found.items()}
 
     def folders(self) -> dict[str, str]:
         return {id: kept.row.trace.folder for id, kept in self._rows.items()}

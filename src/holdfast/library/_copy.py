@@ -52,17 +52,19 @@ def copy_to(
 
 def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: Progress | None) -> Copied:
     result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
-    if ids is None:
-        entries = builtins.list(core.inner.entries())
-        keys = sorted(entry.key for entry in entries)
-        total = sum(entry.size for entry in entries)
-    else:
-        keys = [core.stored(id) for id in dict.fromkeys(ids)]
-        total = sum(core.inner.log(key).size() for key in keys)
+    keys = None if ids is None else [core.stored(id) for id in dict.fromkeys(ids)]
+
+    def sizes() -> Iterator[tuple[str, int]]:
+        """The keys, each with the length of its log; those of a whole store are listed each time, and never held."""
+        if keys is None:
+            return ((entry.key, entry.size) for entry in core.inner.entries())
+        return ((key, core.inner.log(key).size()) for key in keys)
+
+    total = 0 if progress is None else sum(size for _, size in sizes())
     done = 0
-    for key in keys:
+    for key, length in sizes():
         id = key.rpartition("/")[2]
-        done += core.inner.log(key).size()
+        done += length
         try:
             size = _copy_key(core.inner, target, key)
             (result.sessions if size else result.unchanged).append(id)
@@ -71,6 +73,9 @@ def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: 
             result.failed[id] = error.message
         if progress is not None:
             progress(done, max(total, done))
+    if ids is None:
+        result.sessions.sort()
+        result.unchanged.sort()
     for key in sorted(core.inner.folders("agents/")) if ids is None else ():
         id = key.rpartition("/")[2]
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import operator
 import os
 import threading
@@ -89,6 +88,7 @@ def one_of_each(name: str, values: Any) -> frozenset[str]:
 
 
 # What every part of the facade works on: one opened store, its settings, keys and listeners.
+CHORE_S = 1.0  # how long a store is kept in bounds at a time, before the thread rests, or the program ends
 LEASE_MS = 30_000  # how long work on a closed session (repair, a purge) may take before others may take over
 _OURS = {"sessions", "spaces"}
 
@@ -218,11 +218,11 @@ class Core:
 
         return load_prices(self.settings.configuration)
 
-    def housekeep(self, seconds: float = math.inf) -> None:
-        """Archive what exceeds the limit of live sessions, if any were made here.
+    def housekeep(self, seconds: float = CHORE_S) -> None:
+        """Archive what exceeds the limit of live sessions, if any were made here, for so long at the most.
 
-        On a thread of its own, or for some seconds when the library is closed or the program ends,
-        so whatever goes wrong is left to the next time.
+        On a thread of its own, or when the library is closed or the program ends, so whatever goes
+        wrong, or takes longer, is left to the next time.
         """
         made, self.has_new_sessions = self.has_new_sessions, False
         if not made or self.closed or not self.store.capabilities.archives:
@@ -232,7 +232,7 @@ class Core:
             if next(islice(self.store.entries(), self.limits.sessions_live_max, None), None) is not None:
                 from holdfast.library._retention import archive_excess
 
-                archive_excess(self, time.monotonic() + seconds)
+                self.has_new_sessions = not archive_excess(self, time.monotonic() + seconds)
 
     def within(self, space: str) -> Core:
         """Return the core of one space of this store. Raises InvalidId."""

@@ -115,8 +115,8 @@ def prune(core: Core, *, dry_run: bool, policies: Sequence[Policy] | None, progr
     return result
 
 
-def archive_excess(core: Core, until: float) -> None:
-    """Archive the least recently used beyond the limit of live sessions, until a moment."""
+def archive_excess(core: Core, until: float) -> bool:
+    """Archive the least recently used beyond the limit of live sessions, until a moment; whether that was all."""
     from holdfast.catalog import protection
 
     page = _finder.list_sessions(core, core.limits.sessions_live_max, archived=False)
@@ -124,9 +124,10 @@ def archive_excess(core: Core, until: float) -> None:
         page = _finder.list_sessions(core, _PAGE, archived=False, after=page.next)
         for row in page:
             if core.closed or time.monotonic() > until:
-                return
+                return False
             if protection(row) is None:
                 _tried(core, row.session_id, archive)
+    return True
 
 
 def _carry_out(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Open = Callable[[str, Options], tuple[Session, Opening | None]]
 
-LAST_CHORE_S = 1.0  # how long a closing library, or a program that ends, may spend on keeping the store in bounds
 _makers: WeakSet[Core] = WeakSet()  # stores in which this process made sessions
 _changing = threading.Lock()
 
@@ -44,7 +43,7 @@ def _housekeep_all() -> None:
     for core in [*_makers]:
         # What cannot be done now, the next program does.
         with contextlib.suppress(HoldfastError, OSError, RuntimeError):
-            core.housekeep(LAST_CHORE_S)
+            core.housekeep()
 
 
 def open_session(core: Core, id: str | None = None, *, read_only: bool = False, **options: Any) -> Session:
@@ -76,7 +75,7 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
 def close(core: Core) -> None:
     if core.closed:
         return
-    core.housekeep(LAST_CHORE_S)
+    core.housekeep()
     core.closed = True
     # Called in the reverse order: sessions first, then what serves them, the store last.
     with contextlib.ExitStack() as rest:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import Damaged, Fenced, NotFound, TooLarge, UsageError
 from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, check_id
-from holdfast.replay import State, needs_interruption
+from holdfast.replay import Fold, State, needs_interruption
 from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Loaded, find_loss, load
@@ -350,7 +350,10 @@ class Opening:
         known = self._lease.settled if self.held else None
         settled = self.log.settled() if begun and known is None else 0
         tolerant = mending or self.read_only
-        loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=begun)
+        # Of a log that is not there nothing is asked: whether it came meanwhile is seen with the lease.
+        loaded = Loaded(Fold())
+        if begun:
+            loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=True)
         if loaded.torn and not (loaded.position.seq or tolerant):
             # Raise Damaged rather than set aside, as a broken write, what somebody else wrote.
             from holdfast.session._branches import is_foreign

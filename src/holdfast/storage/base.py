@@ -56,6 +56,8 @@ class Entry(NamedTuple):
     size: int
     modified: int
     etag: str
+    folder: str = ""
+    """In ``Store.entries`` the mark that ``Store.folders`` gives."""
 
 
 class Stamp(NamedTuple):
@@ -287,7 +289,10 @@ class Store(ABC):
 
     @abstractmethod
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log in a folder such as ``sessions/``, in no order; what is no key is passed over."""
+        """Every key with a log in a folder such as ``sessions/``, in no order; what is no key is passed over.
+
+        Read as they are taken where that can be: what is held meanwhile should not grow with the number of keys.
+        """
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key; None if it has no log."""

@@ -268,10 +268,11 @@ class Disk:
         """The names in a directory."""
         return os.listdir(descriptor)
 
-    def scan_inodes(self, descriptor: int) -> dict[str, int]:
-        """The names in a directory and the inodes that they stand for."""
+    def scan_inodes(self, descriptor: int) -> Iterator[tuple[str, int]]:
+        """The names in a directory and the inodes that they stand for, read as they are taken."""
         with os.scandir(descriptor) as found:
-            return {item.name: item.inode() for item in found}
+            for item in found:
+                yield item.name, item.inode()
 
     def boot_id(self) -> str:
         """What tells this run of the operating system from others; empty where it cannot say."""

@@ -135,9 +135,9 @@ class SimDisk(Disk):
         self.calls.append(("scan", descriptor))
         return list(self._entries[self._inode(descriptor)])
 
-    def scan_inodes(self, descriptor: int) -> dict[str, int]:
+    def scan_inodes(self, descriptor: int) -> Iterator[tuple[str, int]]:
         self.calls.append(("scan_inodes", descriptor))
-        return dict(self._entries[self._inode(descriptor)])
+        return iter([*self._entries[self._inode(descriptor)].items()])
 
     def boot_id(self) -> str:
         return "simulated"

@@ -68,8 +68,8 @@ def choose_deleted(library: Holdfast, given: str) -> str:
 def session_ids(library: Holdfast) -> list[str]:
     """Every session's id, newest first, by a look at the store itself."""
     # Not by the catalogue, which may be behind, or be what is being mended.
-    entries = sorted(library.store.entries(), key=lambda entry: entry.modified, reverse=True)
-    return [entry.key.rpartition("/")[2] for entry in entries]
+    found = sorted((-entry.modified, entry.key.rpartition("/")[2]) for entry in library.store.entries())
+    return [id for _, id in found]
 
 
 def pick(given: str, ids: list[str], missing: str) -> str:

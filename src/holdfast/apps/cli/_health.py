@@ -150,9 +150,10 @@ def _check_rights(path: str) -> Check:
 
 
 def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
-    entries = list(library.store.entries())
-    kept = sum(entry.size for entry in entries)
-    yield Check("sessions", GOOD, f"{len(entries):,}, {size(kept)}" if entries else "none yet")
+    count = kept = 0
+    for entry in library.store.entries():
+        count, kept = count + 1, kept + entry.size
+    yield Check("sessions", GOOD, f"{count:,}, {size(kept)}" if count else "none yet")
     yield _check_catalogue(library, compare=compare)
     rows = library.list(_SAMPLE)
     if rows:
@@ -162,9 +163,9 @@ def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
     if closed:
         names = ", ".join(f"{row.session_id} ({row.state.replace('_', ' ')})" for row in closed)
         yield Check("closed", WARNING, names, "Install a newer Holdfast, or give the key.")
-    trash = list(library.store.entries("trash/"))
+    trash = sum(1 for _ in library.store.entries("trash/"))
     if trash:
-        yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
+        yield Check("trash", GOOD, f"{counted(trash, 'session')}; back with holdfast undelete")
 
 
 def _check_catalogue(library: Holdfast, *, compare: bool) -> Check:

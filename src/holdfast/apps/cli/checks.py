@@ -64,7 +64,15 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
         except (ValueError, RecursionError) as error:
             raise errors.InvalidData(f"{since} is not what `holdfast verify --json` prints") from error
         heads = {one.session_id: one.head for one in found.reports if one.head}
-    reports = [_verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")]
+    reports: list[Report] = []
+    whole = 0
+    for id in progress(app.err, wanted, "verifying"):
+        report = _verify(app, id, heads.pop(id, None))
+        # Of all sessions only what is wrong is told: the reports of the others are not held until then.
+        if everything and report.ok and not app.as_json:
+            whole += 1
+        else:
+            reports.append(report)
     if everything and heads:
         # What is left of them was there before and was not met now.
         deleted = {one.session_id for one in app.library.trash.list()}
@@ -74,7 +82,7 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
     if app.as_json:
         app.out.json(answers.VerifyReports(reports=[answers.VerifyReport.of(report) for report in reports]))
     else:
-        _tell(app, reports, everything=everything)
+        _tell(app, reports, whole if everything else None)
     return EXIT_FINE if all(report.ok for report in reports) else EXIT_DAMAGED
 
 
@@ -111,20 +119,18 @@ def _verify(app: App, session_id: str, head: str | None) -> Report:
         return _Unreadable(session_id=session_id, ok=False, reason=reason)
 
 
-def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
-    """With --all only what is wrong is told in full."""
-    damaged = [report for report in reports if not report.ok]
-    for report in damaged if everything else reports:
+def _tell(app: App, reports: list[Report], whole: int | None) -> None:
+    """Say what was found in full; if all were looked at, also how many more are whole."""
+    for report in reports:
         mark = Span("ok       ", "good") if report.ok else Span("damaged  ", "bad")
         app.out.line(mark, Span(report.session_id, "name"))
         for sentence in report.explain():
             app.out.text(sentence)
         if report.gaps:
             app.out.text(f"Mend it with: holdfast repair {report.session_id}", style="strong")
-    if everything:
-        whole = len(reports) - len(damaged)
-        summary = f"{counted(whole, 'session')} whole, {len(damaged):,} damaged"
-        app.out.line(Span(summary, "bad" if damaged else "good"))
+    if whole is not None:
+        summary = f"{counted(whole, 'session')} whole, {len(reports):,} damaged"
+        app.out.line(Span(summary, "bad" if reports else "good"))
 
 
 @verb("repair")

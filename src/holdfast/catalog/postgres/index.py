@@ -104,10 +104,9 @@ class PostgresIndex(Index):
             row = Row(self._repriced(row.meta, found["tally"]), row.trace)
         return Kept(row, found["state"], found["tally"], version=version)
 
-    def known(self) -> dict[str, tuple[str, str]]:
+    def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
         """By the columns, which are verified when a row is read."""
-        rows = self._fetch("SELECT id, etag, folder FROM catalog_sessions")
-        return {row["id"]: (row["etag"], row["folder"]) for row in rows}
+        return {id: (row["etag"], row["folder"]) for id, row in self._by_id("etag, folder", "sessions", ids).items()}
 
     def folders(self) -> dict[str, str]:
         return {row["id"]: row["folder"] for row in self._fetch("SELECT id, folder FROM catalog_sessions")}

@@ -97,8 +97,14 @@ class SqliteIndex(Index):
             raise IndexDamaged(f"what is kept of session {id}")
         return Kept(row, state, tally, number, version_of(columns[2], columns[4]))
 
-    def known(self) -> dict[str, tuple[str, str]]:
-        return {row.meta.session_id: (row.trace.etag, row.trace.folder) for row in self._all()}
+    def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+        query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id IN ({', '.join('?' * len(ids))})"
+        rows = (read_whole(*columns) for columns in self.connection.execute(query, tuple(ids)))
+        return {row.meta.session_id: (row.trace.etag, row.trace.folder) for row in rows}
+
+    def verify(self) -> None:
+        for _ in self._all():
+            pass
 
     def folders(self) -> dict[str, str]:
         """By an index that holds nothing else."""

@@ -100,10 +100,10 @@ class FileStore(FlushingStore):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         above = check_prefix(prefix)
-        with translation(f"listing {prefix}"):
-            with self._tree.opened(above) as directory:
-                names = [] if directory is None else self._disk.scan(directory)
-            for name in filter(is_id, names):
+        with translation(f"listing {prefix}"), self._tree.opened(above) as directory:
+            for name, inode in () if directory is None else self._disk.scan_inodes(directory):
+                if not is_id(name):
+                    continue
                 try:
                     entry = self._log_entry(prefix + name, (*above, name))
                 except (Forbidden, Unavailable):
@@ -111,7 +111,7 @@ class FileStore(FlushingStore):
                 if entry is not None:
                     with contextlib.suppress(HoldfastError, OSError):
                         self._spellings.note((*above, name))
-                    yield entry
+                    yield entry._replace(folder=f"{inode:x}")
 
     def entry(self, key: str) -> Entry | None:
         with translation(f"looking for {key}"):
@@ -154,8 +154,8 @@ class FileStore(FlushingStore):
         """One look at the directory above them; the marks are inodes."""
         above = check_prefix(prefix)
         with self._tree.opened(above, doing=f"listing {prefix}") as directory:
-            found = {} if directory is None else self._disk.scan_inodes(directory)
-        return {prefix + name: f"{inode:x}" for name, inode in found.items() if is_id(name)}
+            found = () if directory is None else self._disk.scan_inodes(directory)
+            return {prefix + name: f"{inode:x}" for name, inode in found if is_id(name)}
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """By the file ``touched`` and the time of the directory."""

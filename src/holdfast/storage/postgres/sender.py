@@ -69,7 +69,9 @@ class LinkSender(Dispatch):
         super().__init__("holdfast-sender")
         self._link = link
         self._is_driving = False
-        self._send = partial(send, link, known={})
+        self.known: dict[str, UUID] = {}
+        """The ids of logs by their keys; one that is out of date does no harm."""
+        self._send = partial(send, link, known=self.known)
 
     def close(self) -> None:
         """Return once everything that waits was sent, or cannot be."""
@@ -160,14 +162,20 @@ async def _send(
             changed.add(str(id))
             return [None]
     rows = await connection.fetch(_APPEND, *_columns(packets))
-    if len(known) > _KNOWN_MAX:
-        known.clear()
-    known.update((packets[row["number"] - 1].key, row["id"]) for row in rows)
+    for row in rows:
+        note_id(known, packets[row["number"] - 1].key, row["id"])
     changed.update(str(row["id"]) for row in rows)
     stored = {row["number"] for row in rows}
     return [
         None if number in stored else await _outcome(connection, packet) for number, packet in enumerate(packets, 1)
     ]
+
+
+def note_id(known: dict[str, UUID], key: str, id: UUID) -> None:
+    """Keep the id of a key among those of the others, not of all that there ever were."""
+    if len(known) > _KNOWN_MAX:
+        known.clear()
+    known[key] = id
 
 
 def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:

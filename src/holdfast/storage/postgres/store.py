@@ -31,18 +31,28 @@ from holdfast.storage.base import (
 )
 from holdfast.storage.postgres import tables
 from holdfast.storage.postgres.link import ServerLink, read_options
-from holdfast.storage.postgres.sender import LinkSender
+from holdfast.storage.postgres.sender import LinkSender, note_id
 from holdfast.storage.urls import cache_place
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from asyncpg import Connection
 
 _EARS_MAX = 256
+_ENTRY = """
+SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
+    (extract(epoch FROM h.modified) * 1000)::bigint AS modified
+FROM names n JOIN heads h USING (id) WHERE h.generation > 0 AND n.key = $1
+"""
+# A page of names, and then the head of each: the server would read through all heads for every page.
 _ENTRIES = """
 SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
-FROM names n JOIN heads h USING (id) WHERE h.generation > 0
+FROM (SELECT key, id FROM names WHERE folder = $1 AND key > $2 ORDER BY key LIMIT $3) n
+CROSS JOIN LATERAL (SELECT * FROM heads WHERE id = n.id OFFSET 0) h ORDER BY n.key
 """
+_PAGE = 1000
 # Found by the index, which has many changes together, and then one by one. Names are looked up for
 # what was found: the server, which cannot know how little that is, would read through all of them.
 _CHANGED = """
@@ -75,7 +85,7 @@ class PostgresStore(LeasedStore):
         return PostgresDocuments(self.link, check_key(key))
 
     def lease(self, key: str) -> PostgresLease:
-        return PostgresLease(self.link, self.renewer, check_key(key))
+        return PostgresLease(self.link, self.renewer, check_key(key), self._sender.known)
 
     def clash(self, key: str) -> str | None:
         query = (
@@ -87,13 +97,15 @@ class PostgresStore(LeasedStore):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
-        for row in self.link.fetch(f"{_ENTRIES} AND n.folder = $1", prefix):
-            yield _entry(row)
+        last = ""
+        while rows := self.link.fetch(_ENTRIES, prefix, last, _PAGE):
+            yield from (_entry(row) for row in rows if row["generation"])
+            last = rows[-1]["key"]
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key, with what this process has appended to it."""
         self._sender.catch_up(key)
-        rows = self.link.fetch(f"{_ENTRIES} AND n.key = $1", check_key(key))
+        rows = self.link.fetch(_ENTRY, check_key(key))
         return _entry(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
@@ -297,8 +309,9 @@ class PostgresLog(SendingLog):
 
     async def _fenced(self, connection: Connection, epoch: int) -> Any:
         if epoch == 0:
-            await tables.made(connection, self.key)
-        head = await connection.fetchrow(tables.LOCKED, self.key)
+            head = await tables.made_and_locked(connection, self.key)
+        else:
+            head = await connection.fetchrow(tables.LOCKED, self.key)
         if head is None or head["epoch"] != epoch:
             raise stale(self.key)
         return head
@@ -356,26 +369,27 @@ class PostgresDocuments(Documents):
 class PostgresLease(RenewedLease):
     """The holder in the key's head, by the server's clock."""
 
-    def __init__(self, link: ServerLink, renewer: Renewer, key: str) -> None:
+    def __init__(self, link: ServerLink, renewer: Renewer, key: str, known: dict[str, UUID]) -> None:
+        """Of a key that is taken ``known`` gets the id: what is asked by it looks at one partition only."""
         super().__init__(renewer, key)
         self._link = link
+        self._known = known
+        self._id: UUID | None = None
 
     def renew(self, ttl_ms: int) -> None:
         if self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)}):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        query = (
-            "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-            " AND h.epoch = $2 RETURNING n.id"
-        )
-        rows = self._link.fetch(query, self._key, self._epoch)
+        query = "UPDATE heads SET holder = NULL WHERE id = $1 AND epoch = $2 RETURNING id"
+        rows = self._link.fetch(query, self._id, self._epoch)
         self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
 
     def _take(self, holder: Holder, ttl_ms: int) -> int:
         async def work(connection: Connection) -> int:
             async with connection.transaction():
                 head = await tables.made_and_locked(connection, self._key)
+                self._id = head["id"]
                 if head["holder"] == holder.to_bytes():
                     return int(head["epoch"])
                 tables.check_free(self._key, head)
@@ -392,7 +406,10 @@ class PostgresLease(RenewedLease):
                 epoch = await connection.fetchval(query, head["id"], holder.to_bytes(), ttl_ms)
                 return int(epoch)
 
-        return self._link.run(work)
+        epoch = self._link.run(work)
+        assert self._id is not None
+        note_id(self._known, self._key, self._id)
+        return epoch
 
 
 def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:

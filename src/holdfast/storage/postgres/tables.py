@@ -92,6 +92,14 @@ HEAD = f"SELECT {FIELDS} FROM names n JOIN heads h USING (id) WHERE n.key = $1" 
 # The name too: who waited for the head of a key that was moved meanwhile must not find it.
 LOCKED = f"{HEAD} FOR UPDATE OF n, h"
 
+# A name and its head come together, or neither does: the head as it is then, which nobody else sees yet.
+_MADE = f"""
+WITH named AS (
+    INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO NOTHING RETURNING id
+)
+INSERT INTO heads AS h (id) SELECT id FROM named RETURNING {FIELDS}
+"""  # noqa: S608 - ours
+
 _OTHERS = f"""
 SELECT n.key, {FIELDS} FROM names n JOIN heads h USING (id)
 WHERE n.folded = $1 AND n.key NOT IN ($2, $3) AND (h.generation > 0 OR h.holder IS NOT NULL)
@@ -134,30 +142,15 @@ async def write_pieces(connection: Connection, id: UUID, generation: int, data: 
     )
 
 
-async def made(connection: Connection, key: str) -> UUID:
-    """The id of a key, which is made if there is none."""
-    while True:
-        id: UUID | None = await connection.fetchval("SELECT id FROM names WHERE key = $1", key)
-        if id is not None:
-            return id
-        id = uuid4()
-        async with connection.transaction():
-            query = (
-                "INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4)"
-                " ON CONFLICT (key) DO NOTHING RETURNING id"
-            )
-            row = await connection.fetchrow(query, key, folder_of(key), fold_id(key), id)
-            if row is not None:
-                await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
-
-
 async def made_and_locked(connection: Connection, key: str) -> Any:
     """The head of a key, which is made if there is none, locked until the transaction ends."""
     while True:
+        # A second look is needed only where another one made it meanwhile.
         head = await connection.fetchrow(LOCKED, key)
+        if head is None:
+            head = await connection.fetchrow(_MADE, key, folder_of(key), fold_id(key), uuid4())
         if head is not None:
             return head
-        await made(connection, key)
 
 
 async def check_unique(connection: Connection, key: str, besides: str = "") -> None:

@@ -450,6 +450,10 @@ class Listing:
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Every key of a folder that has a log."""
         found = list(self._names.listed(prefix))
+        marks = {key: one.etag for key, one in found}
+        yield from (entry._replace(folder=marks[entry.key]) for entry in self._of_names(found))
+
+    def _of_names(self, found: list[tuple[str, ListedObject]]) -> Iterator[Entry]:
         named = self._at_once.map(self._named, found)
         keys = {key: one.name for (key, _), one in zip(found, named, strict=True) if one}
         if len(keys) <= _FEW_KEYS:

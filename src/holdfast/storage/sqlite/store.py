@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # About what a sync takes; nobody waits for it who is alone.
 _GATHER_S = 0.004
+_PAGE = 1000
 
 
 class SQLiteStore(LeasedStore):
@@ -68,9 +69,12 @@ class SQLiteStore(LeasedStore):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
-        for row in self.database.read(f"{tables.ENTRY} WHERE folder = ? AND generation > 0", (prefix,)):
-            if isinstance(row[0], str):  # a column takes anything
-                yield tables.entry_of(row)
+        # By the name that follows: where a page of them begins is found by the index of names.
+        query = f"{tables.ENTRY} WHERE key > ? AND key < ? AND folder = ? AND generation > 0 ORDER BY key LIMIT {_PAGE}"
+        last, end = prefix, prefix[:-1] + "0"  # what follows a slash
+        while rows := self.database.read(query, (last, end, prefix)):
+            yield from map(tables.entry_of, rows)
+            last = rows[-1][0]
 
     def entry(self, key: str) -> Entry | None:
         rows = self.database.read(f"{tables.ENTRY} WHERE key = ? AND generation > 0", (check_key(key),))

@@ -36,7 +36,7 @@ SCHEMA: tuple[str, ...] = tuple(
     _loader.get_data(os.path.join(_FOLDER, name)).decode() for name in ("0001_keys.sql", "0002_numbered_pieces.sql")
 )
 
-ENTRY = "SELECT key, size, modified, generation, version FROM keys"
+ENTRY = "SELECT key, size, modified, generation, version, id FROM keys"
 _READ = (
     f"SELECT number & {_PLACES}, size, data, packed FROM pieces"  # noqa: S608 - a number of ours
     " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ?1 AND ?2), ?1)"
@@ -243,12 +243,12 @@ def next_version(connection: Connection) -> int:
     return number(rows[0][0])
 
 
-def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
+def entry_of(row: tuple[str, int, int, int, int, int]) -> Entry:
     """An entry; one whose figures are none has its name at least, and says more when it is read."""
-    key, size, modified, generation, version = row
+    key, size, modified, generation, version, id = row
     if not (is_size(size) and type(modified) is int):
         size = modified = 0
-    return Entry(key, size, modified, f"{generation}-{version}")
+    return Entry(key, size, modified, f"{generation}-{version}", str(id))
 
 
 def number(value: object) -> int:

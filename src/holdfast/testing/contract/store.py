@@ -300,6 +300,8 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         inside = [entry.key for entry in store.entries("spaces/one/sessions/")]
         assert inside == self.kept(store, ["spaces/one/sessions/d"], [])
         assert list(store.entries("agents/")) == []
+        marks = {entry.key: entry.folder for entry in store.entries()}
+        assert marks.items() <= store.folders().items()
 
     def test_c46_entry_changes(self) -> None:
         """An append and a replace give an entry another etag; the time is when it last changed."""

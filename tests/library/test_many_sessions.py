@@ -1,0 +1,182 @@
+"""Very many sessions: what is asked, written and held does not grow with their number."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast.catalog import _catch_up as catching_up
+from holdfast.catalog import _feeder as feeding
+from holdfast.library import _copy as copying
+from holdfast.storage.postgres import store as postgres_store
+from holdfast.storage.postgres.link import ServerLink
+from holdfast.storage.sqlite import store as sqlite_store
+
+
+def make(hf, *ids):
+    """Make sessions of two events."""
+    for id in ids:
+        with hf.session(id) as session:
+            session.user(f"hello {id}")
+            session.assistant("hello")
+
+
+class Taken:
+    """How many entries of a store were taken from its listing so far."""
+
+    def __init__(self, monkeypatch, store):
+        self.count = 0
+        listed = store.entries
+
+        def entries(prefix="sessions/"):
+            for entry in listed(prefix):
+                self.count += 1
+                yield entry
+
+        monkeypatch.setattr(store, "entries", entries)
+
+
+def ids(hf):
+    """The ids that a list shows."""
+    return sorted(row.session_id for row in hf.list(None))
+
+
+def test_making_a_session_asks_a_server_equally_often(postgres_url, monkeypatch):
+    """An early one and a later one take a few questions each, by one more or less where lines are sent in two parts."""
+    asked = []
+    connect = ServerLink._connect
+
+    async def connected(link):
+        connection = await connect(link)
+        connection.add_query_logger(lambda record: asked.append(record.query))
+        return connection
+
+    monkeypatch.setattr(ServerLink, "_connect", connected)
+
+    def questions(id):
+        asked.clear()
+        make(hf, id)
+        return [query for query in asked if "pg_notify" not in query]
+
+    with holdfast.Holdfast(postgres_url, timers=False) as hf:
+        make(hf, "first")
+        assert len(questions("early")) <= 15
+        make(hf, *(f"other-{number}" for number in range(40)))
+        assert len(questions("late")) <= 15
+
+
+@pytest.mark.parametrize("module", [sqlite_store, postgres_store], ids=["sqlite", "postgres"])
+def test_a_listing_is_read_in_pages(request, tmp_path, monkeypatch, module):
+    """Every session is listed once, and whoever takes the first one has a page read, and no more."""
+    postgres = module is postgres_store
+    url = request.getfixturevalue("postgres_url") if postgres else f"sqlite://{tmp_path}/s.db"
+    monkeypatch.setattr(module, "_PAGE", 3)
+    with holdfast.Holdfast(url, timers=False) as hf:
+        names = [f"s{number}" for number in range(10)]
+        make(hf, *names)
+        reads = []
+        place, name = (hf.store.link, "fetch") if postgres else (hf.store.database, "read")
+        read = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *asked: reads.append(rows := read(*asked)) or rows)
+        next(hf.store.entries())
+        assert list(map(len, reads)) == [3]
+        assert [entry.key for entry in hf.store.entries()] == [f"sessions/{name}" for name in names]
+
+
+def test_a_folder_is_read_as_it_is_taken(hf, monkeypatch):
+    """On files too, the first entry costs one look."""
+    make(hf, *"abcdef")
+    looked = []
+    look = hf.store._log_entry
+    monkeypatch.setattr(hf.store, "_log_entry", lambda *asked: looked.append(asked) or look(*asked))
+    next(hf.store.entries())
+    assert len(looked) == 1
+
+
+@pytest.mark.stores("files", "sqlite", "postgres", timers=False)
+def test_making_the_catalogue_anew_holds_a_few_sessions_at_a_time(hf, monkeypatch):
+    """Those that were listed are in the index before many more are."""
+    monkeypatch.setattr(catching_up, "_BATCH_SESSIONS", 4)
+    names = [f"s{number:02d}" for number in range(30)]
+    make(hf, *names)
+    taken = Taken(monkeypatch, hf._core.inner)
+    ahead = []
+    put = catching_up.CatchUp._flush
+
+    def flush(work):
+        put(work)
+        if work.sessions:
+            ahead.append(taken.count - work.sessions)
+
+    monkeypatch.setattr(catching_up.CatchUp, "_flush", flush)
+    assert hf.reindex().sessions == 30
+    assert len(ahead) >= 7
+    assert max(ahead) <= 4
+    assert ids(hf) == names
+
+
+@pytest.mark.stores("files", "sqlite", "postgres", timers=False)
+def test_a_comparison_of_all_finds_what_came_and_what_went(hf, monkeypatch):
+    """Also where as many came as went, so that their number is the same."""
+    monkeypatch.setattr(catching_up, "_BATCH_SESSIONS", 2)
+    make(hf, *"abcde")
+    assert ids(hf) == [*"abcde"]
+    for id in "ac":
+        hf._core.inner.drop(f"sessions/{id}")
+    make(hf, "f", "g")
+    hf.catalog_health()
+    hf._core.catalog.answer(lambda index: index.write([], mark=""))  # what was noted meanwhile is not known any more
+    assert ids(hf) == [*"bdefg"]
+    with hf.session("b") as session:
+        session.user("again")
+    hf._core.catalog.answer(lambda index: index.write([], mark=""))
+    assert ids(hf) == [*"bdefg"]
+    assert hf.list(1)[0].session_id == "b"
+
+
+def test_a_copy_lists_as_it_goes(hf, tmp_path, monkeypatch):
+    """The first session is copied before the others were listed, and the report names all in order."""
+    names = [f"s{number}" for number in range(9)]
+    make(hf, *names)
+    taken = Taken(monkeypatch, hf._core.inner)
+    ahead = []
+    copied = copying._copy_key
+    monkeypatch.setattr(copying, "_copy_key", lambda *asked: ahead.append(taken.count) or copied(*asked))
+    assert hf.copy_to(f"sqlite://{tmp_path}/copy.db").sessions == names
+    assert ahead == [*range(1, 10)]
+
+
+def test_many_sessions_are_fed_together(store_root, monkeypatch):
+    """The index is written once for dozens of sessions that ended, and those beyond a bound are left to who asks."""
+    monkeypatch.setattr(feeding, "_WATCHED_MAX", 150)
+    written = []
+    with holdfast.Holdfast(store_root, timers=False) as hf:
+        feeder = feeding.Feeder(hf.store, tick_s=3600)
+        make(hf, "first")
+        feeder.catalog.feed("first")
+        index = feeder.catalog._opened()
+        write = index.write
+        monkeypatch.setattr(index, "write", lambda updates: written.append(len(updates)) or write(updates))
+        for number in range(200):
+            with hf.session(f"s{number}") as session:
+                feeder.watch(session)
+                session.user("hello")
+        assert len(feeder._watched) == 150
+        assert feeder._feed_due()
+        assert written == [64, 64, 22]
+        assert not feeder._watched
+        monkeypatch.setattr(index, "write", write)
+        assert feeder.catalog.count() == 201
+        feeder.close()
+
+
+@pytest.mark.stores("files", limits=holdfast.Limits(sessions_live_max=3))
+def test_keeping_a_store_in_bounds_stops_in_time_and_goes_on_later(hf):
+    """What there was no time for is done the next time, though no session was made since."""
+    hf._core.feeder._tick_s = 3600
+    make(hf, *"abcdef")
+    hf._core.housekeep(-1.0)
+    assert not any(row.archived for row in hf.list(None))
+    hf._core.housekeep(60.0)
+    assert sum(row.archived for row in hf.list(None)) == 3
+    assert not hf._core.has_new_sessions
