@@ -16,7 +16,7 @@ from bench import table
 from bench.acp import Loaded, Proxied
 from bench.ahead import Ahead
 from bench.away import Away
-from bench.branching import Archive, Fork
+from bench.branching import Archive, Fork, ManyForks
 from bench.catalogue import Feeding, Lists, Search
 from bench.child import SCRATCH
 from bench.command import Command
@@ -58,6 +58,7 @@ CASES = (
     Processes,
     Postgres,
     Fork,
+    ManyForks,
     Sealing,
     Proxied,
     Loaded,

@@ -12,7 +12,7 @@ import holdfast
 from bench.figures import Line, line_of, median, millis
 from bench.workload import record, step
 
-__all__ = ["Archive", "Fork"]
+__all__ = ["Archive", "Fork", "ManyForks"]
 
 _MB = 1e6
 
@@ -114,6 +114,42 @@ class Archive:
                 ours=f"{median(self._packed):.0f} MB/s",
                 floor=f"{median(self._unpacked):.0f} MB/s",
             ),
+        ]
+
+
+class ManyForks:
+    """Redaction and erasure of a session with many forks: what one of many costs against one of few."""
+
+    ROUNDS = 1
+    SECRET = "ghp_" + "aB3dE6gH9j" * 3 + "K1m2N3"
+
+    def __init__(self, *, quick: bool) -> None:
+        self._few, self._many = (20, 100) if quick else (100, 10_000)
+        self._spent: dict[str, dict[int, float]] = {"redact": {}, "erase": {}}
+
+    def measure(self, folder: str) -> None:
+        """One round: a store of few forks, and one of many."""
+        for count in (self._few, self._many):
+            with holdfast.open(os.path.join(folder, f"forks-{count}")) as hf:
+                with hf.session("p") as session:
+                    for number in range(200):
+                        session.user(f"word{number} {self.SECRET if number == 5 else ''}")
+                for _ in range(count):
+                    hf.fork("p", at=100)
+                self._spent["redact"][count] = _timed(lambda: hf.redact("p"))[0]
+                self._spent["erase"][count] = _timed(lambda: hf.erase("p"))[0]
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        return [
+            line_of(
+                f"hf.{verb} with {self._many:,} forks: each (with {self._few})",
+                [spent[self._many] / self._many / (spent[self._few] / self._few)],
+                None,
+                ours=f"{spent[self._many]:.1f} s in all",
+                floor=f"{spent[self._few] / self._few * 1e3:.1f} ms each",
+            )
+            for verb, spent in self._spent.items()
         ]
 
 

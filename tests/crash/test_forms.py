@@ -16,7 +16,7 @@ WORKLOADS = (
     *(("fork",), ("fork", "fork"), ("fork", "detach"), ("fork", "archive"), ("fork", "go_on")),
     *(("fork", "delete"), ("fork", "killed"), ("blob", "fork"), ("archive", "fork")),
     *(("archive",), ("archive", "append"), ("archive", "unarchive"), ("archive", "delete")),
-    *(("archive", "killed"), ("blob", "archive")),
+    *(("archive", "killed"), ("blob", "archive"), ("overwrite",), ("fork", "overwrite"), ("archive", "overwrite")),
 )
 NEW = ("archive", "fork", "merge")
 PAIRS = [
@@ -27,7 +27,7 @@ PAIRS = [
 ]
 STEPS = (
     *("append", "blob", "fork", "go_on", "archive", "go_on", "detach", "fork", "archive"),
-    *("killed", "detach", "unarchive", "archive", "go_on", "append"),
+    *("killed", "detach", "unarchive", "archive", "go_on", "fork", "overwrite", "append"),
 )
 
 
@@ -67,7 +67,8 @@ def test_crash_in_another_form_of_a_young_session(checker, operations):
 
 
 @pytest.mark.parametrize(
-    "operations", [("fork",), ("fork", "detach"), ("fork", "archive"), ("archive",), ("archive", "append")]
+    "operations",
+    [("fork",), ("fork", "detach"), ("fork", "archive"), ("fork", "overwrite"), ("archive",), ("archive", "append")],
 )
 def test_names_of_forms_in_any_combination(checker, operations):
     """The same when unsynced names reach the disk in any combination rather than in order."""
@@ -75,7 +76,7 @@ def test_names_of_forms_in_any_combination(checker, operations):
     assert list(found) == []
 
 
-@pytest.mark.parametrize("operations", [("fork",), ("fork", "detach"), ("archive", "append")])
+@pytest.mark.parametrize("operations", [("fork",), ("fork", "detach"), ("fork", "overwrite"), ("archive", "append")])
 def test_crash_in_recovery_of_forms(checker, operations):
     """A crash during the recovery from such a crash loses nothing either."""
     run, skip = run_workload("existing", operations)

@@ -14,7 +14,7 @@ from holdfast.catalog import Catalog
 from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
-from holdfast.storage import FileStore, zstd_module
+from holdfast.storage import zstd_module
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
 PASSWORD = "Quartz42#lamp9"
@@ -396,13 +396,13 @@ def test_redact_again_changes_nothing(store_root, leaked):
     assert (store_root / "sessions" / "a" / "events.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("step", ["put", "delete", "replace", "detach", "reindex"])
+@pytest.mark.parametrize("step", ["put", "delete", "overwrite", "forget"])
 def test_redact_that_was_broken_off_is_done_by_the_next(store_root, leaked, monkeypatch, step):
     """Whatever fails half-way, every log stays whole, and the next time takes all of it."""
     from holdfast.storage.files.documents import FileDocuments
     from holdfast.storage.files.log import FileLog
 
-    owner = {"replace": FileLog, "detach": FileStore, "reindex": Catalog}.get(step, FileDocuments)
+    owner = {"overwrite": FileLog, "forget": Catalog}.get(step, FileDocuments)
 
     def fail(*_, **__):
         raise StoreFull("no space")

@@ -190,6 +190,12 @@ class Catalog:
                     index = self._emptied()
         return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)
 
+    def forget(self) -> None:
+        """Let go of every word: those of an index stay in its pages when rows go. Who asks next has the logs read."""
+        with self._guard(), failures("emptying the catalogue"):
+            self._spare_until = self._lent_from = 0.0
+            self._emptied()
+
     def _emptied(self) -> Index:
         try:
             index = self._opened()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
-from holdfast.library import _finder, _trash
+from holdfast.library import _trash
 from holdfast.library._core import LEASE_MS, Core
 from holdfast.library._views import of_known_format
 from holdfast.model import (
@@ -36,7 +37,7 @@ from holdfast.model import (
 )
 from holdfast.security import ends_stream
 from holdfast.session import now_ms, read_range, resolve_blobs
-from holdfast.storage import MUST_NOT_EXIST
+from holdfast.storage import MUST_NOT_EXIST, do_each
 
 if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
@@ -88,23 +89,31 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     sessions: dict[str, int] = {}
     found: Counter[str] = Counter()
     agents, clean, unscanned, spared = set(), set[bytes](), 0, 0
-    for key in keys:
-        plan = _plan(core, key, redactor, clean) if dry_run else _rewrite(core, key, redactor, clean, unreached)
-        sessions[key] = len(plan.seqs)
-        found += plan.found
-        unscanned += plan.unscanned
-        spared += plan.spared
-        agents.add(plan.events[0].data.get("agent_id"))
+    planning = threading.Lock()
+
+    def work(key: str) -> None:
+        nonlocal unscanned, spared
+        if dry_run:
+            plan = _plan(core, key, redactor, clean)
+        else:
+            plan = _rewrite(core, key, redactor, clean, unreached, planning)
+        with planning:
+            sessions[key] = len(plan.seqs)
+            found.update(plan.found)
+            unscanned += plan.unscanned
+            spared += plan.spared
+            agents.add(plan.events[0].data.get("agent_id"))
+
+    do_each(work, keys)
     if not dry_run:
         for agent in {agent for agent in agents if isinstance(agent, str) and is_id(agent)}:
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
-        # The words of an index stay in its pages when rows go; only a new one is without them.
-        _finder.reindex(core)
+        core.catalog.forget()
         left = core.inner.scrub()
         core.hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
     return RedactionReport(
         session_id=id,
-        sessions=sessions,
+        sessions={key: sessions[key] for key in keys},
         found=dict(sorted(found.items())),
         unscanned=unscanned,
         spared=spared,
@@ -184,16 +193,18 @@ def _plan(core: Core, key: str, redactor: Redactor, clean: set[bytes]) -> Redact
     return without_secrets(events, resolve_blobs(events, core.store.documents(key)), redactor, clean)
 
 
-def _rewrite(core: Core, key: str, redactor: Redactor, clean: set[bytes], unreached: builtins.list[str]) -> RedactedLog:
-    """Make a key what it would be without secrets, and destroy what it was."""
-    from holdfast.session import SealedDocuments, rewriter_for
+def _rewrite(
+    core: Core, key: str, redactor: Redactor, clean: set[bytes], unreached: builtins.list[str], planning: threading.Lock
+) -> RedactedLog:
+    """Make a key what it would be without secrets, and destroy what it was. Events are looked at by one at a time."""
+    from holdfast.session import SealedDocuments, gather, rewriter_for
 
-    core.store.detach(key)
     lease = core.store.lease(key)
     log, documents = core.store.log(key), core.store.documents(key)
     try:
         epoch = lease.acquire("redact", LEASE_MS)
-        plan = _plan(core, key, redactor, clean)
+        with planning:
+            plan = _plan(core, key, redactor, clean)
         # Before the log: a snapshot must never know more than the log it belongs to. Also where
         # the log is clean: an earlier time may have been broken off.
         _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
@@ -203,7 +214,9 @@ def _rewrite(core: Core, key: str, redactor: Redactor, clean: set[bytes], unreac
             plan.events.append(_note(plan))
             # What seals the new lines, if the old ones are sealed.
             sealer = None if log.unseal is None else rewriter_for(core.store, key, log, epoch)
-            log.replace(plan.lines(sealer), epoch)
+            log.overwrite(gather(plan.lines(sealer)), epoch)
+        elif core.store.base_size(key):
+            log.overwrite(log.read(), epoch)  # clean, in files that another one's secrets are in
         kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
         if isinstance(documents, SealedDocuments):
             kept = documents.stored_names(kept)

@@ -193,9 +193,9 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     unreached = _told_apart(core, mine, chosen, [] if forks else found)
     destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
     # Forks before what they share bytes with: an erasure that is broken off finds them again.
-    for key in reversed(chosen):
-        core.inner.drop(key)
-    _finder.reindex(core)
+    core.inner.drop_all(chosen[len(mine) :])
+    core.inner.drop_all(mine)
+    core.catalog.forget()
     unreached += [*core.inner.scrub(), _ELSEWHERE]
     core.hub.publish(id, Notice("erased", id))
     return Erased(session_id=id, erased=tuple(chosen), keys_destroyed=destroyed, unreached=tuple(unreached))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children, marked_events
     from holdfast.session._follower import Follower
     from holdfast.session._observers import Finished, Observer, Observers
-    from holdfast.session._repair import repair_log
+    from holdfast.session._repair import gather, repair_log
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._verification import Report, TamperedPlace, verify_log
@@ -65,7 +65,7 @@ __getattr__ = lazy(
         "_branches": "Branches EventEnd check_new_id detach_children marked_events",
         "_follower": "Follower",
         "_observers": "Finished Observer Observers",
-        "_repair": "repair_log",
+        "_repair": "gather repair_log",
         "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "steps": "RERUN Rerun Retry StepCall Steps step",
@@ -86,7 +86,7 @@ __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreada
 # Logs without a session: read, branched, looked at, mended, sealed.
 __all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]
 __all__ += ["Branches", "EventEnd", "check_new_id", "detach_children", "marked_events"]
-__all__ += ["Report", "TamperedPlace", "repair_log", "verify_log"]
+__all__ += ["Report", "TamperedPlace", "gather", "repair_log", "verify_log"]
 __all__ += ["SealedDocuments", "SealingStore", "decrypt_key", "encrypt_key", "opener_of", "rekey_key", "rewriter_for"]
 __all__ += ["sealing", "within"]
 # The documents of agents.

@@ -171,21 +171,22 @@ def detach_children(store: Store, *keys: str) -> list[str]:
     trash, holds on to them in the files of these. All sessions are looked at once, however many ``keys`` are. Raises
     Locked, with the branches before it done, while one of them is open.
     """
-    # The first line that a session recorded itself names its log, which is unique.
-    own: dict[int, set[bytes]] = {}
-    for key in filter(store.exists, keys):
-        offset = store.base_size(key)
-        own.setdefault(offset, set()).add(line_at(store.log(key), offset))
-    done, spared = [], set(keys)
     above = keys[0].rpartition("/")[0]
     space = above.rpartition("/")[0] + "/" if "/" in above else ""
-    for folder in ("sessions/", "trash/") if own else ():
-        for entry in list(store.entries(space + folder)):
-            size = 0 if entry.key in spared else store.base_size(entry.key)
-            shared = sorted(offset for offset in own if offset < size)
-            if any(line_at(store.log(entry.key), offset) in own[offset] for offset in shared):
-                store.detach(entry.key)
-                done.append(entry.key)
+    there = {entry.key for folder in ("sessions/", "trash/") for entry in store.entries(space + folder)}
+    sizes = {key: store.base_size(key) for key in sorted(there.difference(keys))}
+    own: dict[int, set[bytes]] = {}
+    if any(sizes.values()):
+        # The first line that a session recorded itself names its log, which is unique.
+        for key in filter(store.exists, keys):
+            offset = store.base_size(key)
+            own.setdefault(offset, set()).add(line_at(store.log(key), offset))
+    done = []
+    for key, size in sizes.items():
+        shared = sorted(offset for offset in own if offset < size)
+        if any(line_at(store.log(key), offset) in own[offset] for offset in shared):
+            store.detach(key)
+            done.append(key)
     return done
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from _thread import start_new_thread
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.storage.base import Log, Store
 from holdfast.storage.disk import forks
@@ -69,6 +71,58 @@ class Worker(ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Let go, in a forked child, of what the parent is going to do."""
+
+
+# The same work for many, by a few threads that share the waiting for a disk or a server.
+
+_SOME = 16
+_HANDS = 16
+T = TypeVar("T")
+
+
+def do_each(work: Callable[[T], object], things: Collection[T]) -> None:
+    """Do the work for every thing, in order; for many, some at a time.
+
+    What one of them raises is raised when those that were begun have ended, and no other is begun; so is an interrupt.
+    """
+    if len(things) < _SOME:
+        for thing in things:
+            work(thing)
+        return
+    from queue import SimpleQueue
+
+    waiting, hands = list(things), 0
+    left, ended = iter(waiting), list[BaseException | None]()
+    bell: SimpleQueue[None] = SimpleQueue()  # rung after each end: one that an interrupt swallows is not missed
+
+    def hand() -> None:
+        error: BaseException | None = None
+        try:
+            for thing in left:
+                work(thing)
+        except BaseException as raised:  # noqa: BLE001 - it belongs to who waits
+            error = raised
+            waiting.clear()
+        ended.append(error)
+        bell.put(None)
+
+    try:
+        # No pool of the library's: an interrupt in its locks, which are Python code, would leave them held.
+        with suppress(RuntimeError):  # where no more threads can be had, those that there are do it
+            while hands < _HANDS:
+                start_new_thread(hand, ())
+                hands += 1
+        if not hands:
+            hands = 1
+            hand()
+        while len(ended) < hands:
+            bell.get()
+    finally:
+        waiting.clear()
+        while len(ended) < hands:
+            bell.get()
+    for error in filter(None, ended):
+        raise error
 
 
 # One thread of a store that syncs for everyone who waits.

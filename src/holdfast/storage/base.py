@@ -157,6 +157,13 @@ class Log(ABC):
         Durable when it returns. A crash leaves the old one or the new one, never a mixture.
         """
 
+    def overwrite(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Put a new generation in the place of the whole log, of which nothing is to stay, also not what others share.
+
+        As ``replace``; where that leaves the old bytes in quarantine, they are the caller's to remove.
+        """
+        self.replace(chunks, epoch)
+
     @abstractmethod
     def generation(self) -> str:
         """A mark that changes when the log was replaced, so that followers start again.
@@ -372,6 +379,11 @@ class Store(ABC):
         A crash leaves the whole key or none of it that can be seen; dropping it again then removes
         the bytes that are left.
         """
+
+    def drop_all(self, keys: Sequence[str]) -> None:
+        """Remove many keys, one after the other, as ``drop`` does each; what is removed is gone for good on return."""
+        for key in keys:
+            self.drop(key)
 
     def forget(self, key: str) -> None:
         """Remove what a lease left of a key that has no log, where that can be seen; any other key stays as it is."""

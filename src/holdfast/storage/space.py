@@ -112,6 +112,9 @@ class SpaceStore(Store):
     def move(self, key: str, to: str) -> None:
         self._store.move(self._key(key), self._key(to))
 
+    def drop_all(self, keys: Sequence[str]) -> None:
+        self._store.drop_all([self._key(key) for key in keys])
+
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
         self._store.branch(self._key(key), self._key(to), size, documents=documents)
 

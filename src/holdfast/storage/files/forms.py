@@ -64,6 +64,19 @@ class FileForms:
                     self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
             self._tree.sync(self._parts)
 
+    def overwrite(self, directory: int, chunks: Iterable[bytes], found: Look | None) -> None:
+        """Another log in the place of the one that was found, whatever form that has; nothing of it stays."""
+        with self._new_file(directory, _NEW_LOG_NAME, chunks):
+            self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
+        # The way to a branch was safe before anybody saw it.
+        if found is not None and found.is_branch:
+            self._disk.sync_directory(directory)
+        else:
+            self._tree.sync(self._parts)
+        if self._has_leftovers(directory):
+            self._sweep(directory, LOG_NAME)
+            self._disk.sync_directory(directory)
+
     @contextmanager
     def _held(self, directory: int) -> Iterator[None]:
         """Keep open what tells this generation by its inode: that could otherwise go to the file in its place."""
@@ -190,9 +203,10 @@ class FileForms:
 
     def _sweep(self, directory: int, kept: str) -> None:
         """Remove the files of the log's other forms, the one by which they are noticed last."""
+        there = {*self._disk.scan(directory)} - {kept}
         bases = [base_part_name(number) for number in range(1, PARTS_MAX + 1)]
         for name in (LOG_NAME, *bases, OWN_NAME, ARCHIVE_NAME, BASE_NAME):
-            if name != kept and self._disk.node_at(name, directory) is not None:
+            if name in there:
                 self._disk.unlink(name, directory)
 
 

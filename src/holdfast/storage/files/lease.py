@@ -152,13 +152,18 @@ def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
         return
 
 
-def forget_settled(disk: Disk, directory: int) -> None:
-    """Take the note away for good before another log comes: an old note must not measure it. Lets OSError through."""
-    if not read_settled(disk, directory)[0]:
+def forget_settled(disk: Disk, directory: int, known: str = "") -> None:
+    """Take the note away for good before another log comes: an old note must not measure it. Lets OSError through.
+
+    One of the mark ``known`` may come back with the loss of power: it measures nothing else.
+    """
+    mark = read_settled(disk, directory)[0]
+    if not mark:
         return
     with held(disk, disk.open_lock(LOCK_NAME, directory)) as descriptor:
         _put_note(disk, descriptor, None)
-        disk.sync(descriptor)
+        if mark != known:
+            disk.sync(descriptor)
 
 
 def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:

@@ -176,6 +176,16 @@ class FileLog(Log):
                     forget_settled(self._disk, directory)
             FileForms(self._tree, self._parts).replace(chunks)
 
+    def overwrite(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Write the new file whole, then rename; what the old one was made of goes after that."""
+        self.close()
+        with translation(f"overwriting {self._name}"), self._tree.opened(self._parts, create=True) as directory:
+            assert directory is not None
+            found = look(self._disk, directory)
+            # A note of this very generation cannot be taken for one of the next: that has another inode.
+            forget_settled(self._disk, directory, known="" if found is None else str(found.mark))
+            FileForms(self._tree, self._parts).overwrite(directory, chunks, found)
+
     def generation(self) -> str:
         """The file's inode: replacing gives another one."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from itertools import groupby
 from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound, Unavailable, UsageError
 from holdfast.model import check_id, is_id
 from holdfast.storage._pieces import check_branch
-from holdfast.storage._worker import FlushingStore
+from holdfast.storage._worker import FlushingStore, do_each
 from holdfast.storage.base import (
     Capabilities,
     Changes,
@@ -23,6 +24,7 @@ from holdfast.storage.base import (
     Stamp,
     check_key,
     check_prefix,
+    folder_of,
     is_session,
     needs_log,
 )
@@ -190,13 +192,31 @@ class FileStore(FlushingStore):
         *above, name = _parts(key)
         with self._tree.opened(tuple(above), doing=f"dropping {key}") as directory:
             swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
-            if swept and not self._has_content(key):
-                return
-            with self._held(key):
-                assert directory is not None
-                self._disk.rename(name, directory, _DROPPED + name, directory)
-                self._disk.sync_directory(directory)
-            remove_tree(self._disk, _DROPPED + name, directory)
+        if not swept or self._has_content(key):
+            self.drop_all([key])
+
+    def drop_all(self, keys: Sequence[str]) -> None:
+        """Each out of sight with a rename; those of a folder are synced together, then removed."""
+        for folder, below in groupby(keys, folder_of):
+            self._drop_below(folder, list(below))
+
+    def _drop_below(self, folder: str, keys: list[str]) -> None:
+        with self._tree.opened(check_prefix(folder), doing=f"dropping keys of {folder}") as directory:
+            gone = []
+            try:
+                for key in keys:
+                    name = _DROPPED + _parts(key)[-1]
+                    with self._held(key):
+                        assert directory is not None
+                        remove_tree(self._disk, name, directory)
+                        self._disk.rename(_parts(key)[-1], directory, name, directory)
+                        gone.append(name)
+            finally:
+                # Before anything of them goes: a crash leaves a key whole, or out of sight.
+                if directory is not None and gone:
+                    self._disk.sync_directory(directory)
+                    do_each(lambda name: remove_tree(self._disk, name, directory, sync=False), gone)
+                    self._disk.sync_directory(directory)
 
     def forget(self, key: str) -> None:
         with contextlib.suppress(HoldfastError, OSError):

@@ -352,13 +352,14 @@ def read_all(disk: Disk, descriptor: int, start: int = 0, size: int = 1 << 18) -
         start += len(chunk)
 
 
-def remove_tree(disk: Disk, name: str, above: int) -> bool:
+def remove_tree(disk: Disk, name: str, above: int, *, sync: bool = True) -> bool:
     """Remove a directory with all that is in it; whether it was there. Lets OSError through."""
     if disk.node_at(name, above) is None:
         return False
     _empty(disk, name, above)
     disk.remove_directory(name, above)
-    disk.sync_directory(above)
+    if sync:
+        disk.sync_directory(above)
     return True
 
 
