@@ -3,28 +3,61 @@
 from __future__ import annotations
 
 import sys
+from errno import EMFILE
+from functools import partial
 from importlib import import_module
+from importlib.machinery import PathFinder
+from os import strerror
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 
-def _loaded(name: str) -> Any:
-    """Return a module. Raises Unavailable where it cannot be read, such as with no descriptor left to open it."""
+class _Modules:
+    """Finds the modules of Holdfast, so that one that cannot be loaded is told as an error of ours.
+
+    Much is loaded in the middle of a verb, when it is first needed; a process that may open no more files cannot.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        """Find one of Holdfast's modules as Python would. Raises Unavailable where its folder cannot be read."""
+        if not name.startswith("holdfast."):
+            return None
+        found = _told(PathFinder.find_spec, name, path, target)
+        if found is not None and found.loader is not None:
+            found.loader.exec_module = partial(_told, found.loader.exec_module)
+        return found
+
+
+def _told(do: Callable[..., Any], *given: Any) -> Any:
+    """Do what finds or loads a module, and all that it loads in turn. Raises Unavailable where a file does not open."""
     try:
-        return import_module(name)
-    except OSError as error:
+        return do(*given)
+    except (OSError, ImportError) as error:
+        # What is loaded as machine code says it in words only.
+        number = error.errno if isinstance(error, OSError) else EMFILE
+        if not isinstance(error, OSError) and strerror(EMFILE) not in str(error):
+            raise
         from holdfast.errors import HoldfastError, Unavailable
 
         if isinstance(error, HoldfastError):
             raise
         raise Unavailable(
-            f"a part of Holdfast cannot be loaded: {error.strerror or error}",
+            f"a part of Holdfast cannot be loaded: {error}",
             remedy="Close files or raise the limit of open ones (`ulimit -n`), then try again.",
-            errno=error.errno,
+            errno=number,
         ) from error
+
+
+def load(name: str) -> Any:
+    """Return a module of any library, loaded inside of a function. Raises Unavailable where its file does not open."""
+    return _told(import_module, name)
+
+
+if not any(isinstance(finder, _Modules) for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Modules())
 
 
 def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -37,7 +70,7 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:  # noqa: N807 - what a module's own is called
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(_loaded(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(f"{package}.{homes[name]}"), name)
         # The next look finds it in the package itself. A submodule of the same name is overwritten.
         setattr(sys.modules[package], name, value)
         return value
@@ -52,7 +85,7 @@ class _LazyModule:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_loaded(self.name), name)
+        return getattr(import_module(self.name), name)
 
 
 def lazy_modules(package: str, names: str) -> list[Any]:

@@ -17,7 +17,7 @@ from holdfast.storage.files.documents import FileDocuments
 from holdfast.storage.files.forms import FileForms
 from holdfast.storage.files.lease import forget_settled, note_settled, read_settled
 from holdfast.storage.files.parts import LOG_NAME, OWN_NAME, OpenLog, log_size, look, open_parts
-from holdfast.storage.files.tree import Tree, let_go, translated, translation, write_all
+from holdfast.storage.files.tree import NO_DESCRIPTOR, Tree, let_go, translated, translation, write_all
 
 if TYPE_CHECKING:
     from holdfast.storage.disk import Disk
@@ -86,6 +86,9 @@ class FileLog(Log):
             try:
                 self._entries_synced = self._sync_all()
             except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    # The way could not be opened; no sync has failed, so the next one may do.
+                    raise translated(error, f"syncing {self._name}") from error
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
             if not self._is_in_place():

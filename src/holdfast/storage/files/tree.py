@@ -21,6 +21,7 @@ _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
 # Not ours to read, or on a file system that does not sync directories.
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
@@ -381,7 +382,7 @@ def translated(error: OSError, doing: str) -> StoreError | Forbidden:
         return StoreFull(f"no space left while {doing}", errno=error.errno)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Unavailable(f"not allowed while {doing}: {why}", errno=error.errno)
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in NO_DESCRIPTOR:
         remedy = "Close files or sessions, or raise the limit of open files (`ulimit -n`)."
         return Unavailable(f"no more files can be opened while {doing}: {why}", remedy=remedy, errno=error.errno)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):

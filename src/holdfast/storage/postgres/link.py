@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import Forbidden, HoldfastError, StoreFull, Unavailable, UsageError
 from holdfast.storage.disk import forks
+from holdfast.storage.files.tree import translated
 from holdfast.storage.postgres.tables import MIGRATIONS
 
 if TYPE_CHECKING:
@@ -151,8 +152,11 @@ class ServerLink:
         with self._lock:
             try:
                 loop = self._started()
-            except RuntimeError as error:  # the interpreter is about to end
+            except (RuntimeError, OSError) as error:
                 work.close()
+                if isinstance(error, OSError):  # no descriptor is left for a loop
+                    raise translated(error, "beginning to talk to PostgreSQL") from error
+                # The interpreter is about to end.
                 raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
             # Under the lock: what is begun before a close is called off by it.
             future = asyncio.run_coroutine_threadsafe(self._counted(work), loop)
