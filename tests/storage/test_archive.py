@@ -355,6 +355,8 @@ def test_a_damaged_end_is_not_gone_on_from(tmp_path):
             store_append(hf.store)
         assert path.read_bytes() == data[: len(data) // 2]
         hf.store.unarchive(KEY)
+        # The new file may have the number of the one that was archived, and is shorter.
+        assert "settled" not in (path.parent / "lock").read_text()
         [name] = hf.store.documents(KEY).names("quarantine/")
         assert hf.store.documents(KEY).get(name)[0] == data[: len(data) // 2]
         with hf.session("a") as session:

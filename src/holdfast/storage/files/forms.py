@@ -17,7 +17,7 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, Locked, NotFound, 
 from holdfast.storage._pieces import first_bytes
 from holdfast.storage.base import BLOBS, is_document_name
 from holdfast.storage.disk import Disk
-from holdfast.storage.files.lease import FileLease
+from holdfast.storage.files.lease import FileLease, forget_settled
 from holdfast.storage.files.parts import (
     ARCHIVE_NAME,
     BASE_NAME,
@@ -158,6 +158,9 @@ class FileForms:
                         remedy="Keep what is whole with `holdfast archive --restore`, then go on.",
                     )
                 self._quarantine(ARCHIVE_NAME, "archive", directory)
+            if size is not None or (archive is not None and archive.damaged):
+                # The shorter file may get the inode of the longer one that a note measured.
+                forget_settled(self._disk, directory)
             self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
 
     @contextmanager
