@@ -54,6 +54,24 @@ def test_what_is_recorded_is_fed(store_root, store):
     feeder.close()
 
 
+def test_who_is_watched_is_looked_at_under_the_lock(store_root, store):
+    """A session that is opened at that very moment does not end the thread for good."""
+
+    class Watched(dict):
+        def items(self):
+            assert feeder._lock._is_owned()
+            return super().items()
+
+    feeder = Feeder(store, tick_s=3600)
+    feeder._watched = Watched()
+    with holdfast.Holdfast(store_root, timers=False) as hf, hf.session("a") as session:
+        feeder.watch(session)
+        session.user("one")
+        assert feeder._feed_due()
+        assert indexed(feeder, "a") == 3
+    feeder.close()
+
+
 def test_the_thread_ends_when_there_is_nothing_to_watch(store_root, store):
     """A session that nobody holds any more is fed once more and forgotten."""
     feeder = Feeder(store, tick_s=0.01)

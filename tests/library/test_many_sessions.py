@@ -8,6 +8,7 @@ import holdfast
 from holdfast.catalog import _catch_up as catching_up
 from holdfast.catalog import _feeder as feeding
 from holdfast.library import _copy as copying
+from holdfast.session import Timers
 from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres.link import ServerLink
 from holdfast.storage.sqlite import store as sqlite_store
@@ -180,3 +181,18 @@ def test_keeping_a_store_in_bounds_stops_in_time_and_goes_on_later(hf):
     hf._core.housekeep(60.0)
     assert sum(row.archived for row in hf.list(None)) == 3
     assert not hf._core.has_new_sessions
+
+
+def test_timers_of_sessions_that_ended_are_forgotten():
+    """They do not wait for the minute in which they would have been due."""
+
+    class Kept:
+        def save(self):
+            """Nothing."""
+
+    timers, living = Timers(), [Kept() for _ in range(20)]
+    for number in range(5_000):
+        timers.every(3_600_000, (Kept() if number >= len(living) else living[number]).save)
+    assert len(timers._due) <= 1_000
+    assert {one[2]().__self__ for one in timers._due if one[2]()} == {*living}
+    timers.close()

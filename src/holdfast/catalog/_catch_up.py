@@ -139,8 +139,9 @@ class CatchUp:
         if changes.listed:
             # Every writer tells which key it opens. What moved without a word was moved by hand,
             # and with it perhaps what has kept its name.
-            known = {PREFIX + id: folder for id, folder in self._index.folders().items()}
-            moved = {key for key, _ in known.items() ^ folders.items()}
+            known = self._index.folders()
+            moved = {key for key, folder in folders.items() if known.pop(_id(key), None) != folder}
+            moved.update(PREFIX + id for id in known)
             if any(key not in folders or self._entry(key) is not None for key in sorted(moved - keys)):
                 return self._compare_all(rebooted=False)
             keys |= moved

@@ -121,7 +121,8 @@ class Feeder(Worker):
     def _feed_due(self, until: float | None = None) -> bool:
         """Feed what was recorded; whether there was anything."""
         any_fed = False
-        watched = iter(list(self._watched.items()))
+        with self._lock:  # a collection of garbage amid the copy may let another thread add one
+            watched = iter(list(self._watched.items()))
         while due := list(islice(filter(None, map(_due, watched)), _TOGETHER)):
             any_fed = True
             while due:

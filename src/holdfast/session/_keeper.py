@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every quarter of a megabyte.
 _PAUSE_MS = 250
+_SWEEP_MIN = 1000
 
 
 class Keeper:
@@ -167,6 +168,7 @@ class Timers:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._due: list[tuple[float, int, WeakMethod[Any], float]] = []
+        self._sweep_at = _SWEEP_MIN
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._forks = forks.count
@@ -182,6 +184,11 @@ class Timers:
             # Numbered: of two that are due at once, the methods could not be compared.
             item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
             heapq.heappush(self._due, item)
+            if len(self._due) >= self._sweep_at:
+                # What closed sessions left is not kept until it would be due: that may be minutes, and many sessions.
+                self._due = [one for one in self._due if one[2]() is not None]
+                heapq.heapify(self._due)
+                self._sweep_at = max(_SWEEP_MIN, 2 * len(self._due))
             if self._thread is None or self._forks != forks.count:
                 thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
                 # At the end of the interpreter there are no more threads, and nothing left to do.
