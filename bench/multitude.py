@@ -200,7 +200,7 @@ def _both(few: dict[str, Any], many: dict[str, Any]) -> str:
 
 
 def _loads(rows: list[dict[str, Any]]) -> str:
-    loads = [row["load"] for row in rows]
+    loads = [row["load"] for row in rows if "load" in row]
     return f"{min(loads):.0f} to {max(loads):.0f}"
 
 

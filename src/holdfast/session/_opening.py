@@ -351,9 +351,10 @@ class Opening:
         settled = self.log.settled() if begun and known is None else 0
         tolerant = mending or self.read_only
         # Of a log that is not there nothing is asked: whether it came meanwhile is seen with the lease.
-        loaded = Loaded(Fold())
         if begun:
             loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=True)
+        else:
+            loaded = Loaded(Fold())
         if loaded.torn and not (loaded.position.seq or tolerant):
             # Raise Damaged rather than set aside, as a broken write, what somebody else wrote.
             from holdfast.session._branches import is_foreign
