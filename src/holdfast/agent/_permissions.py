@@ -98,11 +98,12 @@ class Gate:
         fitting = [one for one in given if one.args_hash is None or one.args_hash == args_digest(args)]
         if any(one.expires_at is None or one.expires_at > self.clock() for one in fitting):
             return Verdict(True)
+        return await self._ask(tool, args, call_id, expired=bool(fitting))
+
+    async def _ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
         if self.prompt is None:
             return Verdict(False, f"the tool {tool.name} needs a permission, and nobody is here to give it")
-        request = PermissionRequest(
-            tool.name, args, tool.description, self.session.id, self.agent, bool(fitting), call_id
-        )
+        request = PermissionRequest(tool.name, args, tool.description, self.session.id, self.agent, expired, call_id)
         answer = self.prompt(request)
         if inspect.isawaitable(answer):
             answer = await answer

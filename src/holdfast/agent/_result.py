@@ -27,7 +27,8 @@ class Speech(msgspec.Struct, frozen=True):
     signature: str | None = None
     thought_signature: str | None = None
     """Google's form of a signature; only the provider that made one may see it again."""
-    redacted: bool = False  # the provider showed no words: the signature is all there is
+    redacted: bool = False
+    """The provider showed no words: the signature is all there is."""
 
 
 class CallRequest(msgspec.Struct, frozen=True):
@@ -92,6 +93,8 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 # Waiting for someone: a token that is given out once, works once and expires.
+
+
 class Suspension(msgspec.Struct, frozen=True):
     """What a suspended run gives: the token to go on with, until ``expires_at`` (Unix ms)."""
 

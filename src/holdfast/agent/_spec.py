@@ -169,7 +169,8 @@ class Spec:
 
     name: str
     model: Any
-    remake: Callable[[], Any] | None = None  # makes the model once more; None if the caller made it
+    remake: Callable[[], Any] | None = None
+    """Makes the model once more; None if the caller made it."""
     description: str = ""
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
@@ -200,7 +201,8 @@ class Activity:
     place: RunPlace
     talk: RunLog
     host: PluginHost
-    delegate_tool: Callable[[Spec, Activity], Tool]  # makes the tool by which this activity calls another agent
+    delegate_tool: Callable[[Spec, Activity], Tool]
+    """Makes the tool by which this activity calls another agent."""
     depth: int = 0
     usage: Usage = field(default_factory=Usage)
     emit: Callable[[str], None] | None = None
@@ -290,6 +292,7 @@ def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
 
 
 # What the model is told before the conversation.
+
 CUSTOM = "custom_instructions.md"
 _MEMORY_BYTES_MAX = 8 * 1024
 _ORDER = {"critical": 0, "high": 1, "normal": 2, "low": 3}

@@ -88,9 +88,7 @@ class Tool:
         try:
             checked: dict[str, Any] = self._validate(args)
         except ValueError as error:
-            # Without the address of the validator's documentation.
-            lines = [line.strip() for line in str(error).splitlines() if "For further information" not in line]
-            raise UsageError(f"wrong arguments for {self.name}: {'; '.join(lines[1:]) or error}") from error
+            raise UsageError(f"wrong arguments for {self.name}: {_fault(error)}") from error
         return checked
 
     async def call(self, context: ToolContext, args: dict[str, Any]) -> Any:
@@ -171,3 +169,9 @@ def _engine_tool(
         return EngineTool(stand_in, name=name, takes_ctx=False)
     except Exception as error:
         raise UsageError(f"no schema can be made for the tool {name}: {error}") from error
+
+
+def _fault(error: ValueError) -> str:
+    """A validation error without the address of its documentation."""
+    lines = [line for line in str(error).splitlines() if "For further information" not in line]
+    return "; ".join(line.strip() for line in lines[1:]) or str(error)

@@ -72,6 +72,18 @@ async def delegate(parent: Activity, child: Spec, task: str) -> str:
     return output
 
 
+async def resume_child(parent: Activity, child: Spec, run: str) -> str:
+    """Go on with a child's run that an earlier process left, from its own part of the log."""
+    events = list(parent.talk.session.events())
+    talk = RunLog(parent.talk.session, run, child.name, child=True)
+    talk.replay(events)
+    if not talk.messages():
+        raise UsageError(f"there is no run {run} of {child.name} in this session")
+    activity = _activity(parent, child, talk)
+    talk.append("agent_start", _start(parent, child) | {"resumed": True})
+    return await _finish(activity)
+
+
 def _start(parent: Activity, child: Spec) -> dict[str, Any]:
     return {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
 
@@ -104,6 +116,7 @@ async def _finish(activity: Activity) -> str:
 
 
 # One turn: from a user's input to the agent's final answer, recorded from end to end.
+
 Prompt = str | list[dict[str, Any]] | None
 GO_ON = "(go on where you were interrupted)"
 
@@ -155,14 +168,7 @@ class AgentTurn:
         if child is None:
             raise UsageError(f"{self.spec.name} has no delegate {agent!r}")
         async with self._activity(superseding=False) as activity:
-            events = list(activity.talk.session.events())
-            talk = RunLog(activity.talk.session, run, child.name, child=True)
-            talk.replay(events)
-            if not talk.messages():
-                raise UsageError(f"there is no run {run} of {child.name} in this session")
-            own = _activity(activity, child, talk)
-            talk.append("agent_start", _start(activity, child) | {"resumed": True})
-            output = await _finish(own)
+            output = await resume_child(activity, child, run)
             self._reason = "completed"
             return output
 

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 IDLE_MS = 30 * 60 * 1000
 _PUT_OFF = "the server was stopped in mid-turn"
 
-Run = Callable[..., Awaitable[Any]]  # calls a function on another thread: ``await run(function, *arguments)``
+Run = Callable[..., Awaitable[Any]]
+"""Calls a function on another thread: ``await run(function, *arguments)``."""
 Message = tuple[str, Any]
 """What a turn tells: a name, and what belongs to it."""
 
@@ -112,21 +113,7 @@ class HostedTurn:
 
         def end(task: asyncio.Future[Any]) -> None:
             over()
-            # The task is over, or was stopped before it began.
-            if task.cancelled():
-                self.ended = "interrupted" if self.is_put_off else "cancelled"
-            elif (error := task.exception()) is not None:
-                self.ended, self.error = "failed", error
-            else:
-                self.ended, self.result = "done", task.result()
-            # Cancelled and not denied: nobody has said no.
-            for question in self.questions.values():
-                question.answer.cancel()
-            self.questions.clear()
-            self.tell(self.ended, self.result if self.error is None else self.error)
-            for queue in self._queues:
-                queue.put_nowait(None)
-            self._over.set()
+            self._end(task)
 
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(end)
@@ -233,6 +220,23 @@ class HostedTurn:
                     await uncancelled(session.aflush())
             raise
         return pieces.result
+
+    def _end(self, task: asyncio.Future[Any]) -> None:
+        """The task is over, or was stopped before it began."""
+        if task.cancelled():
+            self.ended = "interrupted" if self.is_put_off else "cancelled"
+        elif (error := task.exception()) is not None:
+            self.ended, self.error = "failed", error
+        else:
+            self.ended, self.result = "done", task.result()
+        # Cancelled and not denied: nobody has said no.
+        for question in self.questions.values():
+            question.answer.cancel()
+        self.questions.clear()
+        self.tell(self.ended, self.result if self.error is None else self.error)
+        for queue in self._queues:
+            queue.put_nowait(None)
+        self._over.set()
 
 
 class _Kept(Generic[T]):
