@@ -31,6 +31,7 @@ ROWS = {
     "failovers": ("PostgreSQL primaries killed in mid flush, standby promoted", 200, "lost"),
     "interrupts": ("interrupts between two instructions", 100_000, "wrong"),
     "bucket kills": ("kills of a server of buckets in mid write", 20, "lost"),
+    "bucket answers": ("answers of a server of buckets lost, wrong, slow or doubled", 60, "wrong"),
     "volume kills": ("kills of one of three replicated servers of volumes", 30, "lost"),
     "full disks": ("appends that find a real disk full", 300, "lost"),
     "secrets": ("secrets planted, by format, place and way", 19_000, "left in the bytes"),

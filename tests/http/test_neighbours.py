@@ -81,7 +81,7 @@ def test_the_same_id_in_two_spaces_is_heard_in_its_own_only(server, space, talk)
 
 @pytest.mark.parametrize("kind", ["wrong secret", "no such id", "no token"])
 def test_every_token_is_compared_once_whether_it_exists_or_not(server, space, monkeypatch, kind):
-    """On HTTP and WebSocket: in constant time, also where there is nothing to compare with."""
+    """On HTTP, WebSocket and event streams: in constant time, also where there is nothing to compare with."""
     good = server.token(space)
     mark, id, secret = good.split("_", 2)
     given = {"wrong secret": f"{mark}_{id}_{secret[::-1]}", "no such id": f"{mark}_x{id}_{secret}", "no token": "x"}[
@@ -96,6 +96,9 @@ def test_every_token_is_compared_once_whether_it_exists_or_not(server, space, mo
         pass
     assert caught.value.response.status_code == 401
     assert len(compared) == 2
+    with server.client(token=given) as client, client.stream("GET", "/v1/sessions/a/follow") as stream:
+        assert stream.status_code == 401
+    assert len(compared) == 3
     assert {len(one) for two in compared for one in two} == {len(compared[0][0])}  # digests, all of one length
 
 

@@ -288,3 +288,24 @@ def test_the_token_can_be_given(monkeypatch, store_root):
     assert seen == {"port": 1, "writes": True, "token": "given-secret"}
     assert "Serving at" in done.stderr
     assert "given-secret" not in done.stderr
+
+
+@pytest.mark.parametrize("given", ["", "Bearer ", "Bearer wrong", "Bearer right-token-and-more", "right-token"])
+async def test_every_token_of_mcp_is_compared_in_constant_time(past, monkeypatch, given):
+    """What decides is the one comparison that all doors share, whatever is given."""
+    compared, real = [], serving.same_secret
+    monkeypatch.setattr(serving, "same_secret", lambda *two: compared.append(two) or real(*two))
+    app, said = http_app(past, writes=False, token="right-token"), []
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "raw_path": b"/mcp", "query_string": b""}
+    scope |= {"headers": [(b"host", b"127.0.0.1"), (b"authorization", given.encode())]}
+    scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "scheme": "http", "http_version": "1.1"}
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        said.append(message)
+
+    await app(scope, receive, send)
+    assert said[0]["status"] == 401
+    assert compared == [(given, "Bearer right-token")]

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import io
 import json
+import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -269,3 +273,126 @@ def test_a_bundle_of_what_was_recorded_has_no_secret(tmp_path):
             data = hf.export("a", form)
             (tmp_path / "out" / form).write_bytes(data if isinstance(data, bytes) else data.encode())
     assert not left(tmp_path / "out", [one.secret for one in chosen()])
+
+
+class Telemetry:
+    """An SDK of OpenTelemetry, figures for Prometheus and logs of every level, each as one text."""
+
+    def __init__(self, hf: Any, logs: io.StringIO, *, content: bool) -> None:
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        from holdfast.integrations.otel import observe
+        from holdfast.observe import JsonFormatter, LogObserver, Metrics
+
+        self.spans, self.reader, self.metrics = InMemorySpanExporter(), InMemoryMetricReader(), Metrics()
+        self.traces, self.meters = TracerProvider(), MeterProvider([self.reader])
+        self.traces.add_span_processor(SimpleSpanProcessor(self.spans))
+        handler = logging.StreamHandler(logs)
+        handler.setFormatter(JsonFormatter())
+        self.logger = logging.getLogger("of the test")
+        self.logger.setLevel(logging.DEBUG)
+        self.logger.handlers[:] = [handler]
+        observe(hf, tracer_provider=self.traces, meter_provider=self.meters, content=content)
+        hf.observe(self.metrics)
+        hf.observe(LogObserver(self.logger, content=content))
+
+    def texts(self, hf: Any) -> dict[str, str]:
+        from holdfast.integrations.otel import trace_session
+
+        trace_session(hf, "a", tracer_provider=self.traces, content=True)
+        found = {
+            "traces": "".join(span.to_json() for span in self.spans.get_finished_spans()),
+            "metrics": self.reader.get_metrics_data().to_json(),
+            "prometheus": self.metrics.text(),
+        }
+        self.traces.shutdown()
+        self.meters.shutdown()
+        return found
+
+
+@pytest.mark.parametrize("content", [False, True], ids=["figures", "content"])
+def test_no_secret_is_in_traces_metrics_and_logs(tmp_path, content):
+    """Whatever place it came in by, also where what was said is asked for: in no span, point, figure or record."""
+    logs = io.StringIO()
+    (tmp_path / "out").mkdir()
+    puts = list(PLACES.values())
+    with holdfast.open(tmp_path / "store", config=REDACTING) as hf:
+        telemetry = Telemetry(hf, logs, content=content)
+        with hf.session("a", agent_id="agent") as s:
+            for number, one in enumerate(chosen()):
+                puts[number % len(puts)](hf, s, f"see {one.text} there")
+                s.append("turn_start", {"agent": "a", "prompt": one.text})
+                s.append("agent_error", {"agent": "a", "error": {"message": one.text}})
+            for number, one in enumerate(alone()):
+                list(NAMES.values())[number % len(NAMES)](hf, s, one.secret)
+                with pytest.raises(SecretFound):
+                    s.append("metadata", {"x": 1}, run=one.secret)
+            s.snapshot()
+        for name, text in telemetry.texts(hf).items():
+            (tmp_path / "out" / name).write_text(text)
+    (tmp_path / "out" / "logs").write_text(logs.getvalue())
+    assert logs.getvalue()
+    assert not left(tmp_path, [one.secret for one in chosen()])
+
+
+ECHO = """
+import json, sys
+
+def send(**frame):
+    print(json.dumps({"jsonrpc": "2.0", **frame}), flush=True)
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    answers = {"initialize": {"protocolVersion": 1}, "session/new": {"sessionId": "s"}}
+    if asked.get("method") == "session/prompt":
+        text = asked["params"]["prompt"][-1]["text"]
+        for at in range(0, len(text), 5):
+            chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text[at : at + 5]}}
+            send(method="session/update", params={"sessionId": "s", "update": chunk})
+        send(id=asked["id"], result={"stopReason": "end_turn"})
+    elif "id" in asked:
+        send(id=asked["id"], result=answers.get(asked["method"], {}))
+"""
+
+
+def test_no_secret_that_passes_the_proxy_as_a_program_stays(tmp_path):
+    """Prompts and streamed answers go through it as they are: store, log and what it says keep none of them."""
+    command = [str(Path(sys.executable).with_name("holdfast")), "--store", str(tmp_path / "store"), "acp", "proxy"]
+    environment = {**os.environ, "HOLDFAST_LOG_LEVEL": "debug", "HOLDFAST_LOG_FILE": str(tmp_path / "log")}
+    frames = [{"method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}}]
+    frames.append({"method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}})
+    with (
+        (tmp_path / "said").open("wb") as said,
+        subprocess.Popen(
+            [*command, "--", sys.executable, "-c", ECHO],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=environment,
+            text=True,
+        ) as proxy,
+    ):
+
+        def call(number: int, frame: dict[str, Any]) -> Any:
+            proxy.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, **frame}) + "\n")
+            proxy.stdin.flush()
+            for line in proxy.stdout:
+                passed.append(line)
+                answer = json.loads(line)
+                if answer.get("id") == number and "method" not in answer:
+                    return answer["result"]
+            raise AssertionError((tmp_path / "said").read_text())
+
+        passed: list[str] = []
+        id = [call(number, frame) for number, frame in enumerate(frames, 1)][1]["sessionId"]
+        for number, one in enumerate(chosen(), 3):
+            text = [{"type": "text", "text": f"see {one.text} there"}]
+            call(number, {"method": "session/prompt", "params": {"sessionId": id, "prompt": text}})
+        proxy.stdin.close()
+        proxy.wait(60)
+    assert len(passed) > 2 * len(chosen())
+    assert not left(tmp_path, [one.secret for one in chosen()])

@@ -242,7 +242,7 @@ def _directory(path: str) -> Iterator[tuple[Tree, int]]:
 
     tree = Tree(os.path.dirname(path), Disk())
     try:
-        with tree.opened(()) as directory:
+        with tree.opened((), doing=f"opening {path}") as directory:
             if directory is None:
                 raise Unavailable(f"there is no directory {os.path.dirname(path)}")
             yield tree, directory
