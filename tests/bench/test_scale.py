@@ -93,6 +93,17 @@ def test_the_page_shows_what_the_kept_figures_give():
     assert scale.page_with(page, scale.tables(scale.kept(), Assumptions())) == page
 
 
+def test_the_page_shows_what_was_measured_with_very_many_sessions():
+    """That table too is computed, from bench/multitude.json."""
+    from bench import multitude
+
+    with open(multitude.KEPT, "rb") as file:
+        figures = msgspec.json.decode(file.read())
+    with open(multitude.PAGE, encoding="utf-8") as file:
+        page = file.read()
+    assert multitude.page_with(page, multitude.table(figures)) == page
+
+
 def test_kept_figures_are_plausible():
     """All of them are there and above nothing."""
     from bench import scale
