@@ -2,135 +2,110 @@
 
     python interrupt_points.py URL HOW COUNT_MAX OPERATION…
 
-``{}`` in the address is a new directory. Of each operation at most COUNT_MAX boundaries are tried, at equal distances
-from one that is chosen by its name; 0 tries them all.
+``{}`` in the address is a new directory, ``{name}`` a name that nobody used before. Of each operation at most
+COUNT_MAX boundaries are tried, at equal distances from one that is chosen by its name; 0 tries them all.
+``append@7`` begins with the seventh, tries all from there on, and says of each where it is.
 
-A trace function counts the boundaries of the library's own instructions, and of those of the standard library that it
-calls to hold locks, and at one of them raises KeyboardInterrupt, cancels the running task, or ends the process. Then
-this process goes on with the session, another one does, and both look at what there is.
+HOW is ``press``, which raises KeyboardInterrupt in the calling thread, as Python does; ``cancel``, which cancels the
+running task, also while a thread of the library works for it; or ``exit``, which ends the process while any of its
+threads is there. Then this process goes on with the session, in another thread, another process does, and both look
+at what there is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dis
 import faulthandler
 import gc
 import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
-from contextlib import closing, suppress
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
-import holdfast
+import boundaries
+from boundaries import Boundaries, Cancel, leave, press
+from interrupt_cases import CASES, Erase, told
+
 from holdfast import Holdfast
-from holdfast.errors import HoldfastError, NotFound
 
-OURS = os.path.dirname(holdfast.__file__)
-# contextlib as `suppress` knows it: what the library calls to hold and to give back.
-BESIDE = frozenset(
-    code.__code__.co_filename for code in (closing.__init__, weakref.finalize.__init__, threading.settrace)
-)
 WORLD_POINTS = 150
 CONNECTIONS_MAX = 24
 ANSWER_S = 120
-HANG_S = 60
-WRONG_MAX = 20
+HANG_S = int(os.environ.get("HANG_S", "300"))
+WRONG_MAX = int(os.environ.get("WRONG_MAX", "20"))
+_IN_TRANSACTION = "SELECT query FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
 
 
-@cache
-def is_traced(filename):
-    return filename.startswith(OURS) or filename in BESIDE
+class Database(sqlite3.Connection):
+    """A connection that can be found again."""
 
 
-@cache
-def leaving(code):
-    """Instructions that the compiler puts outside of every handler, though they stand inside of one in the source.
-
-    Between the end of a ``with`` block and the call of ``__exit__``, at the beginning of a handler, at ``try`` itself.
-    CPython delivers nothing there, and nothing that is written in Python could close these gaps: they are left out.
-    """
-    found, run, swapped = set(), [], -1
-    for one in dis.get_instructions(code):
-        is_none = one.opname == "LOAD_CONST" and one.argval is None
-        is_call = one.opname in ("PRECALL", "CALL") and one.arg == 2
-        if (is_none and len(run) < 3) or (is_call and len(run) >= 3):
-            run.append(one.offset)
-            if one.opname == "CALL":
-                found.update(run)
-                run = []
-        else:
-            run = [] if not is_none else [one.offset]
-        if one.opname == "SWAP":
-            swapped = one.offset
-        elif is_none and len(run) == 1 and swapped == one.offset - 2:
-            found.add(swapped)
-        if one.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START", "NOP"):
-            found.add(one.offset)
-    return frozenset(found)
+DATABASES = weakref.WeakSet()
 
 
-class Boundaries:
-    """Counts boundaries while it is entered, and does something at the one of a number."""
+def connect_noted(connect, *arguments, **options):
+    made = connect(*arguments, factory=Database, **options)
+    DATABASES.add(made)
+    return made
 
-    def __init__(self, number, act):
-        self.number = number
-        self.count = 0
-        self.fired = ""
-        self._act = act
 
-    def __enter__(self):
+sqlite3.connect = partial(connect_noted, sqlite3.connect)
+
+
+class World:
+    """A store, and a process in it."""
+
+    def __init__(self, url, folder, other=None):
+        self.url, self.folder, self.other = url, folder, other
+        self.cancel = Cancel()
+        self.hf = Holdfast(self.url, timers=False)
+        self.beside = Holdfast(f"{self.folder}/beside", timers=False)
+
+    def close(self):
+        self.hf.close()
+        self.beside.close()
+
+    def left_open(self):
+        """What is left of a transaction; empty if nothing is."""
+        for one in tuple(DATABASES):
+            with suppress(sqlite3.ProgrammingError):  # it is closed
+                if one.in_transaction:
+                    return "a transaction of SQLite is left open"
+        return ""
+
+    def descriptors(self):
+        """Those that are open, but for the few that connections take."""
         gc.collect()
-        gc.disable()
-        sys.settrace(self._called)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-        gc.enable()
-
-    def _called(self, frame, event, _):
-        if not is_traced(frame.f_code.co_filename):
-            return None
-        above = frame
-        while above is not None:
-            # What an interrupt raises there goes nowhere: Python itself takes it.
-            if above.f_code.co_name == "__del__":
-                return None
-            above = above.f_back
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
-        return self._stepped
-
-    def _stepped(self, frame, event, _):
-        if event == "opcode" and frame.f_lasti not in leaving(frame.f_code):
-            self.count += 1
-            if self.count == self.number:
-                code = frame.f_code
-                self.fired = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {code.co_name}+{frame.f_lasti}"
-                self._act()
-        return self._stepped
-
-
-def press():
-    raise KeyboardInterrupt
+        names = []
+        for one in os.listdir("/proc/self/fd"):
+            with suppress(FileNotFoundError):  # the one that lists them
+                names.append(os.readlink(f"/proc/self/fd/{one}"))
+        kept = [name for name in names if ".db" in name or name.startswith("socket:")]
+        return len(names) - min(len(kept), CONNECTIONS_MAX)
 
 
 class Other:
-    """Another process, which takes a session, goes on with it, and says what it has."""
+    """Another process, which takes sessions, goes on with them, and says what they have."""
 
     def __init__(self):
         command = [sys.executable, __file__, "--other"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def ask(self, url, id):
-        self._process.stdin.write(json.dumps([url, id]).encode() + b"\n")
+    def ask(self, place, questions):
+        """Its answers to some questions: each is what it is to do, and with what."""
+        if not questions:
+            return []
+        self._process.stdin.write(json.dumps([*place, questions]).encode() + b"\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
@@ -139,359 +114,63 @@ class Other:
         self._process.wait(ANSWER_S)
 
 
-def be_other():
+class Answers:
     """What the other process does."""
-    hf, place = None, ""
-    for line in sys.stdin:
-        url, id = json.loads(line)
+
+    def __init__(self):
+        self._world = None
+
+    def answers(self, url, folder, questions):
+        if self._world is None or self._world.url != url:
+            if self._world is not None:
+                self._world.close()
+            self._world = World(url, folder)
+        return [self._answer(*one) for one in questions]
+
+    def _answer(self, what, *arguments):
         try:
-            if url != place:
-                if hf is not None:
-                    hf.close()
-                hf, place = Holdfast(url, timers=False), url
-            with hf.session(id) as session:
-                session.user("other")
-            report = hf.verify(id)
-            answer = {**told(hf.events(id)), "ok": report.ok, "why": report.explain()}
+            return getattr(self, what)(*arguments)
         except BaseException as error:  # noqa: BLE001 - it is told, and what it is decides nothing here
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
-
-
-def told(events):
-    """What is said in a session, and its numbers."""
-    events = list(events)
-    texts = [
-        str(one.data.get("content", one.data.get("result"))) for one in events if one.type in ("user", "tool_result")
-    ]
-    return {"texts": texts, "seqs": [one.seq for one in events]}
-
-
-class Case:
-    """An operation: what comes before it, itself, and what must be so afterwards."""
-
-    sure = ("first",)
-    """What is in the session whatever happened."""
-    maybe = ()
-    """What is there once if the operation returned, and once or not at all if it did not."""
-
-    def __init__(self, world, id):
-        self.world, self.hf, self.id = world, world.hf, id
-        self.session = None
-
-    def prepare(self):
-        self.session = self.hf.session(self.id)
-        self.session.user("first")
-
-    def act(self):
-        raise NotImplementedError
-
-    def go_on(self):
-        """The same process afterwards."""
-        if self.session is None:
-            self.session = self.hf.session(self.id)
-        self.session.user("after")
-        self.session.flush()
-        found = told(self.session.events())
-        assert self.session.state == self.hf.state(self.id), "the state is not that of the log"
-        self.session.close()
-        self.session = None
-        return found
-
-    def leave_at_rest(self):
-        """A session that is there and closed."""
-        with self.hf.session(self.id) as session:
-            session.user("first")
-
-
-class Append(Case):
-    maybe = ("second",)
-
-    def act(self):
-        self.session.user("second")
-
-
-class AppendNamed(Append):
-    def act(self):
-        self.session.append("user", {"role": "user", "content": "second"}, run="r", key="k")
-
-    def go_on(self):
-        # Tried again with its key, it is there once.
-        self.act()
-        self.maybe, self.sure = (), ("first", "second")
-        return super().go_on()
-
-
-class AppendFirst(Append):
-    """The first append of an opening, which records the opening before."""
-
-    def prepare(self):
-        self.leave_at_rest()
-        self.session = self.hf.session(self.id)
-
-
-class AppendNew(Append):
-    """The first append of a session."""
-
-    sure = ()
-
-    def prepare(self):
-        self.session = self.hf.session(self.id)
-
-
-class Tool(Case):
-    maybe = ("second",)
-
-    def act(self):
-        with self.session.tool("Read", {"path": "a"}) as call:
-            call.result = "second"
-
-    def go_on(self):
-        found = super().go_on()
-        # A call that was broken off has a result that says so.
-        found["texts"] = [text for text in found["texts"] if text in ("first", "second", "after", "other")]
-        return found
-
-
-class Extend(Case):
-    maybe = ("second", "third")
-
-    def act(self):
-        self.session.extend([("user", {"role": "user", "content": text}) for text in self.maybe])
-
-
-class Flush(Case):
-    def act(self):
-        self.session.flush()
-
-
-class Aflush(Case):
-    def act(self):
-        asyncio.run(self.session.aflush())
-
-
-class Aclose(Case):
-    def act(self):
-        asyncio.run(self.session.aclose())
-
-    def go_on(self):
-        if self.session.closed:
-            self.session = None
-        return super().go_on()
-
-
-class Snapshot(Case):
-    def act(self):
-        self.session.snapshot()
-
-
-class OpenNew(Case):
-    sure = ()
-
-    def prepare(self):
-        pass
-
-    def act(self):
-        self.session = self.hf.session(self.id)
-
-
-class OpenExisting(OpenNew):
-    sure = ("first",)
-
-    def prepare(self):
-        self.leave_at_rest()
-
-
-class Close(Case):
-    def act(self):
-        self.session.close()
-
-    def go_on(self):
-        self.session.close()
-        self.session = None
-        return super().go_on()
-
-
-class Rest(Case):
-    """An operation on a session at rest."""
-
-    def prepare(self):
-        self.leave_at_rest()
-
-
-class Fork(Rest):
-    def act(self):
-        self.hf.fork(self.id, new_id=f"{self.id}-fork")
-
-    def go_on(self):
-        with suppress(HoldfastError):
-            self.act()
-        assert told(self.hf.events(f"{self.id}-fork"))["texts"] == ["first"], "the fork is not whole"
-        assert self.hf.verify(f"{self.id}-fork").ok
-        return super().go_on()
-
-
-class Archive(Rest):
-    def act(self):
-        self.hf.archive(self.id)
-
-    def go_on(self):
-        if self.hf.store.capabilities.archives:
-            self.act()
-        return super().go_on()
-
-
-class Redact(Rest):
-    def prepare(self):
-        with self.hf.session(self.id) as session:
-            session.user("first")
-            session.user("hush")
-
-    def act(self):
-        self.hf.redact(self.id, find=["hush"])
-
-    def go_on(self):
-        self.act()
-        found = super().go_on()
-        assert "hush" not in str(found), "the word is still there"
-        found["texts"] = [text for text in found["texts"] if "redact" not in text.lower()]
-        return found
-
-
-class Erase(Rest):
-    sure = ()
-
-    def act(self):
-        self.hf.erase(self.id)
-
-    def go_on(self):
-        with suppress(NotFound):
-            self.act()
-        assert not self.hf.exists(self.id), "it is still there"
-        return super().go_on()
-
-
-class Copy(Rest):
-    def act(self):
-        copied = self.hf.copy_to(self.world.beside, [self.id])
-        assert not copied.failed, copied.failed
-
-    def go_on(self):
-        self.act()
-        assert told(self.world.beside.events(self.id))["texts"] == ["first"], "the copy is not whole"
-        assert self.world.beside.verify(self.id).ok
-        return super().go_on()
-
-
-class Import(Rest):
-    def prepare(self):
-        self.leave_at_rest()
-        self.bundle = b"".join(
-            json.dumps({"role": role, "content": f"{self.id} {role}"}).encode() + b"\n"
-            for role in ("user", "assistant")
-        )
-
-    def act(self):
-        return self.hf.import_(self.bundle)
-
-    def go_on(self):
-        (made,) = self.act()
-        assert told(self.hf.events(made))["texts"] == [f"{self.id} user"], "what was brought in is not there once"
-        assert self.hf.verify(made).ok
-        return super().go_on()
-
-
-class List(Rest):
-    def act(self):
-        return [one.session_id for one in self.hf.list(limit=None)]
-
-    def go_on(self):
-        assert self.id in self.act(), "it is not listed"
-        return super().go_on()
-
-
-class Search(Rest):
-    def act(self):
-        return [hit.session_id for hit in self.hf.search("first", limit=1000)]
-
-    def go_on(self):
-        assert self.id in self.act(), "it is not found"
-        return super().go_on()
-
-
-CASES = {
-    "append": Append,
-    "append named": AppendNamed,
-    "append first": AppendFirst,
-    "append new": AppendNew,
-    "tool": Tool,
-    "extend": Extend,
-    "flush": Flush,
-    "aflush": Aflush,
-    "aclose": Aclose,
-    "snapshot": Snapshot,
-    "open": OpenExisting,
-    "open new": OpenNew,
-    "close": Close,
-    "fork": Fork,
-    "archive": Archive,
-    "redact": Redact,
-    "erase": Erase,
-    "copy": Copy,
-    "import": Import,
-    "list": List,
-    "search": Search,
-}
-
-
-class World:
-    """A store, and this process in it."""
-
-    def __init__(self, url, operation, how):
-        self.operation = operation
-        self.folder = tempfile.mkdtemp(prefix="points-")
-        self.url = url.replace("{}", self.folder)
-        self.case, self.how = CASES[operation], how
-        self.hf = Holdfast(self.url, timers=False)
-        self.beside = Holdfast(f"{self.folder}/beside", timers=False)
-
-    def close(self):
-        self.hf.close()
-        self.beside.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def descriptors(self):
-        """Those that are open, but for the few that SQLite keeps for its connections."""
-        gc.collect()
-        names = []
-        for one in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):  # the one that lists them
-                names.append(os.readlink(f"/proc/self/fd/{one}"))
-        kept = [name for name in names if ".db" in name]
-        return len(names) - min(len(kept), CONNECTIONS_MAX)
-
-    def run(self, id, number):
-        """The operation once, interrupted at a boundary; the boundaries, and what was interrupted."""
-        case = self.case(self, id)
-        case.prepare()
-        fire = {"press": press, "cancel": cancel, "exit": lambda: os._exit(0)}[self.how]
-        points = Boundaries(number, fire)
-        returned, wrong = False, ""
-        try:
-            with points:
-                case.act()
-            returned = True
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            pass
-        except Exception as error:  # noqa: BLE001 - whatever else comes is wrong
-            wrong = f"it raised {type(error).__name__}: {error}"
-        gc.collect()  # a session that was opened for nobody is given back when the collector finds it
-        return case, points, returned, wrong
-
-
-def cancel():
-    with suppress(RuntimeError, AttributeError):  # no loop runs, or no task in it
-        asyncio.current_task().cancel()
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def look(self, id):
+        """Go on with a session."""
+        hf = self._world.hf
+        with hf.session(id) as session:
+            session.user("other")
+        return self._found(id)
+
+    def finish(self, id, operation):
+        """Do what a process does after an operation, which cannot do it any more."""
+        case = CASES[operation](self._world, id)
+        case.go_on()
+        return {**self._found(id), "case": {"sure": case.sure, "maybe": case.maybe}}
+
+    def hold(self, id, seconds):
+        """Keep a session for so long."""
+        session = self._world.hf.session(id)
+        threading.Timer(seconds, session.close).start()
+        return {}
+
+    def _found(self, id):
+        hf = self._world.hf
+        report = hf.verify(id)
+        return {**told(hf.events(id)), "ok": report.ok, "why": report.explain(), "error": self._in_transaction()}
+
+    def _in_transaction(self):
+        link = getattr(self._world.hf.store, "link", None)
+        until = time.monotonic() + 1
+        while link is not None and (rows := link.fetch(_IN_TRANSACTION)):
+            if time.monotonic() > until:
+                return f"left in a transaction: {rows[0]['query']}"
+            time.sleep(0.05)
+        return ""
+
+
+def be_other():
+    asked = Answers()
+    for line in sys.stdin:
+        print(json.dumps(asked.answers(*json.loads(line))), flush=True)  # noqa: T201 - the answer
 
 
 def check(case, found, more, *, returned):
@@ -509,88 +188,196 @@ def check(case, found, more, *, returned):
     return ""
 
 
-def try_point(world, other, id, number):
-    """Interrupt once; the boundary, and what is wrong, empty if nothing is."""
-    before = world.descriptors()
-    case, points, returned, wrong = world.run(id, number)
-    try:
-        wrong = wrong or check(case, case.go_on(), ["after"], returned=returned)
-        if not wrong:
-            found = other.ask(world.url, id)
-            wrong = found.get("error") or ("" if found["ok"] else found["why"])
-            wrong = wrong or check(case, found, ["after", "other"], returned=returned)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        wrong = f"{type(error).__name__}: {error}"
-    del case
-    after = world.descriptors()
-    if not wrong and number > 0 and after > before:
-        wrong = f"descriptors {before} -> {after}"
-    return points, wrong
-
-
-def try_exit(world, other, id, number):
-    """End a process at a boundary; another one must find all that was acknowledged."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        world.hf = Holdfast(world.url, timers=False)
-        points = world.run(id, number)[1]
-        os.write(writing, str(points.count).encode())
-        os._exit(1)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        count = pipe.read()
-    _, status = os.waitpid(child, 0)
-    points = Boundaries(number, press)
-    points.fired = "" if status else f"boundary {number}"
-    points.count = int(count or 0)
-    found = other.ask(world.url, id)
+def check_answer(case, found, more, *, returned):
     wrong = found.get("error") or ("" if found["ok"] else found["why"])
-    return points, wrong or check(world.case, found, ["other"], returned=bool(status))
+    return wrong or check(case, found, more, returned=returned)
 
 
-def campaign(other, url, how, count_max, operation):
-    """Try boundaries of one operation; how many it has, how many were tried, what was wrong."""
-    tried, wrong, number = 0, [], 0
-    attempt = try_exit if how == "exit" else try_point
-    world = World(url, operation, how)
-    try:
-        for warm in range(3):
-            points, said = attempt(world, other, f"warm{warm}", -1)
-            if said:
-                wrong.append(f"{operation}, without an interrupt: {said}")
-        gc.freeze()
-        total = points.count
-        stride = max(1, total // count_max if count_max else 1)
-        number = 1 + random.Random(f"{operation} {how}").randrange(stride)
-        while number <= total and len(wrong) < WRONG_MAX:
+class Campaign:
+    """Boundaries of one operation, one after the other, and what was wrong."""
+
+    def __init__(self, url, how, operation):
+        self.operation, _, only = operation.partition("@")
+        self.how, self._only = how, int(only or 0)
+        self._url, self._case = url, CASES[self.operation]
+        Boundaries.is_shown = bool(only)
+        self._acts = {"press": press, "exit": leave}
+        self._everywhere = how != "press"
+        self._world = None
+        self.other = Other()
+        # Not the thread that is interrupted: a lock that it kept would not stop itself.
+        self._elsewhere = ThreadPoolExecutor(1)
+        self.total = 0
+
+    def close(self):
+        self._leave_world()
+        self.other.close()
+        self._elsewhere.shutdown()
+
+    def run(self, count_max):
+        """Try so many, and tell it on the way."""
+        self._enter_world()
+        stride = 1 if self._only else max(1, self.total // count_max if count_max else 1)
+        number = self._only or 1 + random.Random(f"{self.operation} {self.how}").randrange(stride)
+        size = 1 if self._only else self._case.together
+        tried = wrong_count = 0
+        while number <= self.total and wrong_count < WRONG_MAX:
             faulthandler.dump_traceback_later(HANG_S, exit=True)
-            if tried and tried % WORLD_POINTS == 0 and "{}" in url:
-                world.close()
-                world = World(url, operation, how)
-                for warm in range(2):
-                    attempt(world, other, f"warm{warm}", -1)
-            points, said = attempt(world, other, f"p{number}", number)
-            if not points.fired:
-                break
-            tried += 1
-            if said:
-                wrong.append(f"{operation}, {number} of {total}, {points.fired}: {said}")
-            number += stride
-    finally:
-        world.close()
-    return {"boundaries": total, "tried": tried, "wrong": wrong}
+            if tried >= WORLD_POINTS:
+                tried = 0
+                self._leave_world()
+                self._enter_world()
+            numbers = range(number, min(number + stride * size, self.total + 1), stride)
+            found = self._attempt([(f"p{one}", one) for one in numbers])
+            # Where threads wait for each other, there are not always as many.
+            count = sum(bool(fired) for _, fired, _ in found)
+            wrong = [
+                f"{self.operation}, {self.how}, {one} of {self.total}, {fired}: {said}"
+                for one, fired, said in found
+                if said
+            ]
+            self._tell(count, wrong)
+            tried, wrong_count, number = tried + len(numbers), wrong_count + len(wrong), numbers[-1] + stride
+        faulthandler.cancel_dump_traceback_later()
+
+    def _tell(self, tried, wrong):
+        found = {"operation": self.operation, "boundaries": self.total, "tried": tried, "wrong": wrong}
+        print(json.dumps(found), flush=True)  # noqa: T201 - the answer
+
+    def _enter_world(self):
+        self._folder = tempfile.mkdtemp(prefix="points-")
+        name = os.path.basename(self._folder).replace("-", "_").lower()
+        self._place = self._url.replace("{}", self._folder).replace("{name}", name)
+        for warm in range(3):
+            said = self._attempt([(f"warm{warm}", -1)])[0][2]
+            assert not said, f"{self.operation}, without an interrupt: {said}"
+        gc.collect()
+        gc.freeze()
+
+    def _leave_world(self):
+        if self._world is not None:
+            self._world.close()
+            self._world = None
+        gc.unfreeze()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _attempt(self, points):
+        """Interrupt each of some once; of each its number, the boundary, and what is wrong, empty if nothing is."""
+        if self.how == "exit":
+            return self._end_processes(points)
+        if self._world is None:
+            self._world = World(self._place, self._folder, self.other)
+        before = self._world.descriptors()
+        found = self._interrupt(points)
+        after = self._world.descriptors()
+        if after > before and points[0][1] > 0:
+            found[-1] = (*found[-1][:2], found[-1][2] or f"descriptors {before} -> {after} since {points[0][0]}")
+        return found
+
+    def _interrupt(self, points):
+        tries = [Try(*point, self._act(*point)) for point in points]
+        first = [one for one in tries if one.case.session is None and one.number % 2 and self._case is not Erase]
+        self._look(first)
+        # In another thread: a lock that the interrupted one kept would not stop itself.
+        self._elsewhere.submit(lambda: [one.go_on() for one in tries]).result()
+        self._look([one for one in tries if one not in first])
+        return [(one.number, one.fired, one.wrong) for one in tries]
+
+    def _look(self, tries):
+        """Have the other process go on with what these are about."""
+        well = [one for one in tries if not one.wrong]
+        place = self._world.url, self._world.folder
+        for one, answer in zip(well, self.other.ask(place, [("look", one.id) for one in well]), strict=True):
+            one.more.append("other")
+            one.wrong = check_answer(one.case, answer, one.more, returned=one.returned)
+
+    def _act(self, id, number):
+        """Do the operation once, interrupted at a boundary."""
+        case = self._case(self._world, id)
+        case.prepare()
+        act = self._acts.get(self.how, self._world.cancel)
+        points = Boundaries(number, act, everywhere=self._everywhere)
+        returned, wrong = False, ""
+        try:
+            with points:
+                case.act()
+            returned = True
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever else comes is wrong
+            wrong = f"it raised {type(error).__name__}: {error}"
+        if case.is_awaited:
+            # A task and what it raised hold each other, and what it had with them, until they are collected.
+            self._world.cancel.forget()
+            gc.collect()
+        if number < 0:
+            self.total = points.count
+        return case, points.fired, returned, wrong or self._world.left_open()
+
+    def _end_processes(self, points):
+        """End a process at each of some boundaries; another one must find all that was acknowledged."""
+        ends = [self._end_process(*point) for point in points]
+        place = self._place, self._folder
+        answers = self.other.ask(place, [("finish", id, self.operation) for id, _ in points])
+        found = []
+        for (_, number), returned, answer in zip(points, ends, answers, strict=True):
+            wrong = answer["error"] or check_answer(Expected(**answer["case"]), answer, ["after"], returned=returned)
+            found.append((number, "" if returned else f"boundary {number}", wrong))
+        return found
+
+    def _end_process(self, id, number):
+        """End a process at a boundary; whether it came to the end of the operation before."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            # Of this process nothing may have used the store before: some libraries cannot be forked.
+            self._world = World(self._place, self._folder, None)
+            self._act(id, number)
+            os.write(writing, str(self.total).encode())
+            os._exit(1)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            count = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if number < 0:
+            self.total = int(count)
+        return bool(status)
+
+
+class Try:
+    """One interrupt, and what came of it."""
+
+    def __init__(self, id, number, ended):
+        self.id, self.number, self.more = id, number, []
+        self.case, self.fired, self.returned, self.wrong = ended
+
+    def go_on(self):
+        """Have this process go on."""
+        if self.wrong:
+            return
+        self.more.append("after")
+        try:
+            self.wrong = check(self.case, self.case.go_on(), self.more, returned=self.returned)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self.wrong = f"{type(error).__name__}: {error}"
+
+
+class Expected:
+    """What a session is to have, as the process says that has looked."""
+
+    def __init__(self, sure, maybe):
+        self.sure, self.maybe = sure, maybe
 
 
 def main(url, how, count_max, *operations):
-    """Tell what came of each operation, a line for each."""
-    other = Other()
-    try:
-        for operation in operations:
-            found = campaign(other, url, how, int(count_max), operation)
-            print(json.dumps({"operation": operation, **found}), flush=True)  # noqa: T201 - the answer
-    finally:
-        other.close()
+    """Tell what came of each operation, a line for some hundred boundaries of it."""
+    boundaries.prepare(everywhere=how != "press")
+    for operation in operations:
+        campaign = Campaign(url, how, operation)
+        try:
+            campaign.run(int(count_max))
+        finally:
+            campaign.close()
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _sent(store, packets):
     """What became of a batch."""
     from holdfast.storage.postgres.sender import send
 
-    return store.link._on_thread(send(store.link, packets))
+    return store.link._on_thread(lambda: send(store.link, packets))
 
 
 def _stolen(store, key=KEY):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Damaged, InvalidData, KeyMissing
@@ -215,9 +216,8 @@ def _created_with(core: Core, session: _Checked) -> Iterator[str]:
 def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
     """Documents first: no line may name a payload that is not there yet."""
     key = session_key(id)
-    documents, log, lease = store.documents(key), store.log(key), store.lease(key)
-    try:
-        epoch = lease.acquire("import", LEASE_MS)
+    documents, log = store.documents(key), store.log(key)
+    with store.lease(key).held("import", LEASE_MS) as epoch, closing(log):
         late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
         for name in [name for name in session.documents if name not in late]:
             # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.
@@ -228,6 +228,3 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
         log.sync()
         for name in late:
             documents.put(name, session.documents[name])
-    finally:
-        log.close()
-        lease.release()

@@ -266,11 +266,8 @@ class Core:
 
     def check_unlocked(self, key: str, purpose: str) -> None:
         """Raise Locked while anyone has it open."""
-        lease = self.store.lease(key)
-        try:
-            lease.acquire(purpose, LEASE_MS)
-        finally:
-            lease.release()
+        with self.store.lease(key).held(purpose, LEASE_MS):
+            pass
 
     def lost_whole(self, id: str) -> Gap | None:
         """Return what the catalogue saw in a log that has no event any more."""

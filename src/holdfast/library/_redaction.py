@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -199,10 +200,8 @@ def _rewrite(
     """Make a key what it would be without secrets, and destroy what it was. Events are looked at by one at a time."""
     from holdfast.session import SealedDocuments, gather, rewriter_for
 
-    lease = core.store.lease(key)
     log, documents = core.store.log(key), core.store.documents(key)
-    try:
-        epoch = lease.acquire("redact", LEASE_MS)
+    with core.store.lease(key).held("redact", LEASE_MS) as epoch, closing(log):
         with planning:
             plan = _plan(core, key, redactor, clean)
         # Before the log: a snapshot must never know more than the log it belongs to. Also where
@@ -223,9 +222,6 @@ def _rewrite(
         stored = core.inner.documents(key)
         gone = [name for name in stored.names(_BLOBS) if name not in kept]
         _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
-    finally:
-        log.close()
-        lease.release()
     _redact_documents(core, key, redactor, unreached)
     return plan
 

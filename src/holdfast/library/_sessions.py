@@ -62,14 +62,33 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
         return _watched(core, read, check_id(id), chosen)[0]
     known = new_session_id(chosen.clock) if id is None else check_id(id)
     if not chosen.wait_ms:
-        return _live_session(core, known, chosen, None)
+        return _handed_out(core, known, chosen, None)
     patience = Patience(core.store, f"sessions/{known}", chosen.wait_ms)
     if not in_event_loop():
-        return _live_session(core, known, chosen, patience)
+        return _handed_out(core, known, chosen, patience)
     try:
-        return _live_session(core, known, chosen, None)
+        return _handed_out(core, known, chosen, None)
     except Locked as error:
-        return cast("Session", _Awaited(partial(_live_session, core, known, chosen), patience, error))
+        return cast("Session", _Awaited(partial(_handed_out, core, known, chosen), patience, error))
+
+
+class _Claim:
+    """The session that one call is about to hand out, by which mark that call counts as its user."""
+
+    session: Session | None = None
+    mark: object = None
+
+
+def _handed_out(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
+    claim = _Claim()
+    try:
+        return _live_session(core, id, options, patience, claim)
+    except BaseException:
+        # Interrupted on the way: else it would stay open, and locked, for a caller who never got it.
+        if claim.session is not None:
+            with contextlib.suppress(HoldfastError):
+                claim.session.forgo(claim.mark)
+        raise
 
 
 def close(core: Core) -> None:
@@ -125,10 +144,10 @@ def _watched(core: Core, find: Open, id: str, options: Options) -> tuple[Session
     return session, opening
 
 
-def _live_session(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
-    find = partial(_live_or_opened, core)
+def _live_session(core: Core, id: str, options: Options, patience: Patience | None, claim: _Claim) -> Session:
+    find = partial(_live_or_opened, core, claim=claim)
     if patience is not None:
-        find = partial(_live_or_waited, core, patience=patience)
+        find = partial(_live_or_waited, core, claim=claim, patience=patience)
     # Nearly always nobody watches, and an open has few calls to spare.
     if core.observers is None:
         session, opening = find(id, options)
@@ -162,16 +181,18 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
     return session
 
 
-def _live_or_waited(core: Core, id: str, options: Options, *, patience: Patience) -> tuple[Session, Opening | None]:
+def _live_or_waited(
+    core: Core, id: str, options: Options, *, claim: _Claim, patience: Patience
+) -> tuple[Session, Opening | None]:
     while True:
         try:
-            return _live_or_opened(core, id, options)
+            return _live_or_opened(core, id, options, claim=claim)
         except Locked:
             if not patience.pause():
                 raise
 
 
-def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Opening | None]:
+def _live_or_opened(core: Core, id: str, options: Options, *, claim: _Claim) -> tuple[Session, Opening | None]:
     """The session, with its opening if it was not open already."""
     # Held for the whole opening: of two threads that ask for one id, both get one object.
     with live.lock:
@@ -181,14 +202,17 @@ def _live_or_opened(core: Core, id: str, options: Options) -> tuple[Session, Ope
             if options.resume == "never":
                 said = f"session {id} is open already, and resume='never' was asked for"
                 raise UsageError(said, session_id=id)
-            if session.retain():
+            claim.session, claim.mark = session, claim
+            if session.retain(claim):
                 return session, None
         opening = Opening(core.store, id, options, partial(core.lost_whole, id))
         try:
             opening.open()
-            session = live.sessions[key] = Session(
+            claim.session = session = Session(
                 core.store, opening, hub=core.hub, timers=core.timers, observers=core.observers
             )
+            claim.mark = opening
+            live.sessions[key] = session
         except BaseException:
             opening.release()
             raise

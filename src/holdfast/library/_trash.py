@@ -259,11 +259,8 @@ def _check_free(core: Core, key: str) -> None:
     """Raise Locked while it is open, Forbidden while it is under legal hold."""
     if is_held(core, key):
         raise _held(_name_of(core, key))
-    lease = core.inner.lease(key)
-    try:
-        lease.acquire("erase", LEASE_MS)
-    finally:
-        lease.release()
+    with core.inner.lease(key).held("erase", LEASE_MS):
+        pass
 
 
 def _told_apart(

@@ -101,10 +101,8 @@ class Branches:
             raise
 
     def _write(self, source: str, key: str, place: EventEnd, drafts: list[Draft]) -> None:
-        lease = self._store.lease(key)
         log, documents = self._store.log(key), self._store.documents(key)
-        try:
-            epoch = lease.acquire("fork", _LEASE_MS)
+        with self._store.lease(key).held("fork", _LEASE_MS) as epoch, contextlib.closing(log):
             writer = Writer(
                 log, documents, position=place.position, epoch=epoch, limits=self._limits, clock=self._clock
             )
@@ -122,9 +120,6 @@ class Branches:
                 Snapshots(self._store.documents(source)).lend(place.snapshot.seq, documents)
             writer.extend(drafts)
             writer.sync()
-        finally:
-            log.close()
-            lease.release()
 
     def _root_of(self, key: str, place: EventEnd) -> str | None:
         """The root that the parent names, as far as that can be told without reading it all."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, line_maker, make_line, read_events
@@ -15,7 +16,7 @@ from holdfast.replay import State
 from holdfast.session import _clock
 from holdfast.session._conversation import LiveConversation
 from holdfast.session._keeper import Keeper, Timers
-from holdfast.session._lifetime import WhenForgotten, uncancelled
+from holdfast.session._lifetime import WhenForgotten, settled, uncancelled
 from holdfast.session._loader import load_whole
 from holdfast.session._opening import Opening
 from holdfast.session._subscribers import Hub, Outbox
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 _make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
 _UNUSUAL = Event(""), b"", 0
 _PATIENCE_S, _WAIT_S = 1.0, 0.002
+
+
+class _Closing:
+    """Held by whoever is closing a session, for as long as it is at it."""
 
 
 class Journal:
@@ -59,10 +64,10 @@ class Journal:
         self.closed = False
         self.ended = False
         """Whether the last event of this opening is written, so that no more may come."""
-        self.users = 1
-        """How often the object was opened and not closed again."""
-        self.closers: set[object] = set()
-        """Who is closing it: threads by their numbers, and tasks."""
+        self.users: set[object] = {opening}
+        """A mark for each time that the object was opened and not closed again."""
+        self.closers: WeakValueDictionary[object, _Closing] = WeakValueDictionary()
+        """Who is closing it: by threads' numbers, and tasks. One that is interrupted goes with what it held."""
         self.leaving = False
         """Whether the lease is being given back."""
         self.ready = False
@@ -202,7 +207,7 @@ class Journal:
         offset, future = self._handed_over(syncing=True)
         assert future is not None
         try:
-            await uncancelled(asyncio.wrap_future(future))
+            await settled(future)
             if self.agent_memory is not None and self.agent_memory.is_dirty:
                 await uncancelled(asyncio.to_thread(self.agent_memory.flush))
         except StoreError as error:
@@ -323,8 +328,8 @@ class Journal:
                 self._make_ready()
 
     def close(self, *, save: bool) -> None:
-        who = threading.get_ident()
-        if not self._leave(who):
+        who, closing = threading.get_ident(), _Closing()
+        if not self._leave(who, closing):
             return
         try:
             if self._end(save=save):
@@ -349,7 +354,7 @@ class Journal:
                 self._finish(None)
             time.sleep(_WAIT_S)
 
-    def retain(self) -> bool:
+    def retain(self, mark: object) -> bool:
         with self.lock:
             if self.leaving and not self.closed:
                 self._give_back()  # it was interrupted
@@ -359,14 +364,24 @@ class Journal:
                 self.opening.go_on()
                 self.ended = False
                 self.restored = True
-            self.users += 1
+            self.users.add(mark)
         return True
+
+    def forgo(self, mark: object) -> None:
+        """Close it for an opening that was interrupted before anybody had the object."""
+        with self.lock:
+            if mark not in self.users:
+                return
+            if len(self.users) > 1:
+                self.users.discard(mark)
+                return
+        self.close(save=True)
 
     async def _aclose(self, *, save: bool) -> None:
         import asyncio
 
-        who = asyncio.current_task()
-        if not self._leave(who):
+        who, closing = asyncio.current_task(), _Closing()
+        if not self._leave(who, closing):
             return
         try:
             if self._end(save=save):
@@ -379,14 +394,15 @@ class Journal:
         finally:
             self._finish(who)
 
-    def _leave(self, who: object) -> bool:
+    def _leave(self, who: object, closing: _Closing) -> bool:
         """Whether this call is the one that closes, or goes on with a closing that was broken off."""
         with self.lock:
-            if not self.closed and self.users <= 1:
-                self.users = 0
-                self.closers.add(who)
+            if not self.closed and len(self.users) <= 1:
+                self.closers[who] = closing
+                self.users.clear()
                 return True
-            self.users -= not self.closed
+            if not self.closed:
+                self.users.pop()
             return False
 
     def _last_words(self, error: StoreError) -> None:
@@ -396,7 +412,7 @@ class Journal:
     def _finish(self, who: object) -> None:
         # Opened again meanwhile, it is closed by several, and the last one gives it back.
         with self.lock:
-            self.closers.discard(who)
+            self.closers.pop(who, None)
             if not self.users and not self.closers:
                 self._give_back()
         self.outbox.deliver()

@@ -8,7 +8,13 @@ import threading
 import weakref
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from asyncio import Future as AsyncFuture
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 _MESSAGE_CHARS_MAX = 10_000
@@ -26,11 +32,47 @@ async def uncancelled(work: Awaitable[T]) -> T:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
-        except BaseException:  # noqa: BLE001 - the task holds it; it is raised below
+        except Exception:  # noqa: BLE001 - the task holds it; it is raised below
             break
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def settled(future: Future[T]) -> T:
+    """Await what another thread does to its end; a cancellation that came meanwhile is delivered afterwards."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    cancelled: asyncio.CancelledError | None = None
+    # Looked at again whenever it is woken: an interrupt may have taken the news out of the loop.
+    while not future.done():
+        woken = loop.create_future()
+        future.add_done_callback(partial(_wake_in, loop, woken))
+        try:
+            await woken
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+async def shielded(future: Future[None]) -> None:
+    """Await what another thread does; whoever gives up waiting does not end the wait of the others."""
+    import asyncio
+
+    await asyncio.shield(asyncio.wrap_future(future))
+
+
+def _wake_in(loop: AbstractEventLoop, woken: AsyncFuture[None], _: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        loop.call_soon_threadsafe(_wake, woken)
+
+
+def _wake(woken: AsyncFuture[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def was_cancelled(error: BaseException) -> bool:

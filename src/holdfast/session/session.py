@@ -392,9 +392,13 @@ class Session:
         """Close it however many have it open, also if an earlier closing was interrupted."""
         self._journal.close_for_all()
 
-    def retain(self) -> bool:
+    def retain(self, mark: object) -> bool:
         """Count one more user; False if it has been closed. One that is just being closed goes on instead."""
-        return self._journal.retain()
+        return self._journal.retain(mark)
+
+    def forgo(self, mark: object) -> None:
+        """Close it for a user that was counted by this mark, and was interrupted before it had the object."""
+        self._journal.forgo(mark)
 
     def __enter__(self) -> Self:
         entered.set((self, entered.get()))

@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future
 from contextvars import ContextVar
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_type_hints, overload
@@ -27,10 +26,13 @@ import msgspec
 from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFound, StepFailed, UsageError
 from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import event_at
-from holdfast.session._lifetime import message_of, was_cancelled
+from holdfast.session._lifetime import message_of, shielded, was_cancelled
 from holdfast.session.reader import blob_loader
+from holdfast.storage import new_outcome
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from holdfast.session._journal import Journal
     from holdfast.session.session import Session
 
@@ -212,16 +214,17 @@ class Steps:
         """All of a step but the waiting, which differs between sync and async callers."""
         known = self._session.live_state.steps.get(step.key)
         if known is None or known.status != "done":
-            yield from self._enter(step.key)
+            mine = new_outcome()
             try:
+                yield from self._enter(step.key, mine)
                 # Taken first: another process may have done the step since this one opened the
                 # session, and only who holds it knows the newest state.
                 self.begin()
                 known = yield from self._settle(step, self._session.live_state.steps.get(step.key))
             finally:
-                with self._guard:
-                    ended = self._busy.pop(step.key)
-                ended.set_result(None)
+                with contextlib.ExitStack() as twice:  # in case the first is interrupted
+                    twice.callback(self._leave, step.key, mine)
+                    self._leave(step.key, mine)
         else:
             self._check_same(step, known)
         if known.unstored is not None:
@@ -307,7 +310,7 @@ class Steps:
         yield from self._make_safe()
         return True
 
-    def _enter(self, key: str) -> Protocol:
+    def _enter(self, key: str, mine: Future[None]) -> Protocol:
         """Wait until nobody in this process is at this step."""
         frame = _running.get()
         while frame is not None:
@@ -318,9 +321,16 @@ class Steps:
             with self._guard:
                 busy = self._busy.get(key)
                 if busy is None:
-                    self._busy[key] = Future()
+                    self._busy[key] = mine
                     return
-            yield _Act(busy.result, functools.partial(_shielded, busy))
+            yield _Act(busy.result, functools.partial(shielded, busy))
+
+    def _leave(self, key: str, mine: Future[None]) -> None:
+        with self._guard:
+            if self._busy.get(key) is mine:
+                del self._busy[key]
+        if not mine.done():
+            mine.set_result(None)
 
     def _begin(self, step: StepCall, attempt: int) -> None:
         data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
@@ -419,13 +429,6 @@ def _sleep(seconds: float) -> _Act:
 
 async def _settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-
-async def _shielded(future: Future[None]) -> None:
-    import asyncio
-
-    # Whoever gives up waiting must not end the wait of the others.
-    await asyncio.shield(asyncio.wrap_future(future))
 
 
 def durable_function(

@@ -7,7 +7,7 @@ from holdfast._lazy import lazy
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
     from holdfast.storage._pieces import zstd_module
-    from holdfast.storage._worker import Worker, do_each
+    from holdfast.storage._worker import Worker, do_each, new_outcome
     from holdfast.storage.base import (
         MUST_NOT_EXIST,
         Capabilities,
@@ -47,7 +47,7 @@ __getattr__ = lazy(
     __name__,
     {
         "_pieces": "zstd_module",
-        "_worker": "Worker do_each",
+        "_worker": "Worker do_each new_outcome",
         "base": (
             "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store"
             " check_key clashing etag_of"
@@ -68,6 +68,6 @@ __getattr__ = lazy(
 __all__ = ["MUST_NOT_EXIST", "Capabilities", "Changes", "Documents", "Entry", "Lease", "Log", "Pieces", "Stamp"]
 __all__ += ["Store", "check_key", "check_space", "clashing", "etag_of", "is_path", "open_store", "shown_url"]
 __all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore"]
-__all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "widen_pipe", "zstd_module"]
+__all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "new_outcome", "widen_pipe", "zstd_module"]
 __all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]
 __all__ += ["add_to_file", "documents_beside", "find_log", "look_outside", "place_file", "read_file"]

@@ -9,7 +9,6 @@ not: what waits is kept, the next append or sync says so, and the one after that
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from copy import copy
 from typing import NamedTuple
 
 from holdfast.errors import StoreError, StoreFull, Unavailable
-from holdfast.storage._worker import Worker
+from holdfast.storage._worker import Signal, Worker
 from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
 
@@ -33,6 +32,11 @@ class Packet(NamedTuple):
     epoch: int
     start: int  # the offset at which they belong: whoever finds the log at another length did not send it
     data: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset after them."""
+        return self.start + len(self.data)
 
 
 def joined(packets: Sequence[Packet]) -> list[list[Packet]]:
@@ -92,10 +96,11 @@ class Dispatch(Worker):
             self._bytes += size
             if self._is_at_work and log in self._waiting:
                 return  # it is looked at again before there is a rest
-            self._waiting[log] = None
             self._closed = False
             started = self._start()
             self._condition.notify_all()
+            # Last: whoever comes after one that was interrupted here wakes the thread again.
+            self._waiting[log] = None
         if not started:
             self._serve()
 
@@ -203,10 +208,11 @@ class SendingLog(Log):
         self.key = key
         self._queue: list[Packet] = []
         self._end: int | None = None
+        """How many bytes are stored, once that was asked; what waits comes after them."""
         self._failed: StoreError | None = None
         self._full: StoreFull | None = None
-        self._lock = threading.RLock()
-        self._state = threading.Condition(self._lock)
+        self._state = Signal()
+        self._lock = self._state.lock
         self._forks = forks.count
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
@@ -222,8 +228,8 @@ class SendingLog(Log):
         self._sender.wait_for_room()
         with self._lock:
             self._check()
-            self._queue.append(Packet(self.key, epoch, self._end, bytes(data)))
-            self._end += len(data)
+            # The queue alone says where it ends: an interrupt could come between it and a number beside it.
+            self._queue.append(Packet(self.key, epoch, self._accepted(), bytes(data)))
         self._sender.submit(self, len(data))
 
     def sync(self) -> None:
@@ -264,7 +270,7 @@ class SendingLog(Log):
     def catch_up(self) -> None:
         """Wait until what was accepted before the call was sent, or cannot be."""
         with self._lock:
-            end = self._end or 0
+            end = self._accepted()
             while self.has_waiting and self._queue[0].start < end:
                 self._state.wait()
 
@@ -300,12 +306,18 @@ class SendingLog(Log):
                 else:
                     self._failed = mine
             size = sum(len(packet.data) for packet in packets[:stored])
-            del self._queue[:stored]
+            if stored:
+                self._end = packets[stored - 1].end
+                del self._queue[:stored]
             if self._failed is not None:
                 # They stay in the queue as unsaved, but nobody is going to send them.
                 size += sum(len(packet.data) for packet in self._queue)
             self._state.notify_all()
             return size
+
+    def _accepted(self) -> int:
+        """Where the log ends with all that was accepted, as far as it is known."""
+        return self._queue[-1].end if self._queue else self._end or 0
 
     def _check(self) -> None:
         if self._failed is None and self._full is None:
@@ -330,8 +342,8 @@ class SendingLog(Log):
         """In a forked child what waits is the parent's, which sends it."""
         if self._forks != forks.count:
             self._forks = forks.count
-            self._lock = threading.RLock()
-            self._state = threading.Condition(self._lock)
+            self._state = Signal()
+            self._lock = self._state.lock
             self._queue, self._end = [], None
 
     @abstractmethod

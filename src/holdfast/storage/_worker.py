@@ -4,18 +4,66 @@ from __future__ import annotations
 
 import threading
 import time
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.storage.base import Log, Store
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+class Signal(threading.Condition):
+    """A condition that whoever waits for may be interrupted at: its lock is neither kept nor given back twice.
+
+    It is entered and left in C: Python's own, being a function, can be interrupted while it returns, with the lock
+    taken and nobody who knows of it. The lock must be held once where it is waited for.
+    """
+
+    __enter__ = property(attrgetter("lock.__enter__"))  # looked up by `with`, and called
+    __exit__ = property(attrgetter("lock.__exit__"))
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        super().__init__(self.lock)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Give the lock back until another one notifies, or for so many seconds; whether one did."""
+        waiter, waiting = allocate_lock(), self._waiters  # type: ignore[attr-defined]  # of the class above
+        waiter.acquire()
+        woken = False
+        try:
+            waiting.append(waiter)
+            self.lock.release()
+            woken = waiter.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+        finally:
+            try:
+                self._take_back()
+            finally:
+                self._take_back()  # if that was what was interrupted
+                if not woken:
+                    with suppress(ValueError):
+                        waiting.remove(waiter)
+        return woken
+
+    def _take_back(self) -> None:
+        if not self.lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as conditions ask
+            self.lock.acquire()
+
+
+def new_outcome() -> Future[Any]:
+    """Return a future whose waiters may be interrupted; whoever sets it must not wait for ever for its lock."""
+    from concurrent.futures import Future
+
+    made: Future[Any] = Future()
+    made._condition = Signal()  # noqa: SLF001 - entered by all that a future does
+    return made
 
 
 class Worker(ABC):
@@ -27,10 +75,8 @@ class Worker(ABC):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # The lock is entered by itself, never the condition, which is Python code: an interrupt as
-        # that returns would leave the lock with a thread that does not know of it.
-        self._lock = threading.RLock()
-        self._condition = threading.Condition(self._lock)
+        self._condition = Signal()
+        self._lock = self._condition.lock
         self._thread: threading.Thread | None = None
         self._closed = False
         self._forks = forks.count
@@ -48,7 +94,7 @@ class Worker(ABC):
     def _start(self) -> bool:
         """See to it that the thread runs; False if the interpreter is too far gone for threads."""
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = threading.Thread(target=self._begin, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
@@ -56,12 +102,22 @@ class Worker(ABC):
             self._thread = thread
         return True
 
+    def _begin(self) -> None:
+        with self._lock:
+            me = threading.current_thread()
+            # Whoever started it may have been interrupted before that was noted, and have started another since.
+            self._thread = self._thread or me
+            if self._thread is not me:
+                return
+        self._run()
+
     def _renew_after_fork(self) -> None:
         """In a forked child there is no thread, and the condition may be locked for ever."""
         if self._forks != forks.count:
             self._forks = forks.count
-            self._lock = threading.RLock()
-            self._condition, self._thread = threading.Condition(self._lock), None
+            self._condition = Signal()
+            self._lock = self._condition.lock
+            self._thread = None
             self._forget()
 
     @abstractmethod
@@ -145,10 +201,8 @@ class Flusher(Worker):
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """A future that is done once all these logs are synced, or holds the first error."""
-        from concurrent.futures import Future
-
         self._renew_after_fork()
-        result: Future[None] = Future()
+        result: Future[None] = new_outcome()
         # A sync that was asked for is done: whoever stops waiting must not call it off for others.
         result.set_running_or_notify_cancel()
         if not logs:

@@ -248,7 +248,10 @@ class Lease(ABC):
         try:
             yield self.acquire(owner, ttl_ms)
         finally:
-            self.release()
+            try:
+                self.release()
+            finally:
+                self.release()  # again, in case the first was interrupted
 
 
 class Store(ABC):

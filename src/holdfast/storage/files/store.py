@@ -134,16 +134,20 @@ class FileStore(FlushingStore):
     def kept_open(self, key: str) -> Iterator[bool]:
         parts = _parts(key)
         try:
-            directory = self._tree.keep(parts)
-            exists = directory is not None and look(self._disk, directory) is not None
-        except OSError as error:
-            if isinstance(error, HoldfastError):
-                raise
-            raise translated(error, f"looking for {key}") from error
-        try:
+            try:
+                directory = self._tree.keep(parts)
+                exists = directory is not None and look(self._disk, directory) is not None
+            except OSError as error:
+                if isinstance(error, HoldfastError):
+                    raise
+                raise translated(error, f"looking for {key}") from error
             yield exists
         finally:
-            self._tree.walk_again(parts)
+            try:
+                self._tree.walk_again(parts)
+            except BaseException:
+                self._tree.walk_again(parts)  # the first was interrupted
+                raise
 
     def may_hold(self, key: str, folder: str) -> bool:
         """By one look at the folder, without opening any."""

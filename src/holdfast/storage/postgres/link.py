@@ -12,12 +12,13 @@ import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import Forbidden, HoldfastError, StoreFull, Unavailable, UsageError
+from holdfast.storage._worker import new_outcome
 from holdfast.storage.disk import forks
 from holdfast.storage.files.tree import translated
 from holdfast.storage.postgres.tables import MIGRATIONS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 T = TypeVar("T")
+Work = Callable[[], Coroutine[Any, Any, T]]
 _CHANNEL = "holdfast"
 _SAY_AFTER_S = 0.005
 # One statement is one transaction: the setting is of that one alone.
@@ -38,6 +40,7 @@ _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
 _FIRST_S = 5.0
 _ANSWER_S = 2
+_CALLED_OFF_S = 5
 # Worth another try: the connection broke, the server is going or coming, or two were in each other's way.
 _AGAIN = ("08", "40", "57P", "57014", "55P03", "53300", "23505")
 # What the server did in such a statement it may have done in full, or not at all.
@@ -68,7 +71,7 @@ class ServerLink:
         self._calling: asyncio.Lock | None = None  # who has it opens the line on which the server speaks
         self._forks = forks.count
         self._migrated = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[Future[Any], asyncio.Task[Any]] = {}
         self._listener: Connection | None = None
         self._changed: dict[str, list[threading.Event]] = {}
         self._unsaid: set[str] = set()
@@ -84,18 +87,17 @@ class ServerLink:
         breaks or the server asks for it; so it must do no harm the second time. Without, the error
         says that the outcome is not known.
         """
-        return self._on_thread(self.tried(work, again=again))
+        return self._on_thread(partial(self.tried, work, again=again))
 
     def fetch(self, query: str, *values: Any) -> list[Any]:
         """The rows of one statement, which must do no harm the second time."""
         return self.run(lambda connection: connection.fetch(query, *values))
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def begin(self, work: Work[None]) -> None:
         """Begin it on the link's thread; a close calls it off. Raises RuntimeError where no thread can start."""
         self._renew_after_fork()
         with self._lock:
-            loop = self._started()
-            asyncio.run_coroutine_threadsafe(self._counted(work()), loop)
+            self._started().call_soon_threadsafe(self._work, work, new_outcome())
 
     def listen(self, name: str) -> threading.Event:
         """An event that is set when something is said of ``name``, as far as the line holds."""
@@ -103,7 +105,7 @@ class ServerLink:
         with self._lock:
             self._changed.setdefault(name, []).append(heard)
         with contextlib.suppress(HoldfastError):
-            self._on_thread(self._listen())
+            self._on_thread(self._listen)
         return heard
 
     def say(self, names: Iterable[str]) -> None:
@@ -116,14 +118,14 @@ class ServerLink:
             first = not self._unsaid
             self._unsaid.update(names)
             if first and self._unsaid and self._loop is not None:
-                asyncio.run_coroutine_threadsafe(self._counted(self._say()), self._loop)
+                self._loop.call_soon_threadsafe(self._work, self._say, new_outcome())
 
     def keep_listening(self) -> None:
         """Open the line again on which the server speaks, if it broke."""
         listener = self._listener
         if listener is None or listener.is_closed():
             with contextlib.suppress(HoldfastError):
-                self._on_thread(self._listen())
+                self._on_thread(self._listen)
 
     def unlisten(self, name: str, heard: threading.Event) -> None:
         with self._lock:
@@ -141,29 +143,63 @@ class ServerLink:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(self._hang_up(), loop).result()
+        loop.call_soon_threadsafe(self._work, self._hang_up, gone := new_outcome())
+        gone.result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
     # -- the thread --------------------------------------------------------------------------
-    def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    def _on_thread(self, work: Work[T]) -> T:
         self._renew_after_fork()
-        with self._lock:
-            try:
-                loop = self._started()
-            except (RuntimeError, OSError) as error:
-                work.close()
-                if isinstance(error, OSError):  # no descriptor is left for a loop
-                    raise translated(error, "beginning to talk to PostgreSQL") from error
-                # The interpreter is about to end.
-                raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
-            # Under the lock: what is begun before a close is called off by it.
-            future = asyncio.run_coroutine_threadsafe(self._counted(work), loop)
+        outcome: Future[T] = new_outcome()
         try:
-            return future.result()
+            with self._lock:
+                try:
+                    loop = self._started()
+                except (RuntimeError, OSError) as error:
+                    if isinstance(error, OSError):  # no descriptor is left for a loop
+                        raise translated(error, "beginning to talk to PostgreSQL") from error
+                    # The interpreter is about to end.
+                    raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
+                # Under the lock: what is begun before a close is called off by it.
+                loop.call_soon_threadsafe(self._work, work, outcome)
+            return outcome.result()
         except CancelledError:
             raise Unavailable("the store was closed meanwhile", outcome="unknown") from None
+        except BaseException:
+            if not outcome.done():
+                self._call_off(outcome)
+            raise
+
+    def _call_off(self, outcome: Future[Any]) -> None:
+        """Whoever waited was interrupted: what it asked for must not be done after what it asks for next."""
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop, outcome)
+            with contextlib.suppress(Exception, CancelledError):
+                outcome.result(_CALLED_OFF_S)
+
+    def _work(self, work: Work[Any], outcome: Future[Any]) -> None:
+        if not outcome.cancelled():
+            task = self._tasks[outcome] = asyncio.get_running_loop().create_task(work())
+            task.add_done_callback(partial(self._ended, outcome))
+
+    def _ended(self, outcome: Future[Any], task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(outcome, None)
+        if task.cancelled():
+            outcome.cancel()
+        elif (error := task.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(task.result())
+
+    def _stop(self, outcome: Future[Any]) -> None:
+        task = self._tasks.get(outcome)
+        if task is None:
+            outcome.cancel()  # it is not to begin
+        else:
+            task.cancel()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -179,15 +215,6 @@ class ServerLink:
             self._loop, self._thread = loop, thread
         return self._loop
 
-    async def _counted(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            return await work
-        finally:
-            self._tasks.discard(task)
-
     def _renew_after_fork(self) -> None:
         """A child has neither the thread nor a right to the parent's connections."""
         if self._forks != forks.count:
@@ -195,7 +222,7 @@ class ServerLink:
             _abandoned.append((self._loop, self._idle, self._listener))
             self._lock = threading.Lock()
             self._loop = self._thread = self._slots = self._calling = self._listener = None
-            self._idle, self._changed, self._tasks, self._unsaid = {}, {}, set(), set()
+            self._idle, self._changed, self._tasks, self._unsaid = {}, {}, {}, set()
 
     # -- on the thread -----------------------------------------------------------------------
     async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
@@ -336,7 +363,8 @@ class ServerLink:
 
     async def _hang_up(self) -> None:
         loop = asyncio.get_running_loop()
-        others = [one for one in self._tasks if one.get_loop() is loop and not one.done()]
+        me = asyncio.current_task()
+        others = [one for one in self._tasks.values() if one.get_loop() is loop and one is not me]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)

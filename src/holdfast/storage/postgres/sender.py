@@ -68,7 +68,7 @@ class LinkSender(Dispatch):
     def __init__(self, link: ServerLink) -> None:
         super().__init__("holdfast-sender")
         self._link = link
-        self._is_driving = False
+        self._is_called = self._is_driving = False
         self.known: dict[str, UUID] = {}
         """The ids of logs by their keys; one that is out of date does no harm."""
         self._send = partial(send, link, known=self.known)
@@ -77,20 +77,20 @@ class LinkSender(Dispatch):
         """Return once everything that waits was sent, or cannot be."""
         self._renew_after_fork()
         with self._lock:
-            while self._is_driving:
+            while self._is_at_work:
                 self._condition.wait()
 
     @property
     def _is_at_work(self) -> bool:
-        return self._is_driving
+        return self._is_called or self._is_driving
 
     def _start(self) -> bool:
-        if not self._is_driving:
+        if not self._is_at_work:
             try:
                 self._run()
             except RuntimeError:  # the interpreter is about to end
                 return False
-            self._is_driving = True
+            self._is_called = True
         return True
 
     def _run(self) -> None:
@@ -99,7 +99,7 @@ class LinkSender(Dispatch):
 
     def _forget(self) -> None:
         super()._forget()
-        self._is_driving = False
+        self._is_called = self._is_driving = False
 
     def _serve(self) -> None:
         said = "PostgreSQL cannot be reached any more: no thread can be started"
@@ -107,6 +107,11 @@ class LinkSender(Dispatch):
             self._settle(next_batch(logs)[0], Unavailable(said))
 
     async def _drive(self) -> None:
+        with self._lock:
+            self._is_called = False
+            if self._is_driving:
+                return  # whoever called for it was interrupted, and called again
+            self._is_driving = True
         try:
             while logs := self._next():
                 batch, packets = next_batch(logs)
