@@ -86,8 +86,10 @@ class Boundaries:
     is_shown = False
     """Whether each is told where it comes."""
 
-    def __init__(self, number, act, *, everywhere=False):
+    def __init__(self, number, act, *, everywhere=False, inside=""):
+        """``inside`` is the name of the functions whose boundaries count, if not all do."""
         self.number = number
+        self._inside = inside
         self.count = 0
         self.fired = ""
         self._act = act
@@ -119,13 +121,15 @@ class Boundaries:
             sys.stderr.write(f"{self.fired}\n")
         self._act()
 
-    def is_wanted(self):
-        return self._thread is None or self._thread == threading.get_ident()
+    def is_wanted(self, code):
+        here = self._thread is None or self._thread == threading.get_ident()
+        return here and self._inside in ("", code.co_name)
 
 
 def called(frame, _event, _):
     """For the trace function: whether the instructions of a frame count."""
-    if Boundaries.now is None or not is_traced(frame.f_code.co_filename) or is_being_removed(frame):
+    now, code = Boundaries.now, frame.f_code
+    if now is None or not is_traced(code.co_filename) or not now.is_wanted(code) or is_being_removed(frame):
         return None
     frame.f_trace_lines = False
     frame.f_trace_opcodes = True
@@ -148,7 +152,7 @@ def started(code, _offset):
 
 def instructed(code, offset):
     now = Boundaries.now
-    if now is not None and offset not in leaving(code) and now.is_wanted():
+    if now is not None and offset not in leaving(code) and now.is_wanted(code):
         now.step(None, offset)
 
 

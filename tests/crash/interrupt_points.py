@@ -4,7 +4,8 @@
 
 ``{}`` in the address is a new directory, ``{name}`` a name that nobody used before. Of each operation at most
 COUNT_MAX boundaries are tried, at equal distances from one that is chosen by its name; 0 tries them all.
-``append@7`` begins with the seventh, tries all from there on, and says of each where it is.
+``append:submit`` tries only those in functions of that name; ``append@7`` begins with the seventh, tries all from
+there on, and says of each where it is.
 
 HOW is ``press``, which raises KeyboardInterrupt in the calling thread, as Python does; ``cancel``, which cancels the
 running task, also while a thread of the library works for it; or ``exit``, which ends the process while any of its
@@ -197,7 +198,8 @@ class Campaign:
     """Boundaries of one operation, one after the other, and what was wrong."""
 
     def __init__(self, url, how, operation):
-        self.operation, _, only = operation.partition("@")
+        operation, _, only = operation.partition("@")
+        self.operation, _, self._inside = operation.partition(":")
         self.how, self._only = how, int(only or 0)
         self._url, self._case = url, CASES[self.operation]
         Boundaries.is_shown = bool(only)
@@ -248,7 +250,7 @@ class Campaign:
         self._folder = tempfile.mkdtemp(prefix="points-")
         name = os.path.basename(self._folder).replace("-", "_").lower()
         self._place = self._url.replace("{}", self._folder).replace("{name}", name)
-        for warm in range(3):
+        for warm in range(2):
             said = self._attempt([(f"warm{warm}", -1)])[0][2]
             assert not said, f"{self.operation}, without an interrupt: {said}"
         gc.collect()
@@ -296,7 +298,7 @@ class Campaign:
         case = self._case(self._world, id)
         case.prepare()
         act = self._acts.get(self.how, self._world.cancel)
-        points = Boundaries(number, act, everywhere=self._everywhere)
+        points = Boundaries(number, act, everywhere=self._everywhere, inside=self._inside)
         returned, wrong = False, ""
         try:
             with points:

@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast.errors import UsageError
 from holdfast.replay import Fold
+from holdfast.session._journal import _Closing
 from holdfast.storage import FileStore
 
 
@@ -86,13 +87,14 @@ def test_who_sees_a_session_closed_can_have_it(hf, monkeypatch):
 
 def test_the_last_of_several_who_close_gives_the_lease_back(hf):
     """One who closes a session late does not take it from one who opened it meanwhile."""
+    one, two = _Closing(), _Closing()
     session = hf.session("a")
     session.user("x")
-    assert session._journal._leave("one")
+    assert session._journal._leave("one", one)
     session._journal._end(save=True)
     assert hf.session("a") is session
     session.user("y")
-    assert session._journal._leave("two")
+    assert session._journal._leave("two", two)
     session._journal._finish("one")
     assert not session.closed
     assert session._journal._end(save=True)
@@ -104,11 +106,12 @@ def test_the_last_of_several_who_close_gives_the_lease_back(hf):
 
 def test_two_who_close_at_once_record_one_end(hf):
     """However closings and openings overlap, every opening has one end."""
+    one, two = _Closing(), _Closing()
     session = hf.session("a")
     session.user("x")
-    assert session._journal._leave("one")
+    assert session._journal._leave("one", one)
     assert hf.session("a") is session
-    assert session._journal._leave("two")
+    assert session._journal._leave("two", two)
     assert session._journal._end(save=True)
     assert not session._journal._end(save=True)
     session._journal._finish("one")

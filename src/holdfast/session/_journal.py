@@ -67,7 +67,7 @@ class Journal:
         self.users: set[object] = {opening}
         """A mark for each time that the object was opened and not closed again."""
         self.closers: WeakValueDictionary[object, _Closing] = WeakValueDictionary()
-        """Who is closing it: by threads' numbers, and tasks. One that is interrupted goes with what it held."""
+        """Who is closing it, by the numbers of threads and tasks. One that is interrupted goes with what it held."""
         self.leaving = False
         """Whether the lease is being given back."""
         self.ready = False
@@ -380,7 +380,7 @@ class Journal:
     async def _aclose(self, *, save: bool) -> None:
         import asyncio
 
-        who, closing = asyncio.current_task(), _Closing()
+        who, closing = id(asyncio.current_task()), _Closing()  # a task holds what it raised, and so where it was
         if not self._leave(who, closing):
             return
         try:
