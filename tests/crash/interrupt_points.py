@@ -197,7 +197,7 @@ def check_answer(case, found, more, *, returned):
 class Campaign:
     """Boundaries of one operation, one after the other, and what was wrong."""
 
-    def __init__(self, url, how, operation):
+    def __init__(self, other, url, how, operation):
         operation, _, only = operation.partition("@")
         self.operation, _, self._inside = operation.partition(":")
         self.how, self._only = how, int(only or 0)
@@ -206,14 +206,13 @@ class Campaign:
         self._acts = {"press": press, "exit": leave}
         self._everywhere = how != "press"
         self._world = None
-        self.other = Other()
+        self.other = other
         # Not the thread that is interrupted: a lock that it kept would not stop itself.
         self._elsewhere = ThreadPoolExecutor(1)
         self.total = 0
 
     def close(self):
         self._leave_world()
-        self.other.close()
         self._elsewhere.shutdown()
 
     def run(self, count_max):
@@ -374,12 +373,14 @@ class Expected:
 def main(url, how, count_max, *operations):
     """Tell what came of each operation, a line for some hundred boundaries of it."""
     boundaries.prepare(everywhere=how != "press")
+    other = Other()
     for operation in operations:
-        campaign = Campaign(url, how, operation)
+        campaign = Campaign(other, url, how, operation)
         try:
             campaign.run(int(count_max))
         finally:
             campaign.close()
+    other.close()
 
 
 if __name__ == "__main__":

@@ -82,13 +82,13 @@ def test_a_key_press_at_any_instruction_on_s3(request, operations):
 @pytest.mark.slow
 def test_a_key_press_where_one_once_left_something_behind():
     """A closing, an opening or a step that is interrupted anywhere leaves no lease, descriptor or place in a queue."""
-    campaign("{}/store", "press", ONCE_WRONG, 0, 0)
+    campaign("{}/store", "press", ONCE_WRONG, 10, 0)
 
 
 @pytest.mark.slow
 def test_a_key_press_where_one_once_broke_what_is_sent_later(postgres_server):
     """An append or a wait that is interrupted anywhere leaves the queue in step, and its lock free."""
-    campaign(postgres_server.url + "?schema=t{name}", "press", ONCE_WRONG_ON_A_SERVER, 0, 0)
+    campaign(postgres_server.url + "?schema=t{name}", "press", ONCE_WRONG_ON_A_SERVER, 10, 0)
 
 
 @pytest.mark.slow
