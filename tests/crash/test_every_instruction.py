@@ -47,7 +47,7 @@ def campaign(url, how, operations, few, many):
 @pytest.mark.parametrize("operations", [SHORT, LONG], ids=["short", "long"])
 def test_a_key_press_at_any_instruction_on_files(operations):
     """Whatever is interrupted on files can be done again, here and elsewhere, and leaves nothing behind."""
-    chosen = operations if FULL else operations[-2:]
+    chosen = operations if FULL else operations[-1:]
     campaign("{}/store", "press", chosen, 4, 0 if operations is SHORT else 1500)
 
 
