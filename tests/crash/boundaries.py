@@ -25,7 +25,7 @@ BESIDE = frozenset(
 )
 # Where a function hands a session to the one that called it, and at last to the program. CPython looks for signals when
 # a function begins, a C function returns, or a loop goes round: never where a function returns to another one.
-HANDING_OUT = {("_sessions.py", "_handed_out"), ("_sessions.py", "open_session"), ("holdfast.py", "session")}
+HANDING_OUT = {("_sessions.py", "_live_session"), ("_sessions.py", "open_session"), ("holdfast.py", "session")}
 TOOL = 4
 CANCELLED_S = 0.002
 

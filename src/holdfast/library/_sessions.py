@@ -62,14 +62,14 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
         return _watched(core, read, check_id(id), chosen)[0]
     known = new_session_id(chosen.clock) if id is None else check_id(id)
     if not chosen.wait_ms:
-        return _handed_out(core, known, chosen, None)
+        return _live_session(core, known, chosen, None)
     patience = Patience(core.store, f"sessions/{known}", chosen.wait_ms)
     if not in_event_loop():
-        return _handed_out(core, known, chosen, patience)
+        return _live_session(core, known, chosen, patience)
     try:
-        return _handed_out(core, known, chosen, None)
+        return _live_session(core, known, chosen, None)
     except Locked as error:
-        return cast("Session", _Awaited(partial(_handed_out, core, known, chosen), patience, error))
+        return cast("Session", _Awaited(partial(_live_session, core, known, chosen), patience, error))
 
 
 class _Claim:
@@ -77,18 +77,6 @@ class _Claim:
 
     session: Session | None = None
     mark: object = None
-
-
-def _handed_out(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
-    claim = _Claim()
-    try:
-        return _live_session(core, id, options, patience, claim)
-    except BaseException:
-        # Interrupted on the way: else it would stay open, and locked, for a caller who never got it.
-        if claim.session is not None:
-            with contextlib.suppress(HoldfastError):
-                claim.session.forgo(claim.mark)
-        raise
 
 
 def close(core: Core) -> None:
@@ -144,41 +132,53 @@ def _watched(core: Core, find: Open, id: str, options: Options) -> tuple[Session
     return session, opening
 
 
-def _live_session(core: Core, id: str, options: Options, patience: Patience | None, claim: _Claim) -> Session:
+def _live_session(core: Core, id: str, options: Options, patience: Patience | None) -> Session:
+    claim = _Claim()
     find = partial(_live_or_opened, core, claim=claim)
     if patience is not None:
         find = partial(_live_or_waited, core, claim=claim, patience=patience)
-    # Nearly always nobody watches, and an open has few calls to spare.
-    if core.observers is None:
-        session, opening = find(id, options)
-    else:
-        session, opening = _watched(core, find, id, options)
-    if opening is None:
+    try:
+        # Nearly always nobody watches, and an open has few calls to spare.
+        if core.observers is None:
+            session, opening = find(id, options)
+        else:
+            session, opening = _watched(core, find, id, options)
+        if opening is None:
+            return session
+        if core.timers is not None and core.store.capabilities.stores:
+            if not session.restored:
+                core.has_new_sessions = True
+                _makers.add(core)
+            core.feeder.watch(session)
+        if core.hub.listeners or opening.repaired:
+            _tell_opened(core, session, opening)
         return session
-    if core.timers is not None and core.store.capabilities.stores:
-        if not session.restored:
-            core.has_new_sessions = True
-            _makers.add(core)
-        core.feeder.watch(session)
-    if core.hub.listeners or opening.repaired:
-        if opening.held:
-            core.hub.publish(session.id, opening.taken())
-        if opening.repaired:
-            lost = sum(gap.last_seq - gap.first_seq + 1 for gap in opening.repaired)
-            least = "at least " if any(gap.at_end for gap in opening.repaired) else ""
-            count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
-            size = sum(gap.size for gap in opening.repaired)
-            told = (
-                f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
-                " all else is kept, and the old bytes are in its quarantine"
-            )
-            session.tell_repaired(told, gaps=len(opening.repaired))
-        if opening.loaded.torn:
-            core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
-        if session.restored:
-            age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
-            core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
-    return session
+    except BaseException:
+        # Interrupted on the way: else it would stay open, and locked, for a caller who never got it.
+        if claim.session is not None:
+            with contextlib.suppress(HoldfastError):
+                claim.session.forgo(claim.mark)
+        raise
+
+
+def _tell_opened(core: Core, session: Session, opening: Opening) -> None:
+    if opening.held:
+        core.hub.publish(session.id, opening.taken())
+    if opening.repaired:
+        lost = sum(gap.last_seq - gap.first_seq + 1 for gap in opening.repaired)
+        least = "at least " if any(gap.at_end for gap in opening.repaired) else ""
+        count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
+        size = sum(gap.size for gap in opening.repaired)
+        told = (
+            f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
+            " all else is kept, and the old bytes are in its quarantine"
+        )
+        session.tell_repaired(told, gaps=len(opening.repaired))
+    if opening.loaded.torn:
+        core.hub.publish(session.id, Notice("torn_tail", session.id, {"bytes": opening.loaded.torn}))
+    if session.restored:
+        age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
+        core.hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
 
 
 def _live_or_waited(
