@@ -56,7 +56,7 @@ def test_crash_in_another_form(checker, operations):
 @pytest.mark.parametrize("operations", [("merge",), *PAIRS], ids=" ".join)
 def test_crash_in_every_pair_with_a_form(checker, operations):
     """The same for each pair of the twelve operations of which one changes a log's form."""
-    thinned = {} if FULL else {"modes": ["power"], "step": 400, "every": 4}
+    thinned = {} if FULL else {"modes": ["power"], "step": 400, "every": 8}
     assert list(violations(checker, "existing", operations, **thinned)) == []
 
 

@@ -33,6 +33,22 @@ async def test_many_hits_and_none(sit, fill):
         await seat.sees("12 sessions")
 
 
+async def test_a_chosen_hit_stays_chosen_when_the_same_hits_come_again(sit, fill):
+    """Each letter of a query is answered by itself, and the last answer may come after the cursor was moved."""
+    fill(12)
+    async with sit() as seat:
+        await seat.press("f")
+        await seat.type("words")
+        await seat.sees("12 hits")
+        await seat.press(*["down"] * 3)
+        hits = seat.app.screen.query_one("HitList")
+        await seat.until(lambda: hits.cursor == 3)
+        hits.put([*hits.hits])
+        assert hits.cursor == 3
+        hits.put(hits.hits[:2])
+        assert hits.cursor == 0
+
+
 async def test_a_hit_in_a_folded_result_is_open(sit, trip):
     """What was found is unfolded where it is."""
     async with sit() as seat:

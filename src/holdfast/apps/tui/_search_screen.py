@@ -42,9 +42,15 @@ class HitList(LineView):
         self.cursor = 0
 
     def put(self, hits: list[Hit]) -> None:
-        self.hits, self.cursor = hits, 0
-        self.scroll_home(animate=False)
+        """Show other hits; one that was chosen stays so: what is typed last is answered after keys were pressed."""
+        chosen = [(hit.session_id, hit.seq) for hit in self.hits[self.cursor : self.cursor + 1] if self.cursor]
+        places = [(hit.session_id, hit.seq) for hit in hits]
+        self.hits, self.cursor = hits, next((places.index(place) for place in chosen if place in places), 0)
         self.draw()
+        if self.cursor:
+            self.move(0)
+        else:
+            self.scroll_home(animate=False)
 
     def draw(self) -> None:
         width, now = self.scrollable_content_region.width, now_ms()
