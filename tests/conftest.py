@@ -30,8 +30,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
-# Rooms whose tests wait for processes, terminals and browsers, or run through thousands of states.
-_LONG = frozenset({"chat", "crash", "docs", "examples", "mcp", "simulation", "transcript", "tui", "web"})
+# Rooms whose tests wait for processes, servers, terminals and browsers, or run through thousands of states.
+_LONG = frozenset({"chat", "crash", "docs", "examples", "mcp", "simulation", "storage", "transcript", "tui", "web"})
 
 _HEAVY = ("slow", "unmeasured")
 

@@ -35,8 +35,8 @@ WRITING_CALLS = (
     *("make_directory", "open_log", "open_new", "open_lock", "write", "sync", "sync_directory"),
     *("rename", "link", "unlink", "truncate", "lock"),
 )
-# On a push every third use of a call must do; `make torture` takes all.
-STRIDE = 1 if FULL else 3
+# On a push every sixth use of a call must do; `make torture` takes all.
+STRIDE = 1 if FULL else 6
 # Hundreds of times in the scenario, and writing nothing: on a push every 13th use must do.
 OFTEN = ("close", "open_directory", "node_at")
 ERRORS = {name: getattr(errno, name) for name in ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EACCES", "EMFILE", "EROFS")}
@@ -166,7 +166,7 @@ def test_writing_call_fails_once(checker, call, name):
 @pytest.mark.parametrize("name", ERRORS)
 def test_disk_fails_from_some_moment_on(checker, name):
     """From some call on nothing works any more: errors, and afterwards nothing is lost."""
-    stride = 1 if FULL else 29
+    stride = 1 if FULL else 53
     nth = 1 + list(ERRORS).index(name)
     while run_with(checker, nth=nth, errno=ERRORS[name], persistent=True):
         nth += stride
@@ -188,7 +188,7 @@ def test_full_disk_takes_part_of_a_write(checker):
 
 def test_interrupted_anywhere(checker):
     """A key press that interrupts any call leaves nothing half done."""
-    stride = 1 if FULL else 7
+    stride = 1 if FULL else 13
     nth = 1
     while run_with(checker, (HoldfastError, KeyboardInterrupt), nth=nth, interrupt=KeyboardInterrupt):
         nth += stride
@@ -200,4 +200,4 @@ def test_enough_was_tried(capsys):
     with capsys.disabled():
         print(f" [{run_with.count:,} runs with a fault] ", end="")  # noqa: T201 - a figure to see
     record("faults", run_with.count)
-    assert run_with.count > (1_100 if FULL else 600)
+    assert run_with.count > (1_100 if FULL else 300)

@@ -21,17 +21,17 @@ CHILD = Path(__file__).with_name("fault_child.py")
 FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 # What a call of the disk is called by the kernel, and on a push every how many-th use of it fails.
 CALLS = {
-    "openat": ("openat", 31),
-    "write": ("write", 1),
-    "fdatasync": ("fdatasync", 1),
+    "openat": ("openat", 61),
+    "write": ("write", 3),
+    "fdatasync": ("fdatasync", 2),
     "fsync": ("fsync", 7),
-    "rename": ("?rename,?renameat,?renameat2", 1),
+    "rename": ("?rename,?renameat,?renameat2", 2),
     "link": ("?link,?linkat", 1),
     "mkdir": ("?mkdir,?mkdirat", 1),
     "flock": ("flock", 4),
-    "unlink": ("?unlink,?unlinkat", 1),
+    "unlink": ("?unlink,?unlinkat", 2),
     "ftruncate": ("ftruncate", 1),
-    "pread64": ("pread64", 7),
+    "pread64": ("pread64", 13),
 }
 
 
@@ -125,7 +125,7 @@ def test_system_call_fails(traced, call, name):
         shutil.rmtree(store, ignore_errors=True)
         nth += 1 if FULL else stride
     record("system calls", count)
-    assert nth > 2, "the scenario never uses this call"
+    assert count, "the scenario never uses this call"
 
 
 def test_without_a_fault_nothing_fails(traced):
