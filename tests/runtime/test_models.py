@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from holdfast._config import Configuration
-from holdfast._config._settings import Found
+from holdfast._config import Configuration, Found
 from holdfast.agent import choose_model
 from holdfast.errors import ModelFailed, UsageError
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from holdfast._config._places import ENVIRONMENT, prices_file, store_without_settings
     from holdfast._config._settings import (
         Configuration,
+        Found,
         Given,
         Settings,
         configuration,
@@ -25,10 +26,10 @@ __getattr__ = lazy(
     {
         "_keys": "KEYS variable",
         "_places": "ENVIRONMENT prices_file store_without_settings",
-        "_settings": ("Configuration Given Settings configuration load_prices places settle strange_variables"),
+        "_settings": ("Configuration Found Given Settings configuration load_prices places settle strange_variables"),
     },
 )
 
-__all__ = ["ENVIRONMENT", "KEYS", "Configuration", "Given", "Settings", "configuration", "settle"]
+__all__ = ["ENVIRONMENT", "KEYS", "Configuration", "Found", "Given", "Settings", "configuration", "settle"]
 __all__ += ["load_prices", "places", "prices_file"]
 __all__ += ["store_without_settings", "strange_variables", "variable"]
