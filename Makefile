@@ -30,7 +30,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model if no API key is set
+chat: $(READY)  ## Talk to an agent whose session stays; with the guide if there is no API key and no model server
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 # While one processor lints, the other finds all tests: what that compiles, no worker has to compile again.
@@ -98,6 +98,7 @@ test-frameworks: $(FRAMEWORKS_READY)  ## All adapters, in an environment with th
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
+	@(printf 'var __index = '; cat site/search.json) > site/search.js # what the search loads where the site is opened from disk
 	$(BIN)/python tools/check_site.py site
 
 dist: $(READY) $(BIN)/uv  ## Build wheel and sdist, and try them in fresh environments with each extra (downloads them)

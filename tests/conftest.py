@@ -82,6 +82,11 @@ def _clean_environment(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
             patch.delenv(name)
+        # Nor do they talk to a model that happens to be here, or wait for the guide to be read.
+        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_BASE_URL"):
+            patch.delenv(name, raising=False)
+        patch.setenv("HOLDFAST_MODEL_SERVERS", "false")
+        patch.setenv("HOLDFAST_GUIDE_WORD_MS", "0")
         patch.setenv("HOME", str(home))
         for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(home / name.lower()))

@@ -1,4 +1,4 @@
-"""Refuse a built documentation site that would ask another host for anything.
+"""Refuse a built documentation site that would ask another host for anything, or cannot be searched from disk.
 
 Reading the manual must work without a network and tell nobody. Links a reader may click are fine;
 scripts, styles, fonts, images and frames from elsewhere are not.
@@ -58,9 +58,11 @@ def main(arguments: list[str]) -> int:
     root = Path(arguments[0] if arguments else "site")
     files = [path for path in sorted(root.rglob("*")) if path.suffix in {".html", ".css"}]
     found = [f"{path}: {text}" for path in files for text in outside_requests(path)]
+    if files and not (root / "search.js").exists():
+        found.append(f"{root}: search.js is missing, which a browser loads where the site is opened from disk")
     for text in found:
         print(text)
-    print(f"site: {len(files)} files, {len(found)} requests to other hosts")
+    print(f"site: {len(files)} files, {len(found)} faults")
     return 1 if found or not files else 0
 
 

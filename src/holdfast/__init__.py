@@ -16,23 +16,23 @@ TYPE_CHECKING = False  # loading `typing` takes longer than what the command's q
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.agent import Agent, EventLogger, Runtime
+    from holdfast.agent import Agent, EventLogger, Runtime, Suspend
     from holdfast.errors import HoldfastError
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.model import Event, Limits, Notice, SessionMetadata
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
-    from holdfast.session import RERUN, Retry, Session, step
+    from holdfast.session import RERUN, Edited, Result, Retry, Session, step
 
     __version__: str
 
 # Loaded when first asked for, so that `import holdfast` stays quick, and the command with it.
 _NAMES = {
-    "agent": "Agent EventLogger Runtime",
+    "agent": "Agent EventLogger Runtime Suspend",
     "errors": "HoldfastError",
     "library": "Holdfast open",
     "model": "Event Limits Notice SessionMetadata",
     "replay": "Recovery Sanitized format_issues sanitize validate",
-    "session": "RERUN Retry Session step",
+    "session": "Edited RERUN Result Retry Session step",
 }
 _LAZY = {name: f"holdfast.{room}" for room, names in _NAMES.items() for name in names.split()}
 
@@ -40,7 +40,7 @@ _LAZY = {name: f"holdfast.{room}" for room, names in _NAMES.items() for name in 
 _ROOMS = frozenset(["agent", "errors", "library", "model", "replay", "session", "storage", "testing"])
 
 __all__ = ["Agent", "EventLogger", "Holdfast", "HoldfastError", "Runtime", "open"]
-__all__ += ["Event", "Limits", "Notice", "SessionMetadata"]
+__all__ += ["Edited", "Event", "Limits", "Notice", "Result", "SessionMetadata", "Suspend"]
 __all__ += ["RERUN", "Recovery", "Retry", "Sanitized", "Session", "format_issues", "sanitize", "step", "validate"]
 __all__ += ["__version__"]
 

@@ -36,6 +36,8 @@ def _told(do: Callable[..., Any], *given: Any) -> Any:
     try:
         return do(*given)
     except (OSError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError):
+            _name_extra(error)
         # What is loaded as machine code says it in words only.
         number = error.errno if isinstance(error, OSError) else EMFILE
         if not isinstance(error, OSError) and strerror(EMFILE) not in str(error):
@@ -49,6 +51,29 @@ def _told(do: Callable[..., Any], *given: Any) -> Any:
             remedy="Close files or raise the limit of open ones (`ulimit -n`), then try again.",
             errno=number,
         ) from error
+
+
+# What has to be installed for a library that a part of Holdfast loads: extras of ours, else packages.
+_EXTRAS = (
+    "agent pydantic_ai, web starlette jinja2 uvicorn websockets markdown_it, tui textual, mcp mcp, local xllamacpp,"
+    " postgres asyncpg, s3 obstore, crypto cryptography keyring, tokens splintr, otel opentelemetry,"
+    " openai-agents agents, langgraph langgraph, adk google, strands strands, claude-sdk claude_agent_sdk"
+)
+_PACKAGES = {"agent_framework": "agent-framework-core", "autogen_agentchat": "autogen-agentchat"}
+_PACKAGES |= {
+    "autogen_core": "autogen-agentchat",
+    "langchain_core": "langchain-core",
+    "llama_index": "llama-index-core",
+}
+
+
+def _name_extra(error: ModuleNotFoundError) -> None:
+    """Let an error about a library that is not installed say what installs it."""
+    missing = (error.name or "").partition(".")[0]
+    extras = {library: extra for extra, *names in map(str.split, _EXTRAS.split(",")) for library in names}
+    wanted = f"'holdfast[{extras[missing]}]'" if missing in extras else _PACKAGES.get(missing)
+    if wanted and "pip install" not in error.msg:
+        error.msg = f"{error.msg}: install it with pip install {wanted}"
 
 
 def load(name: str) -> Any:

@@ -72,6 +72,7 @@ class HoldfastError(Exception):
         super().__init__(self.message)
         if remedy is not None:
             self.remedy = remedy
+        self.add_note(self.remedy)  # a traceback shows it, and so does a notebook
         self.fields = {name: value for name, value in fields.items() if value is not None}
         for name in _OS_FIELDS.intersection(self.fields):
             if isinstance(self, OSError):

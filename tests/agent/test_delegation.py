@@ -165,8 +165,8 @@ async def test_an_empty_task_is_refused(hf, script):
     assert child_script.requests == []
 
 
-async def test_a_child_cannot_suspend_the_session(hf, script):
-    """Only the first agent can wait for someone; a child that tries has failed."""
+async def test_a_childs_call_can_wait(hf, script):
+    """A child waits as the first agent does; with the answer its run goes on, then its parent's."""
 
     def wait() -> str:
         """Wait."""
@@ -176,8 +176,9 @@ async def test_a_child_cannot_suspend_the_session(hf, script):
     lead = Agent(script(ASK, "ok").model, name="lead", delegates=[child])
     with hf.session("s") as session:
         result = await lead.run("go", session=session)
-        assert session.state.status == "idle"
-    assert (result.output, result.suspended) == ("ok", None)
+        assert session.state.status == "waiting"
+        done = await lead.resume(result.suspended.token, "yes", session=session)
+    assert (done.output, done.suspended, done.status) == ("ok", None, "completed")
 
 
 async def test_cancelling_the_parent_cancels_the_child(hf, script):

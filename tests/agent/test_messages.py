@@ -8,7 +8,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
 
 from holdfast.agent import Agent
-from holdfast.agent._engine import Converter, read_reply
+from holdfast.agent._providers import Converter, read_reply
 from holdfast.errors import ModelFailed
 
 

@@ -162,7 +162,7 @@ async def test_a_denial_is_recorded_with_its_reason(hf, script):
 
 
 async def test_a_decision_is_on_the_medium_before_the_tool_runs(hf, script, monkeypatch):
-    """The permission event is flushed before the call is even begun."""
+    """The call is on the medium before anyone is asked, and the permission before it runs."""
     from holdfast.session import Session
 
     order = []
@@ -176,7 +176,7 @@ async def test_a_decision_is_on_the_medium_before_the_tool_runs(hf, script, monk
     agent = Agent(script(*calls(1)).model, tools=[danger(order)], permission=Asked("session"))
     with hf.session("s") as session:
         await agent.run("go", session=session)
-    assert order[:3] == ["permission", "tool_call", "x"]
+    assert order[:3] == ["tool_call", "permission", "x"]
 
 
 async def test_block_and_allow_lists(hf, script):

@@ -10,7 +10,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart
 from pydantic_ai.usage import RequestUsage
 
-from holdfast.agent import Agent, ToolContext, _engine
+from holdfast.agent import Agent, ToolContext, _providers
 from holdfast.errors import TooLarge, TooManyIterations, UsageError
 from holdfast.replay import validate
 from holdfast.testing.model_server import Say, ScriptedModel
@@ -313,7 +313,7 @@ def test_one_agent_answers_many_threads(monkeypatch):
         for thread in threads:
             thread.join()
     assert outputs == ["hello"] * 12
-    assert _engine._users == {}
+    assert _providers._users == {}
 
 
 async def test_run_sync_inside_a_loop_names_the_async_form(script):

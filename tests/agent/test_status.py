@@ -115,4 +115,4 @@ def test_only_statuses_that_there_are_can_be_asked_for(hf):
     """The remedy lists them."""
     with pytest.raises(UsageError) as caught:
         hf.list(status="broken")
-    assert caught.value.remedy == "One of idle, running, waiting, interrupted, failed."
+    assert caught.value.remedy == "One of idle, running, waiting, interrupted, failed, suspended."

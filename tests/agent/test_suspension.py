@@ -132,18 +132,19 @@ async def test_going_on_without_the_answer_revokes_the_token(hf, script, texts):
     assert "interrupted" in texts(model.requests[1])[2]
 
 
-async def test_of_two_calls_that_wait_the_first_does(hf, script):
-    """One answer is awaited at a time; the other call is told to try again."""
+async def test_two_calls_of_one_answer_wait_at_once(hf, script):
+    """Each has its own token; the model is asked when both have their answers."""
     asks = [("ask_boss", {"question": "a"}), ("ask_boss", {"question": "b"})]
     model = script(asks, "done")
     agent = Agent(model.model, tools=[approval()])
     with hf.session("s") as session:
         waiting = await agent.run("go", session=session)
-        await agent.resume(waiting.suspended.token, "yes", session=session)
+        first, second = waiting.waiting
+        between = await agent.resume(second.token, "no", session=session)
+        assert (between.status, [one.id for one in between.waiting]) == ("waiting", [first.id])
+        done = await agent.resume(waiting.suspended.token, "yes", session=session)
         contents = [block["content"] for block in session.messages()[2]["content"]]
-    assert waiting.suspended.reason == "waiting: a"
-    assert contents[0] == "yes"
-    assert "try again later" in contents[1]
+    assert (done.output, contents) == ("done", ["yes", "no"])
 
 
 async def test_a_resumed_run_can_be_streamed(hf, script):

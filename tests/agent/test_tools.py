@@ -443,7 +443,7 @@ def test_what_cannot_be_a_tool_is_refused():
 
     for wrong in (star, unknown, lock):
         with pytest.raises(UsageError):
-            Tool(wrong)
+            Tool(wrong).describe()
     with pytest.raises(UsageError):
         Tool(lambda: 1, name="not a name")
     with pytest.raises(UsageError):

@@ -213,6 +213,7 @@ def test_tools():
     bash, never = stats.tools
     assert (bash.name, bash.calls, bash.failures, bash.failure_rate) == ("Bash", 2, 1, 0.5)
     assert (bash.mean_ms, bash.median_ms, bash.p95_ms, bash.max_ms) == (2000, 2000, 2000, 2000)
+    assert bash.is_exact
     assert (never.calls, never.failure_rate, never.median_ms) == (1, None, None)
 
 
@@ -228,6 +229,7 @@ def test_quantiles_are_upper_bounds():
         ]
     tool = count(session("a", events)).tools[0]
     assert (tool.median_ms, tool.p95_ms, tool.max_ms) == (10, 2_000_000, 2_000_000)
+    assert not tool.is_exact
 
 
 @pytest.mark.req("S2-66")

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from holdfast.agent import resolve_model
+from holdfast.errors import UsageError
+
 HEAVY = {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx", "xllamacpp", "asyncio"}
 LOOK = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
 COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=False)"
@@ -15,7 +18,14 @@ COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=Fa
 
 def loaded(code):
     """The top-level modules that a program has loaded when it is done."""
-    done = subprocess.run([sys.executable, "-c", code + LOOK], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code + LOOK],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
@@ -35,15 +45,16 @@ def test_the_library_the_logger_and_the_configuration():
     assert loaded(code) & HEAVY == set()
 
 
-@pytest.mark.parametrize("verb", [["chat"], ["run", "hi"]])
-def test_a_missing_engine_is_told_with_its_command(verb, run, monkeypatch):
-    """Without the extra there is a sentence and the command that installs it."""
-    import holdfast.agent
+def test_a_missing_engine_is_told_with_its_command(monkeypatch):
+    """A model that needs the extra is refused in a sentence, with the command that installs it."""
+    monkeypatch.setitem(sys.modules, "holdfast.agent._providers", None)
+    with pytest.raises(UsageError, match="which is not installed") as caught:
+        resolve_model("openai:gpt-5")
+    assert "pip install 'holdfast[agent]'" in caught.value.remedy
 
-    monkeypatch.delitem(vars(holdfast.agent), "Agent", raising=False)  # the door keeps what it gave
-    monkeypatch.delitem(sys.modules, "holdfast.agent._agent", raising=False)
-    monkeypatch.setitem(sys.modules, "holdfast.agent._agent", None)
-    done = run(*verb, text="hello\n")
-    assert done.code == 2
-    assert "which is not installed" in done.err
-    assert "pip install 'holdfast[agent,local]'" in done.err
+
+@pytest.mark.parametrize("words", [["chat"], ["run", "hi"]])
+def test_the_guide_needs_no_engine(words, store_root, monkeypatch):
+    """Whoever talks to the guide loads no provider's library."""
+    monkeypatch.setenv("HOLDFAST_STORE", str(store_root))
+    assert loaded(COMMAND.format(words)) & (HEAVY - {"asyncio"}) == set()

@@ -156,7 +156,7 @@ def test_merge(run, two, library):
     outcome = run("merge", *two, "--policy", "both", "--id", "both")
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
-        "merged sea and trip-planner into both",
+        "merged trip-planner and sea into both",
         "  1 turn of sea",
         "  taken over: memory beach",
         "  conflict: variable budget (both taken)",

@@ -36,7 +36,7 @@ def test_newest_first(run, three):
 def test_what_a_row_tells(run, trip):
     """A row has id, age, title, messages, tokens, cost where it is known, tags and topics."""
     header, row = run("list").out.splitlines()
-    names = ["ID", "UPDATED", "TITLE", "MSGS", "TOKENS", "COST", "TAGS", "TOPICS", "STATE"]
+    names = ["ID", "UPDATED", "TITLE", "MSGS", "COST", "TOKENS", "TAGS", "TOPICS", "STATE"]
     assert header.split() == names
     assert row.split("  ")[0] == "trip-planner"
     for part in ("just now|min ago", "Trip to Lisbon", " 4 ", r"1\.2k", "travel"):

@@ -437,9 +437,9 @@ def test_a_row_of_the_index_is_what_the_whole_command_reads(row):
     """Whatever a session says of itself: the same cells, and the same JSON."""
     plain = msgspec.to_builtins(SessionMetadata(session_id=""))
     listed = _newest.Listed({**plain, **_newest._decoder()(stored(row).decode())})
-    assert session_cells(listed, NOW) == session_cells(row, NOW)
+    assert session_cells(listed, NOW, listed.session_id) == session_cells(row, NOW, row.session_id)
     document = msgspec.json.format(msgspec.json.encode({"sessions": [row], "next": None}), indent=2)
-    assert _list_json.document_of(_newest.Newest([listed], 1, 1)) == document.decode()
+    assert _list_json.document_of(_newest.Newest([listed], 1, 1, {})) == document.decode()
 
 
 def test_the_fields_of_a_row():

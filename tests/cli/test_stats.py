@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.cli._screen import standard_output
-from holdfast.apps.render.stats import _duration, _latency, _money, bar, calendar, columns, print_stats, sparkline
+from holdfast.apps.render.stats import _money, bar, calendar, columns, print_stats, sparkline
+from holdfast.apps.render.words import duration, latency
 from holdfast.catalog import Stats
 
 DAY = 86_400_000
@@ -280,14 +281,14 @@ def test_the_width_of_a_pipe(run, busy):
 
 def test_times_and_money_as_people_say_them():
     """Short, and never a cost of nothing for something."""
-    assert [_duration(ms) for ms in (0, 59_000, 90_000, 3_720_000, 100_000_000)] == [
+    assert [duration(ms) for ms in (0, 59_000, 90_000, 3_720_000, 100_000_000)] == [
         "0 s",
         "59 s",
         "1 min",
         "1 h 02",
         "1 d 3 h",
     ]
-    assert [_latency(ms) for ms in (None, 12, 1500, 120_000)] == ["", "12 ms", "1.5 s", "2 min"]
+    assert [latency(ms) for ms in (None, 12, 1500, 120_000)] == ["", "12 ms", "1.5 s", "2 min"]
     assert [_money(cost) for cost in (0.0, 0.001, 1234.5)] == ["$0.00", "<$0.01", "$1,234.50"]
 
 

@@ -332,7 +332,8 @@ class Import(Rest):
     def go_on(self):
         (made,) = self.act()
         assert told(self.hf.events(made))["texts"] == [f"{self.id} user"], "what was brought in is not there once"
-        assert self.hf.verify(made).ok
+        report = self.hf.verify(made)
+        assert report.ok, report.explain()
         return super().go_on()
 
 

@@ -191,6 +191,18 @@ def steps() -> bytes:
     return b"".join(chain([body(type, data, at=number) for number, (type, data) in enumerate(examples)]))
 
 
+def steering() -> bytes:
+    """A word to a working agent that was heard, and one that cut a step short and was not heard any more."""
+    examples = [
+        EXAMPLES[0],
+        ("user", {"role": "user", "content": "Weather?"}),
+        ("steer", {"content": "in Rome, please"}),
+        ("user", {"role": "user", "content": "in Rome, please", "steer": 2}),
+        ("steer", {"content": "no, Paris", "interrupt": True}),
+    ]
+    return b"".join(chain([body(type, data, at=number) for number, (type, data) in enumerate(examples)]))
+
+
 def plain_then_chained() -> bytes:
     head = plain(4)
     tail = [body(*EXAMPLES[index], at=index) for index in (1, 2, 3)]
@@ -242,6 +254,7 @@ LOGS = {
     "plain-then-chained": plain_then_chained,
     "full": full,
     "sealed": sealed,
+    "steering": steering,
     "steps": steps,
     "torn": torn,
     "damaged": damaged,

@@ -13,7 +13,7 @@ from holdfast.model import FORMAT_VERSION, Event, encode_line, line_body
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.name for path in HERE.glob("v*") if path.is_dir())
-WHOLE = ("full", "plain", "plain-then-chained", "steps")
+WHOLE = ("full", "plain", "plain-then-chained", "steering", "steps")
 
 
 def placed(root, log):

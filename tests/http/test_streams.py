@@ -315,14 +315,15 @@ def test_any_prompt_is_answered(client, prompt):
     note(client, id, 1)
 
 
-def test_a_question_that_nobody_answers_is_answered_no(serving, space, tmp_path, monkeypatch):
-    """After a while; the turn goes on without the tool."""
-    monkeypatch.setattr(_turns, "_APPROVAL_S", 0.05)
+def test_a_question_that_nobody_answers_stays(serving, space, tmp_path, monkeypatch):
+    """After a while the turn ends, and the question waits on; nobody has said no."""
+    monkeypatch.setattr(_turns, "_HOLD_S", 0.05)
     (tmp_path / space).mkdir()
     server = serving([("list_directory", {"path": "."})], "done", root=str(tmp_path))
     with server.client(space) as client:
         id = begin(client)
         answer = client.post(f"/v1/sessions/{id}/turns", json={"prompt": "look"}).json()
         found = client.get(f"/v1/sessions/{id}/events", params={"type": "tool_result"}).json()
-    assert answer["output"] == "done "
-    assert "nobody answered in time" in str(found["events"][0]["data"])
+        status = client.get(f"/v1/sessions/{id}").json()["status"]
+    assert (answer["status"], [one["tool"] for one in answer["waiting"]]) == ("waiting", ["list_directory"])
+    assert (found["events"], status) == ([], "waiting")

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 import holdfast
-from holdfast.integrations.langchain import HoldfastChatMessageHistory
+from holdfast.integrations.langchain import HoldfastChatMessageHistory, durable
 
 CALL = AIMessage("I book it.", tool_calls=[{"name": "book", "args": {"port": "Marstal"}, "id": "call-1"}])
 
@@ -66,6 +66,25 @@ def test_kill_in_a_tool_of_a_loop_by_hand(processes, readers, harbour):
         lost = messages[2]
         assert (lost.tool_call_id, lost.status) == ("call-1", "error")
         assert lost.content == "interrupted, outcome unknown"
+
+
+@pytest.mark.parametrize("id", ["call-1", "call-2"])
+def test_kill_in_a_durable_tool(processes, harbour, id):
+    """Whatever id the model's next call has, it is told that the outcome is unknown: booked once."""
+
+    def run(say, call):
+        def book(port: str) -> str:
+            """Book a berth, which can be seen outside."""
+            return harbour.book(port, say)
+
+        history = HoldfastChatMessageHistory("trip", harbour.store)
+        result = durable(book, session=history).invoke(call | {"type": "tool_call"})
+        say([result.content[:15], result.tool_call_id, result.status])
+
+    call = CALL.tool_calls[0]
+    processes.killed(lambda say: run(say, call))
+    assert processes.finished(lambda say: run(say, call | {"id": id})) == [["Outcome unknown", id, "error"]]
+    assert harbour.booked == ["Marstal"]
 
 
 def test_fork(readers, harbour):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -12,8 +13,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 import holdfast
-from holdfast.integrations.langgraph import HoldfastSaver
+from holdfast.integrations.langgraph import HoldfastSaver, durable
 
+CALL = ["call-1"]
 THREAD = {"configurable": {"thread_id": "trip"}}
 ASKED = {"messages": [HumanMessage("a berth, please")]}
 ALL = ["a berth, please", "I book it.", "berth in Marstal", "You have a berth in Marstal"]
@@ -23,24 +25,25 @@ def _say(state):
     last = state["messages"][-1]
     if isinstance(last, ToolMessage):
         return {"messages": [AIMessage(f"You have a {last.content}")]}
-    call = {"name": "book", "args": {"port": "Marstal"}, "id": "call-1"}
+    call = {"name": "book", "args": {"port": "Marstal"}, "id": CALL[0]}
     return {"messages": [AIMessage("I book it.", tool_calls=[call])]}
 
 
-def _graph(harbour, say, *, asks=False):
+def _graph(harbour, say, *, asks=False, once=False):
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
         if asks:
             interrupt(f"book {port}?")
         return harbour.book(port, say)
 
+    saver = HoldfastSaver(harbour.store)
     builder = StateGraph(MessagesState)
     builder.add_node("say", _say)
-    builder.add_node("tools", ToolNode([book]))
+    builder.add_node("tools", ToolNode([durable(book, session=saver) if once else book]))
     builder.add_edge(START, "say")
     builder.add_conditional_edges("say", tools_condition, {"tools": "tools", END: END})
     builder.add_edge("tools", "say")
-    return builder.compile(checkpointer=HoldfastSaver(harbour.store))
+    return builder.compile(checkpointer=saver)
 
 
 def _contents(state):
@@ -61,6 +64,40 @@ def test_kill_in_a_tool(processes, readers, harbour):
     assert processes.finished(go_on) == [ALL]
     assert harbour.booked == ["Marstal"] * 2
     readers.all_have("trip", *ALL)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("again", [None, {"messages": [HumanMessage("Go on")]}], ids=["resumed", "asked"])
+def test_kill_in_a_durable_tool(processes, harbour, monkeypatch, durability, again):
+    """The same call or one of another id: the model is told that the outcome is unknown, booked once."""
+
+    def begin(say):
+        _graph(harbour, say, once=True).invoke(ASKED, THREAD, durability=durability)
+
+    def go_on(say):
+        CALL[0] = "call-2"
+        given = again if durability == "sync" else ASKED
+        say(_contents(_graph(harbour, say, once=True).invoke(given, THREAD, durability=durability))[-1])
+
+    processes.killed(begin)
+    (told,) = processes.finished(go_on)
+    assert told.startswith("You have a Outcome unknown: a call of book with these arguments began")
+    assert harbour.booked == ["Marstal"]
+
+
+def test_a_durable_tool_that_asks(processes, harbour):
+    """A tool that interrupts has not acted: answered in another process it runs, once."""
+
+    def ask(say):
+        _graph(harbour, say, asks=True, once=True).invoke(ASKED, THREAD, durability="sync")
+        say.wait()
+
+    def approve(say):
+        say(_contents(_graph(harbour, say, asks=True, once=True).invoke(Command(resume=True), THREAD)))
+
+    processes.killed(ask)
+    assert processes.finished(approve) == [ALL]
+    assert harbour.booked == ["Marstal"]
 
 
 def test_approval_in_another_process(processes, readers, harbour):

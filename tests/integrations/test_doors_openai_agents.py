@@ -7,14 +7,17 @@ import json
 
 import pytest
 from agents import Agent, Model, ModelResponse, Runner, RunState, Usage, function_tool
+from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import holdfast
-from holdfast.integrations.openai_agents import HoldfastSession
+from holdfast.integrations.openai_agents import HoldfastSession, durable
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ASKED = "a berth, please"
+ARGS = '{"port": "Marstal"}'
+CALL = ["call-1"]
 ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
 
 
@@ -32,7 +35,7 @@ class _Scripted(Model):
         if results:
             output = [_text(f"You have: {results[-1]}")]
         else:
-            named = {"call_id": "call-1", "name": "book", "arguments": '{"port": "Marstal"}'}
+            named = {"call_id": CALL[0], "name": "book", "arguments": '{"port": "Marstal"}'}
             output = [_text("I book it."), ResponseFunctionToolCall(type="function_call", **named)]
         return ModelResponse(output=output, usage=Usage(), response_id=None)
 
@@ -40,13 +43,14 @@ class _Scripted(Model):
         yield
 
 
-def _agent(harbour, say=None, *, asks=False):
+def _agent(harbour, say=None, *, asks=False, once=False):
     @function_tool(needs_approval=asks)
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
         return harbour.book(port, say)
 
-    return Agent("pilot", model=_Scripted(), tools=[book], instructions="Be a pilot.")
+    tools = [durable(book, session=HoldfastSession("trip", harbour.store))] if once else [book]
+    return Agent("pilot", model=_Scripted(), tools=tools, instructions="Be a pilot.")
 
 
 def _run(harbour, agent, given, *, id="trip"):
@@ -62,6 +66,66 @@ def test_kill_in_a_tool(processes, readers, harbour):
     assert told == ALL[-1:]
     assert harbour.booked == ["Marstal"] * 2
     readers.all_have("trip", "Go on", *ALL)
+
+
+@pytest.mark.parametrize("id", ["call-1", "call-2"])
+def test_kill_in_a_durable_tool(processes, harbour, monkeypatch, id):
+    """Whatever id the model's next call has, it is told that the outcome is unknown: booked once."""
+
+    def go_on(say):
+        CALL[0] = id
+        say(_run(harbour, _agent(harbour, once=True), "Go on").final_output)
+
+    processes.killed(lambda say: _run(harbour, _agent(harbour, say, once=True), ASKED))
+    (told,) = processes.finished(go_on)
+    assert told.startswith("You have: Outcome unknown: a call of book with these arguments began")
+    assert harbour.booked == ["Marstal"]
+
+
+def test_a_durable_tool_runs_again_after_the_model_was_told(processes, harbour, monkeypatch):
+    """Told once, an identical call is a new one; so is one in the same process."""
+
+    def call(say):
+        tool = _agent(harbour, once=True).tools[0]
+        for id in ("call-2", "call-2", "call-3", "call-4"):
+            context = ToolContext(None, tool_name="book", tool_call_id=id, tool_arguments=ARGS)
+            say(asyncio.run(tool.on_invoke_tool(context, ARGS))[:15])
+
+    processes.killed(lambda say: _run(harbour, _agent(harbour, say, once=True), ASKED))
+    assert processes.finished(call) == ["Outcome unknown"] * 2 + ["berth in Marsta"] * 2
+    assert harbour.booked == ["Marstal"] * 3
+
+
+@pytest.mark.parametrize(
+    ("unknown", "told", "booked"),
+    [("rerun", "berth in Marstal", 2), (lambda step: f"found {step.arguments['port']}", "found Marstal", 1)],
+)
+def test_what_becomes_of_a_call_whose_outcome_is_unknown(processes, harbour, unknown, told, booked):
+    """It runs again, or is looked up, where the program says so."""
+
+    def call(say):
+        book = _agent(harbour).tools[0]
+        tool = durable(book, session=HoldfastSession("trip", harbour.store), unknown=unknown)
+        context = ToolContext(None, tool_name="book", tool_call_id="call-2", tool_arguments=ARGS)
+        say(asyncio.run(tool.on_invoke_tool(context, ARGS)))
+
+    processes.killed(lambda say: _run(harbour, _agent(harbour, say, once=True), ASKED))
+    assert processes.finished(call) == [told]
+    assert harbour.booked == ["Marstal"] * booked
+
+
+def test_a_result_that_never_reached_the_conversation_is_given_to_the_next_call(processes, harbour):
+    """The tool had ended when the process died: its result is known, and nothing runs again."""
+
+    def call(id, say):
+        tool = _agent(harbour, once=True).tools[0]
+        context = ToolContext(None, tool_name="book", tool_call_id=id, tool_arguments=ARGS)
+        say(asyncio.run(tool.on_invoke_tool(context, ARGS)))
+        say.wait()
+
+    processes.killed(lambda say: call("call-1", say))
+    assert processes.finished(lambda say: call("call-2", say)) == ["berth in Marstal"]
+    assert harbour.booked == ["Marstal"]
 
 
 def test_approval_in_another_process(processes, readers, harbour):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 import holdfast
-from holdfast.integrations.pydantic_ai import HoldfastHistory
+from holdfast.integrations.pydantic_ai import HoldfastHistory, durable
 
 ASKED = "a berth, please"
 ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
@@ -49,6 +50,31 @@ def test_kill_in_a_tool(processes, readers, harbour):
     assert told == [f"You have: {LOST}"]
     assert harbour.booked == ["Marstal"]
     readers.all_have("trip", ASKED, "I book it.", LOST, *told)
+
+
+@pytest.mark.parametrize("id", ["call-1", "call-2"])
+def test_kill_in_a_durable_tool(processes, harbour, id):
+    """Where the model calls again, whatever the id, it is told that the outcome is unknown: booked once."""
+
+    def run(say, id):
+        def book(port: str) -> str:
+            """Book a berth, which can be seen outside."""
+            return harbour.book(port, say)
+
+        def answer(messages, info):
+            last = messages[-1].parts[-1]
+            if last.part_kind == "tool-return":
+                return ModelResponse(parts=[TextPart(f"You have: {last.content}")])
+            return ModelResponse(parts=[ToolCallPart("book", {"port": "Marstal"}, id)])
+
+        history = HoldfastHistory("trip", harbour.store)
+        agent = Agent(FunctionModel(answer), toolsets=[durable(book, session=history)])
+        say(asyncio.run(history.run(agent, ASKED)).output)
+
+    processes.killed(lambda say: run(say, "call-1"))
+    (told,) = processes.finished(lambda say: run(say, id))
+    assert told.startswith("You have: Outcome unknown: a call of book")
+    assert harbour.booked == ["Marstal"]
 
 
 def test_approval_in_another_process(processes, readers, harbour):

@@ -11,7 +11,7 @@ from strands.models import Model
 from strands.session.repository_session_manager import RepositorySessionManager
 
 import holdfast
-from holdfast.integrations.strands import HoldfastSessionRepository
+from holdfast.integrations.strands import HoldfastSessionRepository, durable
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -56,18 +56,19 @@ class _Ask(HookProvider):
             event.cancel_tool = "no"
 
 
-def _agent(harbour, say=None, *, id="trip", asks=False):
+def _agent(harbour, say=None, *, id="trip", asks=False, once=False):
     @tool
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
         return harbour.book(port, say)
 
+    manager = RepositorySessionManager(id, HoldfastSessionRepository(harbour.store))
     return Agent(
         agent_id="main",
         model=_Scripted(),
-        tools=[book],
+        tools=[durable(book, session=manager) if once else book],
         hooks=[_Ask()] if asks else [],
-        session_manager=RepositorySessionManager(id, HoldfastSessionRepository(harbour.store)),
+        session_manager=manager,
         callback_handler=None,
     )
 
@@ -80,6 +81,26 @@ def test_kill_in_a_tool(processes, readers, harbour):
     assert told == ["You have: Tool was interrupted."]
     assert harbour.booked == ["Marstal"]
     readers.all_have("trip", ASKED, "Tool was interrupted.", "Go on", *told)
+
+
+def test_kill_in_a_durable_tool(processes, harbour, monkeypatch):
+    """A model that calls again is told that the outcome is unknown: booked once."""
+    asked = _Scripted.stream
+
+    async def insist(self, messages, *args, **kwargs):
+        text = str(messages[-1]["content"])
+        seen = messages if "toolResult" in text and "Tool was interrupted." not in text else []
+        async for event in asked(self, seen, *args, **kwargs):
+            yield event
+
+    def go_on(say):
+        monkeypatch.setattr(_Scripted, "stream", insist)
+        say(str(_agent(harbour, once=True)("Go on")).strip())
+
+    processes.killed(lambda say: _agent(harbour, say, once=True)(ASKED))
+    (told,) = processes.finished(go_on)
+    assert told.startswith("You have: Outcome unknown: a call of book with these arguments began")
+    assert harbour.booked == ["Marstal"]
 
 
 def test_approval_in_another_process(processes, readers, harbour):

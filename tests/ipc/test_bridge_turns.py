@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
-from holdfast.agent import Kit
+from holdfast.agent import Kit, resolve_model
 from holdfast.errors import UsageError
 
 TOOLS = ["tool_result"]
@@ -242,7 +243,6 @@ async def test_two_connections_on_one_session_take_turns(hf, connect):
     [
         (lambda kit_of: kit_of(RuntimeError("out of order")), "model_failed"),
         (lambda _: Kit(make_model=_raising(UsageError("no such model"))), "usage"),
-        (lambda _: Kit(make_model=_raising(ModuleNotFoundError(name="engine"))), "usage"),
         (lambda _: Kit(make_model=_raising(ZeroDivisionError("oops"))), "internal"),
     ],
 )
@@ -252,6 +252,17 @@ def test_a_query_that_fails_is_answered(talk, kit_of, kit, code):
     answers = {each["type"]: each for each in (*told, listed)}
     assert answers["error"]["code"] == code
     assert "session_list_result" in answers
+
+
+def test_an_engine_that_is_not_installed_is_named(talk, monkeypatch):
+    """The query is answered with the package that is missing and the command that installs it."""
+    monkeypatch.delitem(sys.modules, "holdfast.agent._providers", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    told = talk({"type": "query", "query": "hello"}, kit=Kit(make_model=lambda: resolve_model("openai:gpt-5")))
+    error = next(each for each in told if each["type"] == "error")
+    assert error["code"] == "usage"
+    assert "needs the package pydantic_ai" in error["message"]
+    assert "holdfast[agent]" in error["remedy"]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])

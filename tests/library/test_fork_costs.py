@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -12,6 +13,9 @@ import pytest
 
 import holdfast
 from holdfast.errors import HoldfastError, Locked
+from holdfast.library import _redaction, _trash
+from holdfast.library._views import of_known_format
+from holdfast.model import encode_line
 from holdfast.storage import Disk, FileStore, do_each
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 3 + "K1m2N3"
@@ -151,3 +155,86 @@ def test_work_for_many_is_interrupted():
         do_each(work, range(10_000))
     assert sorted(begun) == sorted(ended)
     assert len(begun) < 10_000
+
+
+def looked_at(path, count, monkeypatch):
+    """How many events a redaction reads, and how many lines it makes."""
+    hf, _ = forked(path / f"looked{count}", count)
+    counts = Counter()
+
+    def read(events):
+        for event in of_known_format(events):
+            counts["read"] += 1
+            yield event
+
+    def made(*line):
+        counts["made"] += 1
+        return encode_line(*line)
+
+    monkeypatch.setattr(_redaction, "of_known_format", read)
+    monkeypatch.setattr(_redaction, "encode_line", made)
+    with hf:
+        hf.redact("p")
+    return counts
+
+
+def test_what_forks_begin_with_is_read_and_written_once(tmp_path, monkeypatch):
+    """One fork more costs its own events and the note, and none of those it shares."""
+    less, more = looked_at(tmp_path, 3, monkeypatch), looked_at(tmp_path, 7, monkeypatch)
+    assert {what: (more[what] - less[what]) / 4 for what in more} == {"read": 2, "made": 2}
+
+
+def test_where_a_session_came_from_is_read_once(tmp_path, monkeypatch):
+    """Erasure looks at each log once to find forks, holds and merges."""
+    read = []
+    found = _trash._origin_of
+    monkeypatch.setattr(_trash, "_origin_of", lambda core, key: read.append(key) or found(core, key))
+    hf, _ = forked(tmp_path / "store", 5)
+    with hf:
+        assert len(hf.erase("p").erased) == 6
+    assert len(read) == len(set(read)) == 6
+
+
+def test_a_secret_that_is_streamed_on_after_the_fork_is_found(tmp_path):
+    """A beginning that ends inside of a stream is looked at with what follows it."""
+    with holdfast.open(tmp_path / "store") as hf:
+        with hf.session("p") as session:
+            session.user("go on")
+            seq = session.append("delta", {"content": f"it is {SECRET[:20]}"}).seq
+        forks = [hf.fork("p", at=seq) for _ in range(2)]
+        for fork in forks:
+            with hf.session(fork) as session:
+                session.append("delta", {"content": f"{SECRET[20:]} then"})
+        changed = hf.redact("p").sessions
+        assert {changed[f"sessions/{fork}"] for fork in forks} == {2}
+        for fork in forks:
+            said = "".join(event.data["content"] for event in hf.events(fork) if event.type == "delta")
+            assert said.startswith("it is [")
+            assert said.endswith(" then")
+            assert SECRET[20:] not in said
+            assert hf.verify(fork).ok
+
+
+@pytest.mark.parametrize("secret_at", [None, 3])
+def test_forks_are_redacted_as_if_each_were_alone(tmp_path, secret_at):
+    """Those of several places, forks of forks and payloads: the same events come out."""
+    with holdfast.open(tmp_path / "store") as hf:
+        with hf.session("other") as session:
+            session.user(SECRET)
+        hf.redact("other")  # both have the key of the fingerprints then
+        with hf.session("p") as session:
+            for number in range(8):
+                session.user(f"word{number} {SECRET if number == secret_at else ''}" + "long " * 20_000 * (number == 6))
+        for at in (2, 5, 5, 9):
+            first = hf.fork("p", at=at)
+        with hf.session(first) as session:
+            session.user(f"mine: {SECRET}")
+        hf.fork(first)
+        ids = {row.session_id for row in hf.list(limit=None)} - {"other"}
+        shutil.copytree(tmp_path / "store", tmp_path / "alone")
+        together = hf.redact("p").sessions
+        said = {id: [(event.type, event.data) for event in hf.events(id)][:-1] for id in ids}
+    with holdfast.open(tmp_path / "alone") as alone:
+        for id in ids:
+            assert alone.redact(id, relatives=False).sessions[f"sessions/{id}"] == together[f"sessions/{id}"]
+            assert [(event.type, event.data) for event in alone.events(id)][:-1] == said[id]

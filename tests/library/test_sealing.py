@@ -422,3 +422,47 @@ def test_the_trash_tells_no_title_of_a_sealed_session(hf, folder):
     assert [(one.session_id, one.title) for one in hf.trash.list()] == [("a", None)]
     hf.close()
     assert files_with(folder, SECRET) == []
+
+
+def test_what_was_exported_open_is_sealed_where_it_comes_back(hf, folder, tmp_path):
+    """Its words are in no file of a store whose sessions are sealed, here and elsewhere; twice is once."""
+    say(hf, "a")
+    exported = hf.export("a", "json").encode()
+    (again,) = hf.import_(exported)
+    assert [again, *(row.session_id for row in hf.list())] == ["a", "a"]
+    with holdfast.open(tmp_path / "other", key=OTHER, seal=True) as other:
+        (made,) = other.import_(exported)
+        assert other.import_(exported) == [made]
+        assert other.keys.is_sealed(made)
+        assert other.verify(made).ok
+        assert other.recover(made).messages == hf.recover("a").messages
+    hf.close()
+    assert files_with(str(tmp_path / "other"), SECRET, SECRET.lower()) == files_with(folder, SECRET) == []
+
+
+def test_what_goes_on_with_a_sealed_session_is_sealed(hf, folder):
+    """A longer export of a session that is sealed here is added to it, and not beside it in the clear."""
+    say(hf, "a")
+    early = hf.export("a", "json").encode()
+    with hf.session("a") as s:
+        s.user(f"more of the {SECRET}")
+    late, messages = hf.export("a", "json").encode(), hf.recover("a").messages
+    hf.erase("a")
+    assert hf.import_(early) == hf.import_(late) == ["a"]
+    assert hf.recover("a").messages == messages
+    hf.close()
+    assert files_with(folder, SECRET) == []
+
+
+def test_sealed_sessions_count_for_whoever_has_the_key(hf, folder):
+    """Tokens, messages and tools of sealed sessions are in the statistics, by any choice; without the key none is."""
+    with hf.session("a", agent_id="clerk") as s:
+        s.user("Hello")
+        s.append("usage", {"input_tokens": 30, "output_tokens": 4, "model": "m"})
+        s.tag("work")
+    for found in (hf.stats(), hf.stats(tags=["work"]), hf.stats(agent_id="clerk"), hf.stats(model="m")):
+        assert (found.sessions, found.tokens, found.unreadable) == (1, 34, 0)
+    assert hf.stats().messages == 1
+    hf.close()
+    with holdfast.open(folder) as closed:
+        assert (closed.stats().tokens, closed.stats().unreadable) == (0, 1)

@@ -248,3 +248,35 @@ def test_a_log_that_cannot_be_read_hides_no_other(tmp_path):
         with hf.session("now") as s:
             s.user("a common word")
         assert [hit.session_id for hit in hf.search("common")] == ["now"]
+
+
+_LEFT = """
+import os, sys, holdfast
+s = holdfast.open(sys.argv[1]).session("left")
+s.turn().__enter__()
+s.user("the train was cut off")
+s.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.stores("files")
+def test_what_sessions_must_be(hf, store_root):
+    """Status and archive narrow a search as they narrow a list; a process that died counts as that."""
+    with hf.session("bad") as s:
+        s.user("the train is late")
+        s.append("agent_error", {"agent": "a", "error": "no answer"})
+    with hf.session("old") as s:
+        s.user("a train of long ago")
+    hf.archive("old")
+    subprocess.run([sys.executable, "-c", _LEFT, str(store_root)], check=True)
+    with hf.session("now") as s, s.turn():
+        s.user("this train runs")
+        for status in ("failed", "interrupted", "running"):
+            listed = [row.session_id for row in hf.list(status=status)]
+            assert [hit.session_id for hit in hf.search("train", status=status)] == listed, status
+            assert len(listed) == 1, status
+    assert found(hf.search("train", archived=True)) == [("old", "user")]
+    assert len(hf.search("train", archived=False)) == 3
+    with pytest.raises(UsageError):
+        hf.search("train", status="odd")

@@ -12,7 +12,7 @@ import pytest
 from holdfast.model import BODIES, encode_line, line_body, read_bodies
 
 GOLDEN = Path(__file__).parents[1] / "golden/v1"
-NAMES = ["damaged", "full", "plain", "plain-then-chained", "sealed", "steps", "torn"]
+NAMES = ["damaged", "full", "plain", "plain-then-chained", "sealed", "steering", "steps", "torn"]
 # Whoever changes a golden log must change this too, and think again.
 FROZEN = {
     "damaged": "9be2f2eed41e1c9d",
@@ -20,6 +20,7 @@ FROZEN = {
     "plain": "5356c74fa1816ffe",
     "plain-then-chained": "f5bb4699f781a372",
     "sealed": "b51b4ac633ddead4",
+    "steering": "1b1a3c3d34dfbf2d",
     "steps": "0072d260e9456c0f",
     "torn": "f29eb383b5e88e92",
 }
@@ -78,7 +79,7 @@ def test_encoding_an_event_again_gives_the_same_bytes():
 
 def test_the_full_log_has_an_event_of_every_type():
     """A new type needs a golden line; what came after the first release has a log of its own."""
-    types = {event["type"] for name in ("full", "steps") for event in load(name)[1]["events"]}
+    types = {event["type"] for name in ("full", "steering", "steps") for event in load(name)[1]["events"]}
     assert types >= BODIES.keys()
 
 

@@ -37,6 +37,7 @@ EVENTS = [
     ("step", {"step": "s1", "name": "pay"}),
     ("step", {"step": "s2", "name": "pay"}),
     ("step_result", {"step": "s2", "ok": True, "value": [1]}),
+    ("steer", {"content": "in Rome"}),
     ("suspended", {}),
 ]
 
@@ -97,7 +98,7 @@ def test_bytes_of_another_shape_are_refused(data):
 
 def test_the_shape_is_always_written():
     """Even an empty state says which shape it has, so that a later version can tell."""
-    assert b'"shape":3' in State().to_json()
+    assert b'"shape":4' in State().to_json()
 
 
 def test_states_do_not_share_defaults():
@@ -152,7 +153,7 @@ def test_what_a_list_shows_of_a_state():
     """Title, times, counts, where it came from, and the marks that keep it."""
     told = describe(fold(log()), "trip", 17)
     assert (told.session_id, told.title, told.tags) == ("trip", "Trip", ("travel",))
-    assert (told.created_at, told.updated_at, told.event_count) == (1000, 1028, len(EVENTS))
+    assert (told.created_at, told.updated_at, told.event_count) == (1000, 1029, len(EVENTS))
     assert (told.message_count, told.total_tokens, told.size_bytes) == (3, 5, 17)
     assert (told.agent_id, told.parent, told.status) == ("a", "p", "waiting")
     assert not told.pinned

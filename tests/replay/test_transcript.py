@@ -28,6 +28,11 @@ def texts(*events):
     return [entry.text for entry in read_transcript(log(*events))]
 
 
+def test_what_nobody_said_is_not_shown():
+    """A word to the model that it is to go on is no message of a person."""
+    assert texts(("user", {"content": "go on", "synthetic": True}), ("user", {"content": "hi"})) == ["hi"]
+
+
 # -- what is said and done -----------------------------------------------------------------------
 
 
@@ -341,6 +346,9 @@ def test_a_call_is_open_until_its_result_or_the_end_of_its_turn():
         (("delegation", {"parent": "a", "child": "b", "task": "look"}), "a asks b look"),
         (("agent_start", {"agent": "a", "task": "look"}), "a begins look"),
         (("agent_error", {"error": "boom", "agent": "x"}), "boom"),
+        (("agent_error", {"error": {"code": "model_failed", "message": "no answer"}, "agent": "x"}), "error no answer"),
+        (("agent_error", {"error": {"code": "lost", "message": " "}, "agent": "x"}), '"code"'),
+        (("agent_error", {"error": {"code": "lost"}, "agent": "x"}), '"lost"'),
         (("repaired", {"lost": 3}), "event 3 was lost"),
         (("repaired", {"generation": 1}), "repaired"),
         (("redacted", {}), "redacted"),

@@ -22,6 +22,8 @@ def test_show_tells_each_setting_with_its_origin(run, tmp_path, monkeypatch):
     """Values, the place that set them, and the variable that could."""
     (tmp_path / "holdfast.toml").write_text("autosave_ms = 0\n")
     monkeypatch.setenv("HOLDFAST_MODEL", "local")
+    for name in ("HOLDFAST_MODEL_SERVERS", "HOLDFAST_GUIDE_WORD_MS"):
+        monkeypatch.delenv(name)
     settings = json.loads(run("show", "--json").stdout)["settings"]
     assert settings["autosave_ms"] == {
         "value": 0,

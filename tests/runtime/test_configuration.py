@@ -21,6 +21,8 @@ def project(tmp_path, monkeypatch):
     (folder / ".git").mkdir(parents=True)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("HOLDFAST_MODEL_SERVERS", "HOLDFAST_GUIDE_WORD_MS"):
+        monkeypatch.delenv(name)
     return folder
 
 

@@ -15,6 +15,7 @@ from holdfast.errors import ModelFailed, UsageError
 
 def settings(**values):
     """A configuration with these settings, from a file."""
+    values = {"model_servers": False, **values}
     return Configuration({name: Found(value, "holdfast.toml") for name, value in values.items()})
 
 
@@ -31,26 +32,39 @@ ORDER = [
     (None, {}, {"OPENAI_API_KEY": "k"}, "openai:gpt-5", "OPENAI_API_KEY is set"),
     (None, {}, {"GEMINI_API_KEY": "k"}, "google:gemini-flash-latest", "GEMINI_API_KEY is set"),
     (None, {}, {"GOOGLE_API_KEY": "k"}, "google:gemini-flash-latest", "GOOGLE_API_KEY is set"),
-    (None, {}, {"ANTHROPIC_API_KEY": ""}, "local:smollm2", "no API key is set"),
-    (None, {}, {}, "local:smollm2", "no API key is set"),
+    (None, {}, {"ANTHROPIC_API_KEY": ""}, "guide", "no API key is set, model servers are not asked"),
+    (None, {}, {}, "guide", "no API key is set, model servers are not asked"),
 ]
 
 
 @pytest.mark.parametrize(("given", "set_", "environment", "name", "reason"), ORDER)
 def test_the_strongest_wish_wins(given, set_, environment, name, reason):
-    """The option, then the configuration, then a key, then the embedded model."""
+    """The option, then the configuration, then a key, then the guide."""
     choice = choose_model(given, settings(**set_), environment)
     assert (choice.name, choice.reason, choice.base_url) == (name, reason, None)
-    assert name in choice.explain()
+    assert name.partition(":")[0] in choice.explain()
     assert reason in choice.explain()
 
 
 def test_the_line_says_how_to_change_it():
-    """Every line names the way to another model; that of the embedded one is honest."""
+    """Every line names the way to another model; those of the guide and of the embedded one are honest."""
     assert "--model" in choose_model(None, settings(), {"OPENAI_API_KEY": "k"}).explain()
-    local = choose_model(None, settings(), {}).explain()
+    guide, local = (choose_model(given, settings(), {}).explain() for given in (None, "local"))
+    assert "no language model" in guide
     assert "tiny" in local
-    assert "ANTHROPIC_API_KEY" in local
+    assert all("ANTHROPIC_API_KEY" in line for line in (guide, local))
+
+
+def test_a_key_without_its_library_is_said(monkeypatch):
+    """What was found and cannot be used is named with the command that mends it; the guide answers meanwhile."""
+    monkeypatch.setattr("holdfast.agent._kit.find_spec", lambda _: None)
+    choice = choose_model(None, settings(), {"ANTHROPIC_API_KEY": "k"})
+    assert choice.is_guide
+    assert choice.needs_engine
+    assert "ANTHROPIC_API_KEY is set" in choice.explain()
+    assert "pip install 'holdfast[agent]'" in choice.explain()
+    assert not choose_model(None, settings(), {}).needs_engine
+    assert choose_model("openai:gpt-5", settings(), {}).needs_engine
 
 
 SERVERS = [
@@ -59,10 +73,11 @@ SERVERS = [
     (None, {}, {"OPENAI_BASE_URL": "http://h", "OPENAI_API_KEY": "k"}, ("", "http://h", "k")),
     ("qwen3", {"base_url": "http://h/v1"}, {}, ("openai:qwen3", "http://h/v1", None)),
     ("openai:q", {}, {"OPENAI_BASE_URL": "http://h/v1"}, ("openai:q", "http://h/v1", None)),
-    (None, {}, {"OLLAMA_HOST": "0.0.0.0"}, ("", "http://127.0.0.1:11434/v1", None)),
-    (None, {}, {"OLLAMA_HOST": "box:1234"}, ("", "http://box:1234/v1", None)),
-    (None, {}, {"OLLAMA_BASE_URL": "https://box/v1"}, ("", "https://box/v1", None)),
-    ("ollama:llama3", {}, {}, ("ollama:llama3", "http://127.0.0.1:11434/v1", None)),
+    ("ollama:q", {}, {"OLLAMA_HOST": "0.0.0.0"}, ("ollama:q", "http://127.0.0.1:11434/v1", None)),
+    ("ollama:q", {}, {"OLLAMA_HOST": "box:1234"}, ("ollama:q", "http://box:1234/v1", None)),
+    ("ollama:q", {}, {"OLLAMA_BASE_URL": "https://box/v1"}, ("ollama:q", "https://box/v1", None)),
+    ("ollama:llama3:8b", {}, {}, ("ollama:llama3:8b", "http://127.0.0.1:11434/v1", None)),
+    ("guide", {"base_url": "http://h/v1"}, {}, ("guide", None, None)),
     ("anthropic:c", {"base_url": "http://h/v1"}, {}, ("anthropic:c", None, None)),
     ("local", {"base_url": "http://h/v1"}, {}, ("local", None, None)),
 ]

@@ -68,9 +68,50 @@ def test_a_sequence_loses_its_power_and_stays_readable():
     assert neutralise("\x1b]52;c;aGk=\x07\x1b[2J\rx") == "␛]52;c;aGk=␇␛[2J␍x"
 
 
-def test_joined_emoji_get_a_tie():
-    """A joiner, common in emoji, is shown by a mark that reads well."""
-    assert neutralise("👩\u200d💻") == "👩⁀💻"
+FAMILY = "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+HEART = "\N{HEAVY BLACK HEART}\ufe0f\u200d\N{FIRE}"
+CODER = "\N{WOMAN}\N{EMOJI MODIFIER FITZPATRICK TYPE-4}\u200d\N{PERSONAL COMPUTER}"
+PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+VOWELLED = "\u0645\u064e\u200c\u064f\u062e"
+HINDI = "\u0915\u094d\u200d\u0937 \u0915\u094d\u200c\u0937"
+SINHALA = "\u0dc1\u0dca\u200d\u0dbb\u0dd3"
+
+
+@pytest.mark.parametrize("text", [FAMILY, HEART, CODER, PERSIAN, VOWELLED, HINDI, SINHALA, f"a {FAMILY}, {PERSIAN}"])
+def test_what_is_written_with_joiners_stays(text):
+    """Families, flaming hearts and words of Persian, Hindi and Sinhala read as they were written."""
+    assert neutralise(text) == neutralise_line(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a\u200db", "\u200d", "\N{WOMAN}\u200d", "\N{WOMAN}\u200d\u200d\N{GIRL}", "\u0645\u200c ", "pass\u200cword"),
+        # After a letter that is tied to nothing, beyond signs without end, between a picture and a letter, or lines.
+        *("\u0631\u200c\u0645", "\u0645" + "\u064e" * 40 + "\u200c\u0645", "\N{WOMAN}\u200da", "\u2500\u200d\u2500"),
+    ],
+)
+def test_what_joins_nothing_is_made_visible(text):
+    """Between other characters a joiner only hides something."""
+    assert not {"\u200c", "\u200d"} & set(neutralise(text))
+
+
+_AROUND_JOINERS = "a\n\x1b\u034f\u200b\u200c\u200d\u202e\ufe0f\N{WOMAN}\u0645\u0631\u064e\u0915\u094d"
+
+
+@given(st.text(st.sampled_from(_AROUND_JOINERS)))
+def test_joiners_let_nothing_else_pass(text):
+    """Whatever stands around them, only single joiners that join stay, each in its place, and once is enough."""
+    shown = neutralise(text)
+    assert len(shown) == len(text)
+    assert neutralise(shown) == shown
+    assert "\n" not in neutralise_line(text)
+    hidden = {"Cc", "Cf"}
+    for at, char in enumerate(shown):
+        if char != "\n" and unicodedata.category(char) in hidden:
+            assert char in "\u200c\u200d"
+            assert at
+            assert text[at - 1 : at + 1] not in ("a" + char, "\u200c" + char, "\u200d" + char, "\u202e" + char)
 
 
 def test_a_line_stays_one_line():

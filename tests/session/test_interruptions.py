@@ -262,3 +262,35 @@ def test_a_key_press_while_an_append_waits_for_its_turn_takes_nothing_from_other
     texts = [event.data["content"] for event in hf.events("a", types=["user"])]
     assert texts == ["one", "three"]
     assert session.state == hf.state("a")
+
+
+@pytest.mark.stores("memory", "sqlite")
+def test_the_last_event_comes_after_an_append_that_was_interrupted(hf, monkeypatch):
+    """A block that is left by a key press just after a write closes a log that is whole."""
+    session = hf.session("a")
+    session.user("first")
+    log = session._journal.writer.log
+    append = log.append
+
+    def interrupted(*line):
+        monkeypatch.setattr(log, "append", append)
+        append(*line)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt), session:
+        session.extend([("user", {"content": "second"}), ("user", {"content": "third"})])
+    assert [event.type for event in hf.events("a")][-4:] == ["user", "user", "user", "closed"]
+    assert hf.verify("a").ok
+
+
+def test_a_block_that_is_interrupted_as_it_is_left_is_closed(hf, monkeypatch):
+    """No lease stays with nobody if the key press comes before the closing begins."""
+
+    def pressed(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.session.session.Session._leave_block", pressed)
+    with pytest.raises(KeyboardInterrupt), hf.session("a") as session:
+        session.user("first")
+    assert session.closed

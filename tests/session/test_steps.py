@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -18,6 +19,7 @@ import holdfast
 from holdfast import RERUN, Retry
 from holdfast.errors import Locked, OutcomeUnknown, ResultNotStored, StepFailed, UsageError
 from holdfast.library import Holdfast
+from holdfast.storage import Disk, FileStore
 
 
 class Effects:
@@ -224,6 +226,43 @@ def test_what_was_given_up_is_unknown_not_failed(hf, error):
             s.once("send", give_up)
 
 
+class ReadTimeout(Exception):
+    """A time-out as libraries for HTTP have it: not a TimeoutError of Python."""
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ReadTimeout])
+def test_a_timeout_is_tried_again_only_where_it_is_named(hf, effects, error):
+    """``on`` that does not name it leaves the step unknown; a named one is unknown after the last attempt."""
+
+    def give_up(name):
+        effects(name)
+        raise error
+
+    with hf.session("a") as s:
+        for name, on in (("any", (Exception,)), ("named", (error,))):
+            with pytest.raises(error):
+                s.once(name, give_up, name, retry=Retry(2, on=on))
+            with pytest.raises(OutcomeUnknown):
+                s.once(name, give_up, name, retry=Retry(2, on=on))
+    assert effects.done == ["any", "named", "named"]
+
+
+def test_an_unknown_step_leaves_the_step_around_it_unknown(hf, effects):
+    """It has not failed for ever: it goes on once the inner one is looked up."""
+    with hf.session("a") as s:
+        cut_short(s, "inner")
+
+        def outer(unknown="raise"):
+            return s.once("inner", effects.never, unknown=unknown)
+
+        def looked_up():
+            return outer(lambda _: "found")
+
+        with pytest.raises(OutcomeUnknown, match="inner"):
+            s.once("outer", outer, unknown="rerun")
+        assert s.once("outer", looked_up, unknown="rerun") == "found"
+
+
 def test_an_unknown_outcome_is_raised_with_what_is_known(hf, effects):
     """The default for a step that began and did not end: nothing runs, and the error says what."""
     with hf.session("a") as s:
@@ -317,6 +356,18 @@ def test_a_decorated_function_is_one_step_by_name_and_arguments(hf, effects):
     assert effects.done == ["Rome", "Rome", "o1"]
     with pytest.raises(UsageError, match="none is open here"):
         book("Rome")
+
+
+def test_a_closed_session_is_nobodys_block(hf, effects):
+    """Blocks left in another order than they were entered in, as an interrupt may leave them, keep nothing alive."""
+    book = holdfast.step(effects)
+    first, second = hf.session("a").__enter__(), hf.session("b").__enter__()
+    first.__exit__()
+    second.__exit__()
+    with pytest.raises(UsageError, match="none is open here"):
+        book("Rome")
+    with hf.session("c"):
+        assert book("Rome", 1) == 1
 
 
 def test_a_fork_knows_the_steps_before_it(hf, effects):
@@ -413,6 +464,29 @@ def test_a_key_with_a_secret_is_refused(store_root, effects):
     assert effects.done == []
 
 
+class CountingDisk(Disk):
+    """A disk that counts its syncs."""
+
+    syncs = 0
+
+    def sync(self, descriptor):
+        self.syncs += 1
+        super().sync(descriptor)
+
+
+@pytest.mark.parametrize(("durability", "syncs"), [("barriers", 1), ("always", 2)])
+def test_a_step_costs_one_sync_or_two_where_its_result_is_a_barrier(store_root, durability, syncs):
+    """In a loop the result goes to the medium with the next intent, unless everything is synced at once."""
+    disk = CountingDisk()
+    store = FileStore(store_root, disk=disk)
+    with Holdfast(store, timers=False) as hf, hf.session("a", durability=durability) as s:
+        s.once("first", lambda: 0)
+        before = disk.syncs
+        for number in range(20):
+            s.once(f"n{number}", lambda: 0)
+        assert disk.syncs - before == 20 * syncs
+
+
 PROGRAM = """
 import sys, holdfast
 root, effects, die_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -501,3 +575,20 @@ def test_killed_in_a_step_the_session_is_interrupted(tmp_path):
             s.once("bad", lambda: 1, unknown="rerun")
             s.user("go on")
         assert status_of(hf, "a") == "idle"
+
+
+def test_an_interrupt_while_a_step_waits_for_its_thread_is_no_failure_of_it(hf, monkeypatch):
+    """Python's own wait raises RuntimeError in the place of the interrupt; the step can be done again."""
+
+    def start(_, *__):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    with hf.session("a") as s:
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadPoolExecutor, "submit", start)
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(s.aonce("step", lambda: "done"))
+        assert s.once("step", lambda: "done", unknown="rerun") == "done"

@@ -139,7 +139,15 @@ def test_site_check_allows_links_and_own_files(tmp_path):
         '<a href="https://x.example/">x</a><img src="../a.png"><link rel="icon" href="i.png">'
     )
     (tmp_path / "a.css").write_text("p { background: url(../a.png) }")
+    (tmp_path / "search.js").write_text("var __index = {}")
     assert load("check_site").main([str(tmp_path)]) == 0
+
+
+def test_site_check_refuses_a_site_that_cannot_be_searched_from_disk(tmp_path, capsys):
+    """A browser that opened a file loads the index of the search as a script."""
+    (tmp_path / "a.html").write_text("<p>x</p>")
+    assert load("check_site").main([str(tmp_path)]) == 1
+    assert "search.js is missing" in capsys.readouterr().out
 
 
 def test_a_test_without_docstring_is_refused(tmp_path):

@@ -105,7 +105,7 @@ def test_extras_install_what_the_package_imports():
     """`acp` needs nothing; what draws Markdown is named by both apps that draw it."""
     extras = PROJECT["optional-dependencies"]
     assert (extras["acp"], "acp" in set(imported())) == ([], False)
-    for name, folder in (("tui", "apps/tui"), ("web", "apps/web")):
+    for name, folder in (("tui", "apps/render"), ("web", "apps/web")):
         sources = (ROOT / "src" / "holdfast" / folder).rglob("*.py")
         assert any("from markdown_it" in path.read_text(encoding="utf-8") for path in sources)
         assert "markdown-it-py" in names_of(extras[name])

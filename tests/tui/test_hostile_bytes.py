@@ -220,7 +220,7 @@ async def test_conversation_time_travel_and_comparison(sit, hf, written):
         await seat.sees("Memory (")
         await leaf_through(seat, seat.app.screen.page)
         written.check(COUNT // 5)
-        await seat.press("escape", "escape", "space", "down", "equals_sign")
+        await seat.press("escape", "escape", "space", "up", "equals_sign")  # the newer one, "twin", is above
         await seat.sees("Turns")
         await seat.press("o")
         await seat.until(lambda: seat.app.screen._full)

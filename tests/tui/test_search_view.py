@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.apps.render.search import FoundSession
+
 
 async def test_search_and_go_to_the_hit(sit, trip, fill):
     """Hits come as the query is typed, with their words; Enter opens the session at the place."""
@@ -43,9 +45,10 @@ async def test_a_chosen_hit_stays_chosen_when_the_same_hits_come_again(sit, fill
         await seat.press(*["down"] * 3)
         hits = seat.app.screen.query_one("HitList")
         await seat.until(lambda: hits.cursor == 3)
-        hits.put([*hits.hits])
+        found = [FoundSession(hit.session_id, hit.title, [hit], {}) for hit in hits.hits]
+        hits.put(found)
         assert hits.cursor == 3
-        hits.put(hits.hits[:2])
+        hits.put(found[:2])
         assert hits.cursor == 0
 
 
@@ -56,3 +59,14 @@ async def test_a_hit_in_a_folded_result_is_open(sit, trip):
         await seat.type("sunny")
         await seat.press("enter")  # before anything was found
         await seat.sees("day 3: sunny")
+
+
+async def test_words_that_forks_share_are_one_hit(sit, hf, trip):
+    """A hit stands once, with the names of the sessions that have it too."""
+    hf.fork(trip, new_id="copy", title="By boat")
+    async with sit() as seat:
+        await seat.press("f")
+        await seat.type("sintra")
+        shown = await seat.sees("2 hits in 2 sessions; what forks share is shown once", "also in By boat")
+        assert len(seat.app.screen.query_one("HitList").hits) == 1
+        assert "Trip to Lisbon" in shown

@@ -6,10 +6,12 @@ import asyncio
 import base64
 import os
 import re
+import sys
 
 import pytest
 
 from holdfast import errors
+from holdfast.agent import Kit, resolve_model
 from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._session import FORMATS
 from holdfast.apps.web.app import make_app
@@ -32,6 +34,34 @@ def test_a_session_that_failed_has_a_badge_and_is_filtered_by(hf, trip, visitor)
     assert '<span class="badge bad">failed</span>' in page
     assert "/s/broken-off" in page
     assert f"/s/{trip}" not in page
+
+
+@pytest.mark.parametrize(("status", "word"), [("interrupted", "Continue"), ("failed", "Try again"), ("idle", None)])
+def test_an_answer_that_did_not_end_can_be_gone_on_with(hf, visitor, status, word):
+    """The page says what became of the answer and offers to go on; one that ended offers nothing."""
+    with hf.session("cut") as s:
+        s.user("Go")
+        s.append("turn_start", {})
+        if status == "interrupted":
+            s.append("interrupted", {"reason": "killed"})
+        else:
+            s.append("turn_end", {"reason": "failed" if status == "failed" else "completed"})
+    assert hf.info("cut").status == status
+    shown = re.search(
+        r'<form class="note-box go-on"[^>]*action="/s/cut/continue"( hidden)?>(.*?)</form>', visitor.get("/s/cut").text
+    )
+    assert (shown[1] is None) == (word is not None)
+    assert word is None or word in shown[2]
+
+
+def test_an_error_is_told_in_its_words(hf, visitor):
+    """Not as JSON, not cut, and not as the faintest line of the page."""
+    words = "the provider is overloaded (529: Overloaded)" + " more" * 60
+    with hf.session("cut") as s:
+        s.append("agent_error", {"agent": "helper", "error": {"code": "model_failed", "message": words}})
+    line = re.search(r'<div class="note-box bad error-line".*?</div>', visitor.get("/s/cut").text)[0]
+    assert words in line
+    assert "model_failed" not in line
 
 
 def test_labels(hf, trip, visitor):
@@ -110,6 +140,9 @@ def test_merge(hf, trip, visitor):
     made = done(visitor.submit("/merge", a=trip, b=forked, turns="summary", title="Both"))
     assert hf.info(made.rpartition("/")[2]).title == "Both"
     assert "Merged into this new session." in visitor.get(made).text
+    tree = visitor.get(f"{made}/branches").text
+    assert re.search(rf'merge of <a href="/s/{trip}">[^<]*</a> and <a href="/s/{forked}">', tree)
+    assert len(re.findall(r'<path d="M\d+ \d+[VC]', tree)) == 3  # the fork, the merge, and its second parent
     assert visitor.submit("/merge", a=trip, b=forked, policy="none").status_code == 400
     assert visitor.submit("/merge", a=trip, b="missing").status_code == 404
 
@@ -372,22 +405,20 @@ def test_nothing_is_deleted_while_it_answers(hf, site, trip, visitor, monkeypatc
 
 
 def test_an_agent_that_is_not_installed(hf, site, trip, visitor, monkeypatch):
-    """The package that is missing is named, with the command that installs it."""
-
-    def missing():
-        raise ModuleNotFoundError("no such thing", name="pydantic_ai")
-
-    monkeypatch.setattr(site, "talks", Talks(hf, missing))
+    """The package that is missing is named, with the command that installs it; nothing is recorded."""
+    monkeypatch.delitem(sys.modules, "holdfast.agent._providers", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    monkeypatch.setattr(site, "talks", Talks(hf, lambda: Kit(make_model=lambda: resolve_model("openai:gpt-5"))))
+    before = len(list(hf.events(trip)))
     shown = visitor.submit(f"/s/{trip}/say", text="Hi").text
-    assert "this needs the package pydantic_ai" in shown.lower()
-    assert "holdfast[agent,local]" in shown
+    assert "needs the package pydantic_ai, which is not installed" in shown
+    assert "holdfast[agent]" in shown
+    assert len(list(hf.events(trip))) == before
 
 
 async def test_an_answer_is_put_off_when_the_app_ends(hf, trip):
     """What nobody took back is told as interrupted, and can be gone on with."""
     from pydantic_ai.models.function import FunctionModel
-
-    from holdfast.agent import Kit
 
     asked = asyncio.Event()
 

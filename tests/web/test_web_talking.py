@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.agent import Kit
-from holdfast.testing.model_server import AskForTool, Say, ScriptedModel
+from holdfast.testing.model_server import AskForTool, Fail, Say, ScriptedModel
 
 WRITER = """
 import sys, holdfast
@@ -124,6 +124,22 @@ def test_a_chat(page, library, model):
     )
 
 
+def test_a_failed_answer_is_tried_again(page, library, model):
+    """The failure is told once, in words; one click asks the model again."""
+    model.follow(lambda request: Fail(529, "Overloaded"))
+    page.goto("/s/talked-on")
+    page.locator("#text").fill("Are you there?")
+    page.keyboard.press("Enter")
+    sees(page, "overloaded (529: Overloaded)", "#entries .error-line")
+    again = page.get_by_role("button", name="Try again")
+    again.wait_for()
+    assert page.locator("#trouble").is_hidden()
+    model.follow(lambda request: Say("Here I am."))
+    again.click()
+    sees(page, "Here I am.", "#entries article.assistant")
+    again.wait_for(state="hidden")
+
+
 def test_a_new_chat(page, library, model):
     """It begins with the first message, and has a page of its own at once."""
     model.follow(lambda request: Say("Ahoy."))
@@ -173,14 +189,12 @@ def test_permission(page, library, model):
 
 def test_a_model_that_fails(page, model):
     """The reason is shown as text, and the page goes on working."""
-    from holdfast.testing.model_server import Fail
-
     model.follow(lambda request: Fail(400, "<img src=x onerror=alert(1)> no such model"))
     page.goto("/s/talked-on")
     page.get_by_label("Message to the agent").fill("Are you there?")
     page.get_by_role("button", name="Send").click()
-    sees(page, "no such model", "#trouble")
-    assert page.locator("#trouble img").count() == 0
+    sees(page, "no such model", "#entries .error-line")
+    assert page.locator(".error-line img").count() == 0
 
 
 def test_two_messages_at_once(page, model):

@@ -16,13 +16,21 @@ PROJECT_FILE = "holdfast.toml"
 USER_FILE = "config.toml"
 _PRICES_FILE = "prices.toml"
 # Variables that say nothing about what sessions there are, or how they are listed.
-_HARMLESS = (ENVIRONMENT, "HOLDFAST_PAGER", "HOLDFAST_PASSPHRASE", "HOLDFAST_PURE", "HOLDFAST_TRACEBACK")
+_HARMLESS = {
+    ENVIRONMENT,
+    "HOLDFAST_GUIDE_WORD_MS",
+    "HOLDFAST_MODEL_SERVERS",
+    "HOLDFAST_PAGER",
+    "HOLDFAST_PASSPHRASE",
+    "HOLDFAST_PURE",
+    "HOLDFAST_TRACEBACK",
+}
 
 
 def store_without_settings() -> str | None:
     """Where the store is, if no setting but its place was given anywhere; None if settings have to be read."""
     given = [name for name, value in os.environ.items() if name.startswith("HOLDFAST_") and value]
-    if not set(given).issubset(_HARMLESS) or project_file() is not None:
+    if not _HARMLESS.issuperset(given) or project_file() is not None:
         return None
     if os.path.isfile(user_file()) or os.path.isfile(prices_file()):
         return None

@@ -13,27 +13,20 @@ if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
     from holdfast.agent._builtin import builtin_tools, file_tools, memory_tools, todo_tool
     from holdfast.agent._context import Suspend, ToolContext, plain_result, plain_text
-    from holdfast.agent._engine import Engine, register_model, resolve_model
+    from holdfast.agent._engine import Engine, LateModel, engine_of, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
-    from holdfast.agent._kit import (
-        AGENT_TYPE,
-        AgentHome,
-        AgentMaker,
-        Kit,
-        ModelChoice,
-        RepairedWarning,
-        choose_model,
-        needs_agent,
-    )
+    from holdfast.agent._kit import AGENT_TYPE, AgentHome, AgentMaker, Kit, ModelChoice, RepairedWarning, choose_model
+    from holdfast.agent._limits import RunLimits
     from holdfast.agent._options import Features, PersistentSession, Scope, Strategy
     from holdfast.agent._permissions import Decision, PermissionRequest
-    from holdfast.agent._result import Ask, RunResult, RunStream, Suspension, Usage
+    from holdfast.agent._result import Ask, Reply, RunResult, RunStream, Suspension, Usage
     from holdfast.agent._run_log import Attempt, attempts, is_child
     from holdfast.agent._spec import Plugin, PluginWarning
     from holdfast.agent._tools import Tool, tool
+    from holdfast.agent._turn import can_go_on
     from holdfast.agent.commands import fork_seq, offered_commands, read_command
     from holdfast.agent.host import Host, HostedTurn, Message, Question
-    from holdfast.agent.runtime import EXIT_WORDS, Runtime
+    from holdfast.agent.runtime import EXIT_WORDS, Runtime, Wakes
 
 __getattr__ = lazy(
     __name__,
@@ -41,29 +34,43 @@ __getattr__ = lazy(
         "_agent": "Agent",
         "_builtin": "builtin_tools file_tools memory_tools todo_tool",
         "_context": "Suspend ToolContext plain_result plain_text",
-        "_engine": "Engine register_model resolve_model",
+        "_engine": "Engine LateModel engine_of register_model resolve_model",
         "_event_logger": "EventLogger",
-        "_kit": ("AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model needs_agent"),
+        "_kit": "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model",
+        "_limits": "RunLimits",
         "_options": "Features PersistentSession Scope Strategy",
         "_permissions": "Decision PermissionRequest",
-        "_result": "Ask RunResult RunStream Suspension Usage",
+        "_result": "Ask Reply RunResult RunStream Suspension Usage",
         "_run_log": "Attempt attempts is_child",
         "_spec": "Plugin PluginWarning",
         "_tools": "Tool tool",
+        "_turn": "can_go_on",
         "commands": "fork_seq offered_commands read_command",
         "host": "Host HostedTurn Message Question",
-        "runtime": "EXIT_WORDS Runtime",
+        "runtime": "EXIT_WORDS Runtime Wakes",
     },
 )
 
 # The agent, what it is made of and what it gives.
-__all__ = ["Agent", "Features", "PersistentSession", "Strategy"]
-__all__ += ["Ask", "Attempt", "Engine", "RunResult", "RunStream", "Suspension", "Usage", "attempts", "is_child"]
+__all__ = ["Agent", "Features", "PersistentSession", "RunLimits", "Strategy"]
+__all__ += [
+    "Ask",
+    "Attempt",
+    "Engine",
+    "Reply",
+    "RunResult",
+    "RunStream",
+    "Suspension",
+    "Usage",
+    "Wakes",
+    "attempts",
+    "is_child",
+]
 __all__ += ["Decision", "PermissionRequest", "Plugin", "PluginWarning", "Scope"]
 __all__ += ["Suspend", "Tool", "ToolContext", "plain_result", "plain_text", "tool"]
 __all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
 # What apps make agents of, and where they run them.
-__all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning", "needs_agent"]
-__all__ += ["ModelChoice", "choose_model", "register_model", "resolve_model"]
+__all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning"]
+__all__ += ["LateModel", "ModelChoice", "choose_model", "engine_of", "register_model", "resolve_model"]
 __all__ += ["EXIT_WORDS", "EventLogger", "Host", "HostedTurn", "Message", "Question", "Runtime"]
-__all__ += ["fork_seq", "offered_commands", "read_command"]
+__all__ += ["can_go_on", "fork_seq", "offered_commands", "read_command"]

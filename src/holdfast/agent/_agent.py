@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from holdfast.agent._engine import resolve_model
+from holdfast.agent._context import Suspend
+from holdfast.agent._engine import Engine, LateModel, resolve_model
+from holdfast.agent._interjections import Steering, Steerings
 from holdfast.agent._kit import AgentHome
+from holdfast.agent._limits import RunLimits
 from holdfast.agent._loop import RunBounds
 from holdfast.agent._options import (
     Features,
     PersistentSession,
     Strategy,
-    check_function,
     check_library,
     check_lists,
     check_map,
+    check_permission,
     check_texts,
     check_whole,
+    made,
     settle_features,
     settle_persistence,
 )
+from holdfast.agent._output import output_of
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
@@ -34,10 +41,11 @@ from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Status, fit_id
-from holdfast.session import Session, in_event_loop, uncancelled
+from holdfast.session import Session, in_event_loop, in_thread, uncancelled
 from holdfast.storage import Documents
 
 DEFAULT_NAME = "agent"
+T = TypeVar("T")
 
 
 class Agent:
@@ -64,7 +72,7 @@ class Agent:
         hf: Holdfast | None = None,
         delegates: Iterable[Agent] = (),
         plugins: Iterable[Any] = (),
-        permission: Callable[[PermissionRequest], Any] | None = None,
+        permission: Callable[[PermissionRequest], Any] | Suspend | str | None = None,
         max_iterations: int = 1000,
         max_context_tokens: int | None = None,
         strategy: Strategy = "none",
@@ -72,20 +80,20 @@ class Agent:
         heartbeat_ms: int = 30_000,
         model_settings: Mapping[str, Any] | None = None,
         deps: Any = None,
+        limits: RunLimits | Mapping[str, Any] | None = None,
+        output_type: Any = str,
     ) -> None:
         features = settle_features(features)
         check_lists(tools=tools, delegates=delegates, plugins=plugins)
         delegates = tuple(delegates)
-        for delegate in delegates:
-            if not isinstance(delegate, Agent):
-                raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
-        check_texts(name=name, description=description, agent_type=agent_type, session_id=session_id)
-        check_texts(instructions=instructions)
-        check_function(permission=permission)
+        if strange := [each for each in delegates if not isinstance(each, Agent)]:
+            raise UsageError(f"a delegate is an Agent, not {type(strange[0]).__name__}")
+        named = {"name": name, "description": description, "agent_type": agent_type, "session_id": session_id}
+        check_texts(**named, instructions=instructions)
+        check_permission(permission)
         check_map(model_settings=model_settings)
         check_whole(1, or_none=True, tool_timeout_ms=tool_timeout_ms)
-        self.agent_id = None if agent_id is None else fit_id(agent_id)
-        self.agent_type = agent_type
+        self.agent_id, self.agent_type = None if agent_id is None else fit_id(agent_id), agent_type
         self.spec: Spec = Spec(
             name=name or agent_id or DEFAULT_NAME,
             description=description,
@@ -99,20 +107,20 @@ class Agent:
                 max_context_tokens=max_context_tokens,
                 strategy=strategy,
                 heartbeat_ms=heartbeat_ms,
+                limits=RunLimits() if limits is None else made("limits", RunLimits, limits),
             ),
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
             delegates=tuple(delegate.spec for delegate in delegates),
             deps=deps,
+            output=output_of(output_type),
         )
         # All that can be wrong is found before a store is opened.
-        check_delegates(self.spec)
-        self._plugins = SessionPlugins(plugins)
-        self._session_id = session_id
+        self._check_tools()
+        self._plugins, self._steerings, self._opening = SessionPlugins(plugins), Steerings(), threading.Lock()
+        self._session_id, self._owns_hf, self._closed = session_id, False, False
         self._session: Session | None = None
-        self._opening = threading.Lock()
-        self._owns_hf = self._closed = False
         self._persistence = settle_persistence(
             persistent_session, flag=features.persistent_session, named=session_id is not None
         )
@@ -133,13 +141,7 @@ class Agent:
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
         """Answer a prompt from code without an event loop; see :meth:`run`. Raises UsageError inside of one."""
-        if in_event_loop():
-            raise UsageError(
-                "this was called inside an event loop", remedy="Await the async form instead: await agent.run(…)."
-            )
-        work = self.run(prompt, session=session, variables=variables)
-        is_main = threading.current_thread() is threading.main_thread()
-        return _main_runner().run(work) if is_main else asyncio.run(work)
+        return _run_sync(self.run(prompt, session=session, variables=variables), "run")
 
     def run_stream(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
@@ -147,25 +149,94 @@ class Agent:
         """Answer a prompt word by word; see :class:`RunStream`."""
 
         async def start(emit: Callable[[str], None]) -> RunResult:
-            return await (await self._turn(session, emit)).answer(prompt, variables)
+            return await (await self._turn(session, emit, steering)).answer(prompt, variables)
 
-        return RunStream(start)
+        steering = self._steerings.new()
+        return RunStream(start, steering)
 
-    async def resume(self, token: str, value: Any, *, session: Session | None = None) -> RunResult:
-        """Go on with a suspended run once. Raises ResumeTokenInvalid, -Expired or -Used; then nothing has changed."""
-        return await (await self._turn(session)).resume(token, value)
+    async def resume(
+        self,
+        token: str,
+        value: Any = None,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        session: Session | None = None,
+        by: str = "user",
+    ) -> RunResult:
+        """Go on with a run that waits: a session's id with ``answers``, or a token with its value.
 
-    def resume_stream(self, token: str, value: Any, *, session: Session | None = None) -> RunStream:
-        """Go on with a suspended run, word by word; see :meth:`resume`."""
+        ``answers`` are by the ids of the questions: True, False, ``Edited(args)`` or ``Result(value)``; what others
+        answered counts as well, and what is not answered goes on waiting. UsageError names the question that is not
+        open. With a token it raises ResumeTokenInvalid, -Expired or -Used; then nothing has changed.
+        """
+        return await self._resume(token, value, answers, session, by)
+
+    def resume_sync(
+        self,
+        token: str,
+        value: Any = None,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        session: Session | None = None,
+        by: str = "user",
+    ) -> RunResult:
+        """Go on with a run that waits, from code without an event loop; see :meth:`resume`."""
+        return _run_sync(self._resume(token, value, answers, session, by), "resume")
+
+    def resume_stream(
+        self,
+        token: str,
+        value: Any = None,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        session: Session | None = None,
+        by: str = "user",
+    ) -> RunStream:
+        """Go on with a run that waits, word by word; see :meth:`resume`."""
 
         async def start(emit: Callable[[str], None]) -> RunResult:
-            return await (await self._turn(session, emit)).resume(token, value)
+            return await self._resume(token, value, answers, session, by, emit, steering)
 
-        return RunStream(start)
+        steering = self._steerings.new()
+        return RunStream(start, steering)
+
+    async def _resume(  # noqa: PLR0917 - what the three forms of resume were given
+        self,
+        token: str,
+        value: Any,
+        answers: Mapping[str, Any] | None,
+        session: Session | None,
+        by: str,
+        emit: Callable[[str], None] | None = None,
+        steering: Steering | None = None,
+    ) -> RunResult:
+        if answers is None:
+            return await (await self._turn(session, emit, steering)).resume(token, value)
+        async with contextlib.AsyncExitStack() as stack:
+            if session is None and token != self.session_id:
+                home = self._needs_home("open a session")
+                opened = await asyncio.to_thread(home.hf.session, token, resume="always", repair="auto")
+                session = await stack.enter_async_context(opened)
+            return await (await self._turn(session, emit, steering)).answer_asks(answers, by)
+
+    def steer(self, text: str, *, interrupt: bool = False, session: Session | str | None = None) -> None:
+        """Say something to the agent while it works, from any thread or task.
+
+        The word is recorded as it comes and reaches the model before its next step; a delegate's work is one step of
+        the agent that asked it. With ``interrupt`` the step under way is stopped first: an answer is cut off where it
+        is, and tools are cancelled, which the model is told. What was done until then stays on record. Raises
+        UsageError if no run is under way, or several are and none is named by its session.
+        """
+        id = session.id if isinstance(session, Session) else session
+        self._steerings.find(id, self.session_id).say(text, interrupt=interrupt)
 
     async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
         """Go on with what a delegate began earlier, as ``run`` (``child_run`` of ``delegation``); what it answers."""
         return await (await self._turn(session)).resume_delegate(agent, run)
+
+    def resume_delegate_sync(self, agent: str, run: str, *, session: Session | None = None) -> str:
+        """Go on with what a delegate began earlier, from code without an event loop; see :meth:`resume_delegate`."""
+        return _run_sync(self.resume_delegate(agent, run, session=session), "resume_delegate")
 
     @property
     def session(self) -> Session | None:
@@ -298,14 +369,28 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent {self.name} {self.spec.model.model_name}>"
 
-    async def _turn(self, session: Session | None, emit: Callable[[str], None] | None = None) -> AgentTurn:
+    async def _turn(
+        self, session: Session | None, emit: Callable[[str], None] | None = None, steering: Steering | None = None
+    ) -> AgentTurn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
+        if isinstance(self.spec.model, LateModel):
+            # Before anything is recorded; in a thread, since it may load a library or a file of many megabytes.
+            self.spec = replace(self.spec, model=await in_thread(self.spec.model.get, name="model"))
+            self._check_tools()
         if session is None and self._persistence is not None:
             # Opening reads the whole log: never on the event loop.
             session = await asyncio.to_thread(self._own_session)
         hf = None if self._home is None else self._home.hf
-        return AgentTurn(self.spec, session, hf, self._documents(), emit, self._plugins)
+        steering = steering or self._steerings.new()
+        return AgentTurn(self.spec, session, hf, self._documents(), emit, self._plugins, steering)
+
+    def _check_tools(self) -> None:
+        """Make what the model will be told about them. Raises UsageError if that cannot be made, or two are alike."""
+        check_delegates(self.spec)
+        if not isinstance(self.spec.model, (Engine, LateModel)):
+            for tool in self.spec.tools:
+                tool.describe()
 
     def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
         check_library(hf)
@@ -385,6 +470,16 @@ class Agent:
 
     def _documents(self) -> Documents | None:
         return None if self._home is None else self._home.documents
+
+
+def _run_sync(work: Coroutine[Any, Any, T], name: str) -> T:
+    if in_event_loop():
+        work.close()
+        raise UsageError(
+            "this was called inside an event loop", remedy=f"Await the async form instead: await agent.{name}(…)."
+        )
+    is_main = threading.current_thread() is threading.main_thread()
+    return _main_runner().run(work) if is_main else asyncio.run(work)
 
 
 @cache

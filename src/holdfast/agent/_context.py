@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,19 +20,40 @@ if TYPE_CHECKING:
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 _WAYS = ("tool_result", "user_message")
+_ENDS = ("deny", "allow")
 
 
 class Suspend(Exception):
     """Raised by a tool to end the turn until someone answers.
 
     The run's result then has a token; ``Agent.resume(token, value)`` goes on, with the value as the
-    result of this call (``resume_as="tool_result"``) or as the user's next message.
+    result of this call (``resume_as="tool_result"``) or as the user's next message. With ``until`` it waits for a
+    time, with ``event`` for what ``Holdfast.signal`` tells. As what asks for a permission it lets the call wait for
+    one; ``on_expiry``, "deny" or "allow", is the answer if nobody gives one.
     """
 
-    def __init__(self, reason: str, *, resume_as: str = "tool_result", expires_in_ms: int = WEEK_MS) -> None:
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        resume_as: str = "tool_result",
+        expires_in_ms: int | None = WEEK_MS,
+        on_expiry: str = "deny",
+        until: datetime | None = None,
+        event: str | None = None,
+    ) -> None:
         super().__init__(reason)
         if resume_as not in _WAYS:
             raise UsageError(f"resume_as {resume_as!r} is none of {', '.join(_WAYS)}")
+        if on_expiry not in _ENDS:
+            raise UsageError(f"on_expiry {on_expiry!r} is none of {', '.join(_ENDS)}")
+        if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
+            raise UsageError(f"until is a datetime with a time zone, not {until!r:.60}", remedy="datetime.now(UTC) + …")
+        if event is not None and (not isinstance(event, str) or not event or until is not None):
+            raise UsageError("event is a name, and what waits for one waits for no time")
+        self.on_expiry = on_expiry
+        self.until = None if until is None else int(until.timestamp() * 1000)
+        self.event = event
         self.reason = reason
         self.resume_as = resume_as
         self.expires_in_ms = expires_in_ms

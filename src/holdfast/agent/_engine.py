@@ -1,374 +1,113 @@
-"""The engine behind a model: our messages in its words, and its answers in ours."""
+"""What answers a conversation, found by the name of a model. No provider's library is loaded before it is needed."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
-import contextlib
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable
+from importlib import import_module
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, runtime_checkable
 
-from pydantic_ai import exceptions as pai_errors
-from pydantic_ai import messages as pai
-from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.models import Model, ModelRequestParameters, infer_model
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
+from holdfast.agent._result import Ask, Reply
+from holdfast.errors import UsageError
 
-from holdfast.agent._context import plain_text
-from holdfast.agent._result import Ask, CallRequest, Reply, Speech, Usage
-from holdfast.errors import HoldfastError, ModelFailed, UsageError
-from holdfast.model import decode_json
-from holdfast.replay import estimate_tokens
-
-_ANTHROPIC = "anthropic"
-_GOOGLE = "google"
-_REDACTED = "redacted_thinking"
-
-
-class Converter:
-    """Turns neutral messages into the engine's, remembering those it has turned before.
-
-    The session hands out the same dict for a message that has not changed, so that a long
-    conversation is converted once, not at every step.
-    """
-
-    def __init__(self) -> None:
-        self._known: list[tuple[dict[str, Any], pai.ModelMessage]] = []
-
-    def convert(self, messages: list[dict[str, Any]]) -> list[pai.ModelMessage]:
-        fresh: list[tuple[dict[str, Any], pai.ModelMessage]] = []
-        for index, message in enumerate(messages):
-            if index < len(self._known) and self._known[index][0] is message:
-                fresh.append(self._known[index])
-            else:
-                fresh.append((message, _convert(message, messages[index - 1] if index else {})))
-        self._known = fresh
-        return [converted for _, converted in fresh]
-
-
-def _convert(message: dict[str, Any], before: dict[str, Any]) -> pai.ModelMessage:
-    blocks = blocks_of(message)
-    if message["role"] == "assistant":
-        parts = [part for block in blocks if (part := _response_part(block)) is not None]
-        provider = next((p.provider_name for p in parts if getattr(p, "provider_name", None)), None)
-        return pai.ModelResponse(parts=parts, provider_name=provider)
-    names = {b["id"]: b["name"] for b in blocks_of(before) if b["type"] == "tool_use"}
-    returned = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
-    said = [_user_content(block) for block in blocks if block["type"] != "tool_result"]
-    requests: list[pai.ModelRequestPart] = [*returned]
-    if said:
-        lone = len(said) == 1 and isinstance(said[0], str)
-        requests.append(pai.UserPromptPart(content=said[0] if lone else said))  # type: ignore[arg-type]  # a text only where it is alone
-    return pai.ModelRequest(parts=requests)
-
-
-def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The content of a neutral message as blocks, also if it is a text."""
-    content = message.get("content", [])
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-
-
-def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
-    if block["type"] == "text":
-        return pai.TextPart(content=block["text"])
-    if block["type"] == "thinking":
-        is_google = "thought_signature" in block
-        signature = block["thought_signature"] if is_google else block.get("signature")
-        provider = _GOOGLE if is_google else _ANTHROPIC if signature else None
-        return pai.ThinkingPart(content=block["thinking"], signature=signature, provider_name=provider)
-    if block["type"] == _REDACTED:
-        return pai.ThinkingPart(content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC)
-    if block["type"] != "tool_use":
-        return None
-    signature = block.get("thought_signature")
-    return pai.ToolCallPart(
-        tool_name=block["name"],
-        args=block["input"],
-        tool_call_id=block["id"],
-        provider_name=_GOOGLE if signature else None,
-        provider_details={"thought_signature": signature} if signature else None,
-    )
-
-
-def _return_part(block: dict[str, Any], names: dict[str, str]) -> pai.ToolReturnPart:
-    content = block["content"]
-    shown = content if isinstance(content, str) else [_user_content(part) for part in content]
-    return pai.ToolReturnPart(
-        tool_name=names.get(block["tool_use_id"], "tool"),
-        content=shown,
-        tool_call_id=block["tool_use_id"],
-        outcome="failed" if block.get("is_error") else "success",
-    )
-
-
-def _user_content(block: dict[str, Any]) -> pai.UserContent:
-    source = block.get("source", {})
-    if block["type"] == "text":
-        return str(block["text"])
-    if source.get("type") == "base64":
-        try:
-            data = base64.b64decode(source["data"], validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            return "[a picture or document that could not be read]"
-        return pai.BinaryContent(data=data, media_type=str(source.get("media_type")))
-    if source.get("type") == "url":
-        kind = pai.ImageUrl if block["type"] == "image" else pai.DocumentUrl
-        return kind(url=source["url"])
-    return str(source.get("data", f"[{block['type']}]"))
-
-
-def read_reply(response: pai.ModelResponse) -> Reply:
-    """What the engine's response says, in our words."""
-    speech: list[Speech] = []
-    calls: list[CallRequest] = []
-    for part in response.parts:
-        if isinstance(part, pai.TextPart) and part.content:
-            speech.append(Speech("text", plain_text(part.content)))
-        elif isinstance(part, pai.ThinkingPart) and (part.content or part.signature):
-            speech.append(_read_thinking(part))
-        elif isinstance(part, pai.ToolCallPart):
-            signature = (part.provider_details or {}).get("thought_signature")
-            args, fault = _read_args(part.args)
-            name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
-            calls.append(CallRequest(call_id, name, args, fault, signature))
-    usage = _read_usage(response, speech, calls)
-    return Reply(speech, calls, usage, response.model_name, response.finish_reason)
-
-
-def _read_thinking(part: pai.ThinkingPart) -> Speech:
-    provider, text = part.provider_name or "", plain_text(part.content)
-    if provider.startswith(_GOOGLE):
-        return Speech("thinking", text, thought_signature=part.signature)
-    if provider.startswith((_ANTHROPIC, "bedrock")):
-        redacted = part.id == _REDACTED
-        return Speech("thinking", text, signature=part.signature, redacted=redacted)
-    # Others tie their signatures to ids on their own servers: of no use to a later process.
-    return Speech("thinking", text)
-
-
-def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:
-    if args is None or args == "":
-        return {}, None
-    if isinstance(args, str):
-        try:
-            args = decode_json(args.encode("utf-8", "replace"))
-        except ValueError as error:
-            return {"malformed": args}, f"the arguments are not JSON: {error}"
-    if not isinstance(args, dict):
-        return {"malformed": args}, "the arguments are not an object"
-    return args, None
-
-
-def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[CallRequest]) -> Usage:
-    found = response.usage
-    usage = Usage(
-        input_tokens=found.input_tokens or 0,
-        output_tokens=found.output_tokens or 0,
-        cache_read_tokens=found.cache_read_tokens or 0,
-        cache_write_tokens=found.cache_write_tokens or 0,
-        requests=1,
-    )
-    # Local servers often count nothing; a window needs figures all the same.
-    if not usage.output_tokens:
-        said = sum(estimate_tokens(part.text) for part in speech)
-        asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
-        usage.output_tokens, usage.estimated = said + asked, True
-    return usage
-
-
-# The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
+INSTALL = "pip install 'holdfast[agent]'"
+"""What brings the library behind the models of providers."""
 
 Resolver = Callable[[str], Any]
-# By the id of a model, because models have no hash: the event loops that use it, once for each run.
-_users: dict[int, list[asyncio.AbstractEventLoop]] = {}
-_lending = threading.Lock()
-# These refuse a conversation with calls in it if no tool is defined.
-_NEEDS_TOOLS = ("anthropic", "bedrock")
 
 
-def _embedded(name: str) -> Any:
-    from holdfast.agent._embedded_model import local_model
+@runtime_checkable
+class Engine(Protocol):
+    """What answers: it gets the conversation in our words and says its part in them. Entered for one run at a time.
 
-    return local_model(name)
+    If it has ``tools``, its agent may use them beside those that it was given.
+    """
 
+    @property
+    def model_name(self) -> str:
+        """The name under which its answers are recorded."""
 
-_resolvers: dict[str, Resolver] = {"local": _embedded}
-# Names under which users know a provider, and what the engine calls it.
-_ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
-_KEPT = "the session is intact."
-_WINDOW = f"Set max_context_tokens and strategy='window' or 'summarise'; {_KEPT}"
-_NETWORK = "Check the network and the provider's address, then run the agent again."
-_REMEDIES: tuple[tuple[type[Exception], str, str], ...] = (
-    (pai_errors.ModelAuthenticationError, "key", f"Check the provider's API key in the environment; {_KEPT}"),
-    (pai_errors.ModelNotFoundError, "unknown_model", f"Check the name of the model; {_KEPT}"),
-    (pai_errors.ModelContextWindowExceededError, "window", _WINDOW),
-    (pai_errors.ModelRateLimitError, "rate_limit", f"Wait a little, then run the agent again; {_KEPT}"),
-    (pai_errors.ModelConnectionError, "connection", _NETWORK),
-)
+    async def request(self, ask: Ask) -> Reply:
+        """Return the whole answer. Raises ModelFailed."""
 
-
-def register_model(prefix: str, resolver: Resolver) -> None:
-    """Let ``resolver(name)`` make the model for names such as ``prefix:name``."""
-    _resolvers[prefix] = resolver
-
-
-def resolve_model(model: Any) -> Model:
-    """The engine's model for a name, or the model itself. Raises UsageError for an unknown name or a missing key."""
-    if isinstance(model, Model):
-        return model
-    if not isinstance(model, str) or not model.strip():
-        raise UsageError(f"{model!r} is not a model", remedy="Name one as provider:model, such as openai:gpt-5.")
-    prefix, _, name = model.partition(":")
-    if prefix in _resolvers:
-        return cast("Model", _resolvers[prefix](name))
-    known = f"{_ALIASES.get(prefix, prefix)}:{name}" if name else model
-    try:
-        return infer_model(known)
-    except pai_errors.UserError as error:
-        raise _unusable(model, error) from error
-    except ImportError as error:
-        raise UsageError(
-            f"the model {model} needs a library that is not installed: {error}",
-            remedy="Install it with: pip install 'holdfast[agent]'",
-        ) from error
-
-
-def _unusable(model: str, error: Exception) -> UsageError:
-    text = str(error).partition(" To try ")[0].partition(" or pass it")[0]
-    if "environment variable" in text:
-        variable = text.split("`")[1] if "`" in text else "the provider's key"
-        return UsageError(
-            f"the model {model} needs an API key, and {variable} is not set",
-            remedy=f"Set {variable}, or choose another model.",
-            variable=variable,
-        )
-    return UsageError(
-        f"unknown model {model!r}: {text}",
-        remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5.",
-    )
-
-
-class Engine:
-    """One model with its settings, for one run at a time; ``remake`` makes it again while another loop has it."""
-
-    def __init__(
-        self, model: Model, settings: dict[str, Any] | None = None, remake: Callable[[], Model] | None = None
-    ) -> None:
-        self.model = model
-        self._remake = remake
-        self._settings = cast("ModelSettings | None", settings)
-        self._converter = Converter()
+    def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
+        """Yield pieces as (kind, text); the whole is put into ``reply`` at the end. Raises ModelFailed."""
 
     async def __aenter__(self) -> Self:
-        """Hold the provider's connections for a run.
-
-        They belong to the event loop in which they were made, so they are given back at its end: the next run may
-        have another loop, and nothing is left open when a program ends.
-        """
-        # While another loop has the model, this one gets a model of its own.
-        with _lending:
-            here = asyncio.get_running_loop()
-            if self._remake is not None and any(loop is not here for loop in _users.get(id(self.model), [])):
-                self.model = self._remake()
-            _users.setdefault(id(self.model), []).append(here)
-        try:
-            await self.model.__aenter__()
-        except BaseException:
-            self._give_back()
-            raise
-        return self
+        """Take what a run needs."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self.model.__aexit__(kind, error, trace)
-        finally:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        with _lending:
-            users = _users[id(self.model)]
-            users.remove(asyncio.get_running_loop())
-            if not users:
-                del _users[id(self.model)]
-
-    async def request(self, ask: Ask) -> Reply:
-        """Ask the model and wait for the whole answer. Raises ModelFailed."""
-        with _typed_errors(self.model.model_name):
-            response = await model_request(self.model, **self._asked(ask))
-        return read_reply(response)
-
-    async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
-        """Pieces as they come, as (kind, text); the whole is put into ``reply`` at the end. Raises ModelFailed."""
-        with _typed_errors(self.model.model_name):
-            try:
-                async with model_request_stream(self.model, **self._asked(ask)) as response:
-                    async for event in response:
-                        if (piece := _piece(event)) is not None:
-                            yield piece
-            # How the engine says that a model cannot stream; nothing has been asked of it then.
-            except NotImplementedError:
-                whole = await self.request(ask)
-                for part in whole.speech:
-                    yield part.kind, part.text
-                reply.append(whole)
-                return
-            reply.append(read_reply(response.get()))
-
-    def _asked(self, ask: Ask) -> dict[str, Any]:
-        """The arguments with which the engine is called."""
-        tools = list(ask.tools)
-        if not tools and self.model.system.startswith(_NEEDS_TOOLS):
-            tools = _former_tools(ask.messages)
-        # The engine takes instructions from the last request, wherever else they stand.
-        messages = self._converter.convert(ask.messages)
-        last = messages[-1] if messages else None
-        if ask.instructions and isinstance(last, pai.ModelRequest):
-            messages[-1] = replace(last, instructions=ask.instructions)
-        parameters = ModelRequestParameters(function_tools=tools, allow_text_output=True)
-        return {"messages": messages, "model_settings": self._settings, "model_request_parameters": parameters}
+        """Give it back."""
 
 
-def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
-    """Stand-ins for tools that a conversation used and the agent no longer has."""
-    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
-    names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
-    schema = {"type": "object", "properties": {}}
-    return [ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.") for name in names]
+class LateModel:
+    """A model that is made when it is first needed, once, in whichever thread that is."""
+
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self.name = name
+        self._make = make
+        self._made: list[Any] = []
+        # Sessions begin in threads: an embedded model must not be loaded twice.
+        self._making = threading.Lock()
+
+    @property
+    def model_name(self) -> str:
+        """The name under which its answers are recorded."""
+        return str(self._made[0].model_name) if self._made else self.name.partition(":")[2] or self.name
+
+    def get(self) -> Any:
+        """Return the model; the first call may take a while and raise UsageError."""
+        with self._making:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
 
 
-def _piece(event: Any) -> tuple[str, str] | None:
-    match event:
-        case pai.PartStartEvent(part=pai.TextPart(content=text)):
-            kind = "text"
-        case pai.PartStartEvent(part=pai.ThinkingPart(content=text)):
-            kind = "thinking"
-        case pai.PartDeltaEvent(delta=pai.TextPartDelta(content_delta=text)):
-            kind = "text"
-        case pai.PartDeltaEvent(delta=pai.ThinkingPartDelta(content_delta=text)):
-            kind = "thinking"
-        case _:
-            return None
-    return (kind, plain_text(text)) if isinstance(text, str) and text else None
+def engine_of(model: Any, settings: dict[str, Any] | None = None, remake: Callable[[], Any] | None = None) -> Engine:
+    """Return what answers for a model that was resolved; ``remake`` makes the model of a provider once more."""
+    if isinstance(model, LateModel):
+        model = model.get()
+    if isinstance(model, Engine):
+        return model
+    from holdfast.agent._providers import ProviderEngine
+
+    return ProviderEngine(model, settings, remake)
 
 
-@contextlib.contextmanager
-def _typed_errors(model: str) -> Iterator[None]:
+def register_model(prefix: str, resolver: Resolver) -> None:
+    """Let ``resolver(name)`` make the model, or an engine of your own, for names such as ``prefix:name``."""
+    _resolvers[prefix] = resolver
+
+
+def resolve_model(model: Any) -> Any:
+    """Return the model for a name, or what was given if it is one. Raises UsageError, also for a missing key."""
+    if isinstance(model, (Engine, LateModel)):
+        return model
+    if isinstance(model, str):
+        prefix, _, name = model.partition(":")
+        if prefix in _resolvers:
+            return _resolvers[prefix](name)
     try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        brief = text if len(text) <= 500 else text[:499] + "…"
-        known = (rest for kind, *rest in _REMEDIES if isinstance(error, kind))
-        reason, remedy = next(known, (None, None))
-        if reason is None:
-            reason = "refused" if isinstance(error, pai_errors.ModelAPIError) else "failed"
-        raise ModelFailed(f"{model}: {brief}", remedy=remedy, reason=reason, model=model) from error
+        from holdfast.agent._providers import provider_model
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the model {model} needs the package {error.name}, which is not installed",
+            remedy=f"Install it with: {INSTALL}",
+        ) from error
+    return provider_model(model)
+
+
+def _from(module: str, function: str) -> Resolver:
+    def resolve(name: str) -> Any:
+        return getattr(import_module(module), function)(name)
+
+    return resolve
+
+
+_resolvers: dict[str, Resolver] = {
+    "local": _from("holdfast.agent._embedded_model", "local_model"),
+    "guide": _from("holdfast.agent.guide", "guide_model"),
+}

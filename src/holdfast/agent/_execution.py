@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from holdfast.agent._context import Suspend, ToolContext, plain_result
-from holdfast.agent._permissions import Gate, args_digest
-from holdfast.agent._result import CallRequest
+from holdfast.agent._permissions import Gate, Verdict, args_digest
+from holdfast.agent._result import CallRequest, new_token
 from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
 from holdfast.errors import DataError, UsageError
-from holdfast.model import is_reference
+from holdfast.model import Event, is_reference
+from holdfast.replay import AskState
 from holdfast.security import has_mark
-from holdfast.session import Session, ToolRun, now_ms
+from holdfast.session import Session, ToolRun, Waiting, ask_id, now_ms, waiting_of
 
 _RESULTS_MAX = 1000  # of one open session; beyond it the oldest go
 
@@ -85,11 +86,12 @@ class ResultCache:
                     results.put(key, result, event.timestamp)
 
 
-class Halt(msgspec.Struct, frozen=True):
-    """A call that asked for the turn to end until someone answers."""
+class Parked(Exception):
+    """What a delegate ends with whose calls wait: the call that asked it waits as well."""
 
-    call_id: str
-    wish: Any
+    def __init__(self, waiting: list[Waiting]) -> None:
+        super().__init__("a delegate waits for someone")
+        self.waiting = waiting
 
 
 class _Plan(msgspec.Struct):
@@ -101,6 +103,8 @@ class _Plan(msgspec.Struct):
     refusal: str | None = None
     cached: Any = None
     is_cached: bool = False
+    verdict: Verdict = Verdict(True)
+    edited: bool = False
 
     @property
     def runs(self) -> bool:
@@ -117,15 +121,19 @@ class Executor:
     context: Callable[[str], ToolContext]
     cache: ResultCache | None = None
     timeout_ms: int | None = None
+    path: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
     watch: Callable[[str, dict[str, Any]], None] = lambda _name, _args: None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """People are asked one thing at a time."""
 
-    async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Halt]:
+    async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Waiting]:
         """Make these calls, in parallel; ``extra`` is recorded with the first.
 
-        Every intent is on the medium before any of them runs. A tool that fails, however it fails,
-        gives a result that says so. Returns the calls that ask for the turn to end.
+        Every intent is on the medium before any of them runs, and before anybody is asked. A tool that fails, however
+        it fails, gives a result that says so. Returns the calls that wait for someone.
         """
-        plans = [await self._plan(call) for call in calls]
+        plans = [self._plan(call) for call in calls]
         runs = [self._open(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
         try:
             # All intents first, with one sync for all: after a crash it is known what may have run.
@@ -134,19 +142,138 @@ class Executor:
             for plan, run in pairs:
                 if run is None:
                     self._answer(plan)
-            work = [self._perform(plan, run) for plan, run in pairs if run is not None]
-            return [halt for halt in await _all(work) if halt is not None]
+            work = [self._carry(plan, run) for plan, run in pairs if run is not None]
+            return [one for some in await _all(work) for one in some]
         except BaseException as error:
+            waiting = {ask.call for ask in self.talk.session.live_state.asks.values()}
             for run in runs:
                 # Begun and never run, because the run was stopped in between.
-                if run is not None and run.event is not None and run.result_event is None:
+                is_open = run is not None and run.event is not None and run.result_event is None
+                if run is not None and is_open and run.id not in waiting:
                     await run.__aexit__(type(error), error, error.__traceback__)
             raise
 
+    async def make(self, calls: list[tuple[CallRequest, Event]]) -> list[Waiting]:
+        """Make calls that a process recorded and, surely, did not begin."""
+
+        async def one(call: CallRequest, event: Event) -> list[Waiting]:
+            plan, run = self._plan(call), self._recorded(event)
+            if not plan.runs:
+                self._answer(plan)
+                return []
+            if not plan.verdict.asks:
+                await self._begin(event)
+            return await self._carry(plan, run)
+
+        return [found for some in await _all([one(*pair) for pair in calls]) for found in some]
+
+    async def carry_out(self, asks: dict[str, AskState]) -> list[Waiting]:
+        """Do what was answered to questions of this run. An answer permits one execution, recorded under it."""
+        session, work = self.talk.session, []
+        for id, ask in asks.items():
+            answer = session.as_said(next(session.events(ask.answered)))
+            found = self._settled(id, ask, answer)
+            if found is not None:
+                work.append(found)
+        if work:
+            await self.talk.abarrier()
+        return [one for some in await _all([self._perform(*pair) for pair in work]) for one in some]
+
+    def _settled(self, id: str, ask: AskState, answer: Event) -> tuple[_Plan, ToolRun] | None:
+        """What is to run after an answer, its beginning on record; None where the answer is the result."""
+        said, call = answer.data, ask.call or ""
+        decision = said.get("decision")
+        reason = said.get("reason") or f"the user did not allow {ask.tool or 'it'}"
+        if ask.kind != "permission" or decision == "result":
+            value = said.get("result") if decision == "result" else decision != "deny"
+            failed = decision == "deny"
+            told = {"error": True, "message": f"refused: {reason}"} if failed else value
+            if ask.resume_as == "tool_result":
+                self.talk.tool_result(call, told, is_error=failed, by=said.get("by"))
+            self.talk.append("resumed", {"reason": "answered", "ids": [id]})
+            if ask.resume_as != "tool_result":
+                self.talk.user(reason if failed else value)
+            return None
+        event = self.talk.session.as_said(next(self.talk.session.events(ask.call_seq)))
+        edited = decision == "edit"
+        args = said.get("args") if edited else event.data.get("params")
+        plan = self._checked(CallRequest(call, ask.tool, args if isinstance(args, dict) else {}))
+        plan.edited = edited
+        if decision == "deny":
+            plan.refusal = f"Permission denied: {reason}"
+        elif has_mark(bytes((answer if edited else event).raw)):
+            # What was approved is not what would run.
+            plan.refusal = (
+                "allowed, but not run: its arguments held secrets, which are not kept; make the call once more"
+            )
+        if plan.refusal is not None:
+            self._answer(plan)
+            return None
+        if said.get("scope") == "always":
+            self.gate.allow_always(ask.tool, str(said.get("by", "user")))
+        self.talk.append("step", {"step": call, "name": ask.tool, "call": call, "answer": id, "begin": True})
+        return plan, self._recorded(event)
+
+    def _recorded(self, event: Event) -> ToolRun:
+        run = ToolRun(self.talk, str(event.data.get("tool")), None)
+        run.event = event
+        return run
+
+    async def _begin(self, event: Event) -> None:
+        self.talk.append("step", {"step": event.id, "name": event.data.get("tool"), "call": event.id, "begin": True})
+        await self.talk.abarrier()
+
+    async def _carry(self, plan: _Plan, run: ToolRun) -> list[Waiting]:
+        """Run a call that is on record, or ask about it first."""
+        if not plan.verdict.asks:
+            return await self._perform(plan, run)
+        assert plan.tool is not None
+        async with self.asking:
+            verdict = await self.gate.ask(plan.tool, plan.request.args, run.id, expired=plan.verdict.expired)
+        if verdict.allowed:
+            return await self._perform(plan, run)
+        if verdict.wish is not None:
+            return [await self._park(run, plan.request, verdict.wish, "permission")]
+        plan.refusal = f"Permission denied: {verdict.reason}"
+        run.result_event = self._answer(plan)
+        return []
+
+    async def _park(self, run: ToolRun, call: CallRequest, wish: Suspend, kind: str) -> Waiting:
+        """Record, and bring onto the medium, that a call waits."""
+        assert run.event is not None
+        session, now = self.talk.session, now_ms()
+        id = ask_id(session.live_state.log, self.talk.run, run.id, kind)
+        expires_at = None if wish.expires_in_ms is None else now + wish.expires_in_ms
+        data: dict[str, Any] = {
+            "id": id,
+            "kind": kind,
+            "call": run.id,
+            "tool": call.name,
+            "digest": args_digest(call.args),
+            "reason": wish.reason,
+            "agent": self.talk.agent,
+            "expires_at": expires_at if kind in ("permission", "input") else None,
+            "on_expiry": None if wish.on_expiry == "deny" else wish.on_expiry,
+            "until": wish.until,
+            "event": wish.event,
+            "resume_as": wish.resume_as,
+            "replayable": False if has_mark(bytes(run.event.raw)) else None,
+            "path": list(self.path) or None,
+            "above": list(self.above) or None,
+        }
+        token = None
+        if kind != "permission":
+            token, data["token"] = new_token()
+        known = {name: value for name, value in data.items() if value is not None}
+        if id not in session.live_state.asks:
+            self.talk.append("suspended", known)
+        await session.aflush()
+        return waiting_of(session.id, id, session.live_state.asks[id], call.args, token)
+
     async def repeat(self, call: CallRequest, call_id: str) -> None:
         """Run a call of unknown outcome again and record its result; for tools that say that this does no harm."""
-        plan = await self._plan(call)
-        if not plan.runs or plan.tool is None:
+        plan = self._plan(call)
+        if not plan.runs or plan.tool is None or plan.verdict.asks:
             return
         try:
             result = await self._call(plan.tool, plan.args, call_id)
@@ -157,7 +284,8 @@ class Executor:
             self.talk.tool_result(call_id, plain_result(result), repeated=True)
             self._keep(plan, plain_result(result))
 
-    async def _plan(self, call: CallRequest) -> _Plan:
+    def _checked(self, call: CallRequest) -> _Plan:
+        """The call with its tool, or why there is none that takes it."""
         tool = self.tools.get(call.name)
         if tool is None:
             names = ", ".join(sorted(self.tools)[:20])
@@ -168,11 +296,19 @@ class Executor:
             args = tool.check_args(call.args)
         except UsageError as error:
             return _Plan(call, tool, refusal=str(error))
-        verdict = await self.gate.check(tool, call.args, call.id)
-        if not verdict.allowed:
-            return _Plan(call, tool, refusal=f"Permission denied: {verdict.reason}")
-        plan = _Plan(call, tool, args)
-        if self.cache is not None and tool.cache_ms:
+        return _Plan(call, tool, args)
+
+    def _plan(self, call: CallRequest) -> _Plan:
+        plan = self._checked(call)
+        tool = plan.tool
+        if tool is None or plan.refusal is not None:
+            return plan
+        plan.verdict = self.gate.check(tool, call.args)
+        if plan.verdict.asks:
+            return plan
+        if not plan.verdict.allowed:
+            plan.refusal = f"Permission denied: {plan.verdict.reason}"
+        elif self.cache is not None and tool.cache_ms:
             found = self.cache.find(tool, call.args)
             if found is not None:
                 plan.cached, plan.is_cached = found[0], True
@@ -186,28 +322,34 @@ class Executor:
             known["thought_signature"] = call.thought_signature
         params = plain_result(call.args)
         if plan.runs:
-            return ToolRun(self.talk, call.name, params, **known)
+            asked = {"begun": False} if plan.verdict.asks else {}
+            return ToolRun(self.talk, call.name, params, **known, **asked)
         self.talk.tool_call(call.name, params, **known)
         return None
 
-    def _answer(self, plan: _Plan) -> None:
+    def _answer(self, plan: _Plan) -> Event:
         if plan.is_cached:
-            self.talk.tool_result(plan.request.id, plan.cached, cached=True)
-            return
+            return self.talk.tool_result(plan.request.id, plan.cached, cached=True)
         refusal = {"error": True, "message": plan.refusal}
-        self.talk.tool_result(plan.request.id, refusal, is_error=True)
+        told = self.talk.tool_result(plan.request.id, refusal, is_error=True)
         if plan.tool is not None and plan.tool.on_refused is not None:
             plan.tool.on_refused(self.context(plan.request.id))
+        return told
 
-    async def _perform(self, plan: _Plan, run: ToolRun) -> Halt | None:
+    async def _perform(self, plan: _Plan, run: ToolRun) -> list[Waiting]:
         assert plan.tool is not None
         try:
             run.result = plain_result(await self._call(plan.tool, plan.args, run.id))
+            if plan.edited:
+                run.result = {"executed_with": plain_result(plan.request.args), "result": run.result}
+        except Parked as parked:
+            return parked.waiting
         except Suspend as wish:
             if wish.resume_as == "user_message":
                 run.result = f"suspended: {wish.reason}"
                 await run.__aexit__(None, None, None)
-            return Halt(run.id, wish)
+            kind = "time" if wish.until is not None else "event" if wish.event is not None else "input"
+            return [await self._park(run, plan.request, wish, kind)]
         except BaseException as error:
             await run.__aexit__(type(error), error, error.__traceback__)
             # Libraries cancel tasks of their own; that is a failure of the tool, not the end of the turn.
@@ -215,13 +357,13 @@ class Executor:
             is_own = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
             if not isinstance(error, Exception) and not is_own:
                 raise  # the run was cancelled: that is recorded, and the caller is told
-            return None
+            return []
         try:
             await run.__aexit__(None, None, None)
         except DataError:
-            return None  # what cannot be stored is recorded as an error
+            return []  # what cannot be stored is recorded as an error
         self._keep(plan, run.result)
-        return None
+        return []
 
     def _keep(self, plan: _Plan, result: Any) -> None:
         if self.cache is not None and plan.tool is not None and plan.tool.cache_ms:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
 import msgspec
 
 from holdfast._config import Configuration
+from holdfast.agent._engine import INSTALL, LateModel
 from holdfast.errors import AgentTypeMismatch, Damaged, ModelFailed, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fit_id
@@ -21,8 +20,6 @@ from holdfast.session import AGENT, AgentDocument, Session, point_agent, read_ag
 from holdfast.storage import Documents
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import Model
-
     from holdfast.agent import Agent, PermissionRequest, Tool
 
 
@@ -111,32 +108,50 @@ _KEYS = (
     ("GOOGLE_API_KEY", "google:gemini-flash-latest"),
 )
 _COMPATIBLE = "openai"
-_OLLAMA_PORT = 11434
+_OLLAMA = "ollama"
+GUIDE = "guide"
+_GUIDE_ANSWERS = "the guide answers, which is part of Holdfast and no language model"
+_FOR_A_MODEL = "For a model: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or use --model."
 _WAIT_S = 10
 _CHANGE = "change it with --model, HOLDFAST_MODEL or `model` in holdfast.toml"
 
 
 class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was chosen and the reason; nothing is loaded before ``resolve``."""
+    """Who answers, and the reason; nothing is loaded before ``resolve``."""
 
     name: str
     """As ``--model`` would take it; empty if the server is to be asked for its model."""
     reason: str
     base_url: str | None = None
     api_key: str | None = None
+    lacks: str = ""
+    """What was found and cannot be used, because the library for it is not installed; the guide answers meanwhile."""
 
     @property
     def is_local(self) -> bool:
         """Whether it is the embedded model."""
         return self.name.partition(":")[0] == "local"
 
+    @property
+    def is_guide(self) -> bool:
+        """Whether it is the guide, which is no language model."""
+        return self.name.partition(":")[0] == GUIDE
+
+    @property
+    def needs_engine(self) -> bool:
+        """Whether the extra ``agent`` would have to be installed for what was asked for or found."""
+        return bool(self.lacks) or not (self.is_guide or _has_engine())
+
     def explain(self) -> str:
-        """One honest line: which model it is, why, and how to change that."""
+        """One honest line: who answers, why, and how to change that."""
+        if self.lacks:
+            return f"{self.lacks}, but what talks to it is not installed: {INSTALL}. Until then {_GUIDE_ANSWERS}."
+        if self.is_guide:
+            return f"{_GUIDE_ANSWERS[0].upper()}{_GUIDE_ANSWERS[1:]} ({self.reason}). {_FOR_A_MODEL}"
         if self.is_local:
             return (
                 f"Model: {self.name or 'local'}, embedded in this program ({self.reason}). It is"
-                " tiny: good to try things out, not to rely on. For a better one set"
-                " ANTHROPIC_API_KEY or OPENAI_API_KEY, or use --model."
+                f" tiny: good to try things out, not to rely on. {_FOR_A_MODEL}"
             )
         server = f" at {self.base_url}" if self.base_url else ""
         return f"Model: {self.name or 'the first'}{server} ({self.reason}; {_CHANGE})."
@@ -148,10 +163,11 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         name = f"{_COMPATIBLE}:{_first_model(self.base_url, self.api_key)}"
         return msgspec.structs.replace(self, name=name)
 
-    def resolve(self) -> Model:
+    def resolve(self) -> Any:
         """The model itself. Raises UsageError for an unknown one or a missing key."""
         if self.base_url is not None:
-            return _compatible(self.named().name.rpartition(":")[2], self.base_url, self.api_key)
+            # The names of Ollama's models have a colon of their own.
+            return _compatible(self.named().name.partition(":")[2], self.base_url, self.api_key)
         from holdfast.agent._engine import resolve_model
 
         return resolve_model(self.name)
@@ -160,7 +176,10 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
 def choose_model(
     given: str | None, settings: Configuration, environment: Mapping[str, str] | None = None
 ) -> ModelChoice:
-    """What was given, else the configuration, else a key in the environment, else the local one."""
+    """Return who answers: as given, as configured, by a key in the environment, by a server here, else the guide.
+
+    The servers are asked for a fifth of a second, unless the setting ``model_servers`` is false.
+    """
     environment = os.environ if environment is None else environment
     if given:
         return _asked_for(given, "as asked for", settings, environment)
@@ -168,16 +187,40 @@ def choose_model(
         return _asked_for(configured, f"from {settings.origin('model')}", settings, environment)
     if base_url := settings.get("base_url"):
         return _at(base_url, "", f"base_url from {settings.origin('base_url')}", environment)
-    return _from_environment(environment) or ModelChoice(name="local:smollm2", reason="no API key is set")
+    asks = settings.get("model_servers", True)
+    found = _from_environment(environment) or (_from_servers(environment) if asks else None)
+    if found is None:
+        servers = "no model server runs here" if asks else "model servers are not asked"
+        return ModelChoice(name=GUIDE, reason=f"no API key is set, {servers}")
+    if not _has_engine():
+        return ModelChoice(name=GUIDE, reason=found.reason, lacks=found.reason)
+    return found
+
+
+def _has_engine() -> bool:
+    return find_spec("pydantic_ai") is not None
+
+
+def _from_servers(environment: Mapping[str, str]) -> ModelChoice | None:
+    from holdfast.agent._model_servers import best_model, served_models
+
+    best = best_model(served_models(environment))
+    if best is None:
+        return None
+    prefix = _OLLAMA if best.server == "Ollama" else _COMPATIBLE
+    # Without a key: those of providers are none of its business.
+    return ModelChoice(name=f"{prefix}:{best.name}", reason=f"{best.server} runs on this machine", base_url=best.url)
 
 
 def _asked_for(name: str, reason: str, settings: Configuration, environment: Mapping[str, str]) -> ModelChoice:
     prefix, colon, rest = name.partition(":")
     base_url = settings.get("base_url") or environment.get("OPENAI_BASE_URL")
-    if base_url and prefix != "local" and (not colon or prefix == _COMPATIBLE):
+    if base_url and prefix not in ("local", GUIDE) and (not colon or prefix == _COMPATIBLE):
         return _at(base_url, f"{_COMPATIBLE}:{rest or prefix}", reason, environment)
-    if prefix == "ollama" and rest:
-        return _at(_ollama_url(environment), f"ollama:{rest}", reason, environment)
+    if prefix == _OLLAMA and rest:
+        from holdfast.agent._model_servers import ollama_root
+
+        return _at(f"{ollama_root(environment)}/v1", name, reason, environment)
     return ModelChoice(name=name, reason=reason)
 
 
@@ -191,9 +234,6 @@ def _from_environment(environment: Mapping[str, str]) -> ModelChoice | None:
         return ModelChoice(name=name, reason=f"{variable} is set")
     if environment.get("OPENAI_BASE_URL"):
         return _at(environment["OPENAI_BASE_URL"], "", "OPENAI_BASE_URL is set", environment)
-    for variable in ("OLLAMA_BASE_URL", "OLLAMA_HOST"):
-        if environment.get(variable):
-            return _at(_ollama_url(environment), "", f"{variable} is set", environment)
     return None
 
 
@@ -204,25 +244,14 @@ def _at(base_url: str, name: str, reason: str, environment: Mapping[str, str]) -
     return ModelChoice(name=name, reason=reason, base_url=base_url.rstrip("/"), api_key=key)
 
 
-def _ollama_url(environment: Mapping[str, str]) -> str:
-    given = environment.get("OLLAMA_BASE_URL") or environment.get("OLLAMA_HOST") or "127.0.0.1"
-    if "://" not in given:
-        host, _, port = given.partition(":")
-        host = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - where to knock, not to listen
-        given = f"http://{host}:{port or _OLLAMA_PORT}"
-    given = given.rstrip("/")
-    return given if given.endswith("/v1") else f"{given}/v1"
-
-
-def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
+def _compatible(name: str, base_url: str, api_key: str | None) -> Any:
     """A model of a server that speaks as OpenAI's does. Raises UsageError if the engine is not installed."""
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
     except ImportError as error:
         raise UsageError(
-            f"the agent's engine is not installed ({error.name})",
-            remedy="Install it with: pip install 'holdfast[agent]'",
+            f"the agent's engine is not installed ({error.name})", remedy=f"Install it with: {INSTALL}"
         ) from error
     # A server without keys takes any; the client insists on one.
     return OpenAIChatModel(name, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "-"))
@@ -264,15 +293,20 @@ class Kit:
     """The instructions of a session that has none, unless others are configured."""
 
     make_model: Callable[[], Any]
+    model_name: str = ""
     agent_id: str = _AGENT
     instructions: str | None = None
     """None for our own words; a session that has instructions then keeps them."""
     about: str = ""
-    """Which model it is, in a sentence."""
+    """Who answers, in a sentence."""
     small_window: int | None = None
     """The context of the embedded model: it calls no tools, sees no images, and forgets soon."""
-    _made: list[Any] = field(default_factory=list)
-    _making: threading.Lock = field(default_factory=threading.Lock)
+    is_guide: bool = False
+    """Whether the guide answers: it brings tools of its own, and needs no instructions."""
+    late_model: LateModel = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "late_model", LateModel(self.model_name, self.make_model))
 
     @classmethod
     def configured(cls, place: str | None, *, model: str | None, agent: str | None, **more: Any) -> Self:
@@ -280,7 +314,12 @@ class Kit:
         from holdfast._config import configuration
 
         settings = configuration({} if place is None else {"store": place})
-        return cls.of(choose_model(model, settings), settings, agent=agent, **more)
+        choice = choose_model(model, settings)
+        if choice.needs_engine and not choice.is_guide:  # now, and not with somebody's first prompt
+            raise UsageError(
+                f"{choice.name or 'a model'} needs what is not installed", remedy=f"Install it with: {INSTALL}"
+            )
+        return cls.of(choice, settings, agent=agent, **more)
 
     @classmethod
     def of(cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any) -> Self:
@@ -290,25 +329,23 @@ class Kit:
         window = settings.get("local.context_tokens", CONTEXT_TOKENS)
         return cls(
             make_model=choice.resolve,
+            model_name=choice.name,
             agent_id=fit_id(agent or settings.get("agent", _AGENT)),
             instructions=settings.get("instructions"),
             about=choice.explain(),
             small_window=window if choice.is_local else None,
+            is_guide=choice.is_guide,
             **more,
         )
 
     @property
-    def is_small(self) -> bool:
-        """Whether the model is the embedded one."""
-        return self.small_window is not None
+    def is_plain(self) -> bool:
+        """Whether what answers takes neither pictures nor the tools of others: the embedded model, the guide."""
+        return self.small_window is not None or self.is_guide
 
     def model(self) -> Any:
         """The model; made at the first call, which may take a while and raise UsageError."""
-        # Sessions begin in threads: the embedded model must not be loaded twice.
-        with self._making:
-            if not self._made:
-                self._made.append(self.make_model())
-            return self._made[0]
+        return self.late_model.get()
 
     def open_session(self, hf: Holdfast, session_id: str | None, **options: Any) -> Session:
         """Open a session to write, or make one. Raises NotFound, Locked, AgentTypeMismatch."""
@@ -320,7 +357,11 @@ class Kit:
         return AgentHome(hf, owner, AGENT_TYPE).open_session(session_id, resume=resume, **options)
 
     def agent(
-        self, hf: Holdfast, session: Session, tools: Callable[[], Iterable[Tool]], permission: Callable[[Any], Any]
+        self,
+        hf: Holdfast,
+        session: Session,
+        tools: Callable[[], Iterable[Tool]],
+        permission: Callable[[Any], Any] | str,
     ) -> Agent:
         """An agent for one session. Raises UsageError if there is no such model."""
         from holdfast.agent import Agent
@@ -336,6 +377,8 @@ class Kit:
     def habits(self, tools: Callable[[], Iterable[Tool]], *, instructed: bool) -> dict[str, Any]:
         """An agent's habits on this model, as ``Agent`` takes them; ``instructed`` if the session has instructions."""
         small = self.small_window
+        if self.is_guide:
+            return {"agent_type": AGENT_TYPE, "tools": tools()}
         return {
             "agent_type": AGENT_TYPE,
             "instructions": self.instructions or (None if instructed else self.WORDS),
@@ -361,9 +404,6 @@ class AgentMaker:
     ) -> None:
         from holdfast._config import configuration
 
-        with needs_agent():
-            import_module("holdfast.agent._agent")  # now, and not with the first message
-
         self._library = library
         self.settings = configuration({} if place is None else {"store": place})
         self.choice: ModelChoice = choose_model(model, self.settings).named()
@@ -374,7 +414,7 @@ class AgentMaker:
 
     @property
     def model(self) -> Any:
-        """The model itself. Raises UsageError for an unknown one or a missing key."""
+        """The model itself, made now if need be. Raises UsageError for an unknown one or a missing key."""
         return self._kit.model()
 
     def agent_for(self, session_id: str | None) -> str:
@@ -406,22 +446,10 @@ class AgentMaker:
         asks = self._kit.instructions is None and self._is_there(session_id)
         instructed = asks and bool(self._library.state(session_id or "").instructions)
         return Agent(
-            self.model,
+            self._kit.late_model,
             agent_id=agent_id,
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
             permission=self._permission,
             **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=instructed),
         )
-
-
-@contextmanager
-def needs_agent() -> Iterator[None]:
-    """Around the import of what talks: a part that is not installed is told with its command."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this needs the package {error.name}, which is not installed",
-            remedy="Install it with: pip install 'holdfast[agent,local]'",
-        ) from error

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent._engine import Engine, blocks_of
-from holdfast.agent._execution import Executor, Halt
+from holdfast.agent._engine import Engine
+from holdfast.agent._execution import Executor
+from holdfast.agent._interjections import Steering
+from holdfast.agent._limits import Meter, RunLimits
 from holdfast.agent._options import STRATEGIES, Strategy, check_whole
-from holdfast.agent._result import Ask, CallRequest, Reply, Usage
+from holdfast.agent._output import TRIES_MAX, Output
+from holdfast.agent._result import Ask, CallRequest, Reply, blocks_of
 from holdfast.agent._run_log import RunLog, cost_of, is_child
-from holdfast.errors import HoldfastError, TooLarge, TooManyIterations, UsageError
+from holdfast.agent._tools import Tool
+from holdfast.errors import HoldfastError, ModelFailed, TooLarge, TooManyIterations, UsageError
 from holdfast.model import Event
 from holdfast.replay import estimate_tokens, recover
-from holdfast.session import Session
+from holdfast.session import Session, Waiting
 
 RESULT_TOKENS_MAX = 25_000
 _MEDIA_TOKENS = 1_600
@@ -139,7 +143,7 @@ _WORDS = (
 )
 
 
-async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -> bool:
+async def compact(talk: RunLog, engine: Engine, tokens_max: int, meter: Meter) -> bool:
     """Summarise the older turns of a session; whether there was anything to summarise."""
     events = list(talk.session.events())
     boundary = _boundary(events, tokens_max)
@@ -147,7 +151,7 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, usage: Usage) -
         return False
     before = [event for event in events if event.seq < boundary]
     older = recover(before, provider="neutral", incomplete="mark").messages
-    summary = await _summarise("\n".join(map(_line, older)), engine, tokens_max, usage, talk.session)
+    summary = await _summarise("\n".join(map(_line, older)), engine, tokens_max, meter, talk.session)
     if not summary.strip():
         return False
     talk.append("compaction", {"summary": summary, "covers": [0, boundary - 1]})
@@ -182,7 +186,7 @@ def _line(message: dict[str, Any]) -> str:
     return f"{message['role']}: {' '.join(said)}"
 
 
-async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Usage, session: Session) -> str:
+async def _summarise(transcript: str, engine: Engine, tokens_max: int, meter: Meter, session: Session) -> str:
     """Piece by piece if the transcript itself has no room in the window."""
     size = max(4 * tokens_max // _CHUNK_SHARE, 256)
     summary = ""
@@ -191,7 +195,7 @@ async def _summarise(transcript: str, engine: Engine, tokens_max: int, usage: Us
         earlier = f"Summary so far:\n{summary}\n\n" if summary else ""
         prompt = f"{_WORDS}\n\n{earlier}Conversation:\n{piece}"
         reply = await engine.request(Ask([{"role": "user", "content": prompt}]))
-        usage.add(reply.usage)
+        meter.add(reply)
         session.usage(**reply.usage.figures(), model=reply.model, purpose="summary")
         summary = reply.text
     return summary
@@ -209,6 +213,7 @@ class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
     max_context_tokens: int | None = None
     strategy: Strategy = "none"
     heartbeat_ms: int = 30_000
+    limits: RunLimits = RunLimits()
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -221,11 +226,16 @@ class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoopOutcome(msgspec.Struct):
-    """How a run ended: with an answer, or waiting for someone."""
+    """How a run ended: with an answer, waiting for someone, or at a limit."""
 
     output: str = ""
-    halts: list[Halt] = []
+    """The answer as a text; of a value, its JSON."""
+    waiting: list[Waiting] = []
     finish_reason: str | None = None
+    limit: str | None = None
+    """The limit that stopped it."""
+    value: tuple[Any] | None = None
+    """The value, if the run gave one, alone in a tuple."""
 
 
 @dataclass(kw_only=True)
@@ -235,31 +245,86 @@ class Loop:
     talk: RunLog
     engine: Engine
     executor: Executor
-    definitions: tuple[Any, ...]
-    """The tools, as the engine describes them to the model."""
+    tools: tuple[Tool, ...]
+    """What the model may call."""
     bounds: RunBounds
     instructions: Callable[[], str | None]
-    usage: Usage
+    meter: Meter
     emit: Emit | None = None
+    steering: Steering = field(default_factory=Steering)
+    output: Output | None = None
     iteration: int = 0
+    _misses: int = 0
 
     async def run(self) -> LoopOutcome:
         """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
         while self.iteration < self.bounds.max_iterations:
+            if limit := self.meter.reached():
+                return LoopOutcome(finish_reason="stopped", limit=limit)
             self.iteration += 1
             self.talk.append("agent_iteration", {"agent": self.talk.agent, "iteration": self.iteration})
-            reply = await self._ask(await self._prepare())
-            if not reply.calls:
-                return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
-            words = any(part.kind == "text" for part in reply.speech)
-            # Of the whole conversation: the request may hold a part of it.
-            calls = with_own_ids(reply.calls, self.talk.messages())
-            halts = await self.executor.execute(calls, {} if words else cost_of(reply))
-            if halts:
-                return LoopOutcome(reply.text, halts, "suspended")
+            if not self.talk.is_child:
+                self.steering.hear(self.talk)
+            outcome = None
+            async with self.steering.step():
+                outcome = await self._step()
+            # A word that came with the last answer is answered too.
+            if outcome is not None and (outcome.waiting or await self.steering.is_done()):
+                return outcome
         raise TooManyIterations(
             f"{self.talk.agent} made {self.bounds.max_iterations} steps without an end", session_id=self.talk.session.id
         )
+
+    async def _step(self) -> LoopOutcome | None:
+        """One request, and what it asks for; how the run ended, if it did."""
+        if given := self._given():
+            return given
+        reply = await self._ask(await self._prepare())
+        if not reply.calls:
+            return self._said(reply)
+        words = any(part.kind == "text" for part in reply.speech)
+        # Of the whole conversation: the request may hold a part of it.
+        state = self.talk.session.live_state
+        taken = {*state.pending_calls, *state.deferred_calls, *(ask.call for ask in state.asks.values())}
+        calls = with_own_ids(reply.calls, self.talk.messages(), taken)
+        waiting = await self.executor.execute(calls, {} if words else cost_of(reply))
+        if waiting:
+            return LoopOutcome(reply.text, waiting, "suspended")
+        given = self._given()
+        if given is None and self.output is not None and any(call.name == self.output.tool.name for call in calls):
+            self._miss(self.output)
+        return given
+
+    def _said(self, reply: Reply) -> LoopOutcome | None:
+        """How a run ends with words; None where a value is wanted, for which the model is asked again."""
+        if self.output is None or self.output.allows_text:
+            return LoopOutcome(reply.text, finish_reason=reply.finish_reason, value=(reply.text,))
+        self._miss(self.output)
+        self.talk.user(self.output.wish, synthetic=True)
+        return None
+
+    def _miss(self, output: Output) -> None:
+        self._misses += 1
+        if self._misses >= TRIES_MAX:
+            raise ModelFailed(
+                f"{self.engine.model_name} gave no {output.tool.name} that fits, in {TRIES_MAX} tries",
+                remedy="Look at its tries in the session; make the output type simpler, or take another model.",
+                reason="output",
+                model=self.engine.model_name,
+            )
+
+    def _given(self) -> LoopOutcome | None:
+        """How the run ended, if a value was given, also to a process that is gone; it is told in words as well."""
+        messages = [] if self.output is None else self.talk.messages()
+        found = None if self.output is None else self.output.find(messages)
+        if self.output is None or found is None:
+            return None
+        text = self.output.write(found[0])
+        if messages[-1]["role"] != "assistant":
+            self.talk.append("assistant", {"role": "assistant", "content": text, "agent": self.talk.agent})
+            if self.emit is not None:
+                self.emit(text)
+        return LoopOutcome(text, finish_reason="stop", value=found)
 
     async def _ask(self, ask: Ask) -> Reply:
         covers: dict[str, int] = {}
@@ -275,7 +340,7 @@ class Loop:
             finally:
                 recorder.end()
             covers = recorder.covers
-        self.usage.add(replies[0].usage)
+        self.meter.add(replies[0])
         self.talk.reply(replies[0], covers)
         return replies[0]
 
@@ -284,16 +349,16 @@ class Loop:
         messages = self.talk.messages()
         limit = self.bounds.max_context_tokens
         if limit is None or self.bounds.strategy == "none":
-            return Ask(shorten_results(messages), instructions, self.definitions)
+            return Ask(shorten_results(messages), instructions, self.tools, self.output)
         # Tools take of every request about as many tokens as they have words.
-        told = [f"{one.name}{one.description or ''}{one.parameters_json_schema}" for one in self.definitions]
+        told = [f"{one.name}{one.description}{one.schema}" for one in self.tools]
         overhead = sum(estimate_tokens(text) + 16 for text in told) + estimate_tokens(instructions or "")
         room = max(limit - overhead, 1)
         summarise = self.bounds.strategy == "summarise" and not self.talk.is_child
         if summarise and measure(messages) > room:  # noqa: SIM102 - the second part takes long
-            if await compact(self.talk, self.engine, room, self.usage):
+            if await compact(self.talk, self.engine, room, self.meter):
                 messages = self.talk.messages()
-        return Ask(fit_messages(messages, room), instructions, self.definitions)
+        return Ask(fit_messages(messages, room), instructions, self.tools, self.output)
 
 
 @contextlib.asynccontextmanager
@@ -316,14 +381,16 @@ async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[N
                 task.exception()  # of the store: the run itself meets it too, and raises it
 
 
-def with_own_ids(calls: list[CallRequest], messages: list[dict[str, Any]]) -> list[CallRequest]:
-    """The calls with ids that no other call of the conversation has.
+def with_own_ids(
+    calls: list[CallRequest], messages: list[dict[str, Any]], taken: Collection[str | None] = ()
+) -> list[CallRequest]:
+    """The calls with ids that no other call of the conversation has, and none that is ``taken``.
 
     Some servers count from one in every answer; a result must never be taken for that of a call
     that was interrupted long ago.
     """
     blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
-    used = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    used = {block["id"] for block in blocks if block["type"] == "tool_use"} | set(taken)
     own = []
     for call in calls:
         fresh = call.id and call.id not in used

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 
+from holdfast.agent._context import Suspend
 from holdfast.errors import UsageError
 from holdfast.session import check_wait
 from holdfast.storage import Store
@@ -21,6 +22,8 @@ Strategy = Literal["none", "window", "summarise"]
 """What becomes of a conversation that outgrows its window."""
 Scope = Literal["once", "session", "always"]
 """For how long an approval counts."""
+SUSPEND = "suspend"
+"""As what asks for a permission: the call waits for an answer."""
 STRATEGIES, SCOPES = get_args(Strategy), get_args(Scope)
 
 
@@ -70,7 +73,7 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
 
 def settle_features(given: Features | Mapping[str, bool] | None) -> Features:
     """The features that the caller asked for, also by their names in a dict. Raises UsageError."""
-    return Features() if given is None else _made("features", Features, given)
+    return Features() if given is None else made("features", Features, given)
 
 
 def settle_persistence(
@@ -87,7 +90,7 @@ def settle_persistence(
     if isinstance(given, bool):
         settings, wanted = PersistentSession(), given or named
     else:
-        settings, wanted = _made("persistent_session", PersistentSession, given), True
+        settings, wanted = made("persistent_session", PersistentSession, given), True
     if flag is False and (given is True or named):
         raise UsageError(
             "the agent is to have a session that stays, and features switch that off",
@@ -136,6 +139,12 @@ def check_function(**given: Any) -> None:
             raise UsageError(f"{name} is a function, not {value!r:.40}")
 
 
+def check_permission(given: Any) -> None:
+    """Raise UsageError for what cannot be asked for a permission."""
+    if given is not None and given != SUSPEND and not isinstance(given, Suspend) and not callable(given):
+        raise UsageError(f'permission is a function, "suspend" or a Suspend, not {given!r:.40}')
+
+
 def check_map(**given: Any) -> None:
     """Raise UsageError for what is neither a mapping nor None."""
     for name, value in given.items():
@@ -143,7 +152,8 @@ def check_map(**given: Any) -> None:
             raise UsageError(f"{name} is a dict, not {value!r:.40}")
 
 
-def _made(name: str, kind: type[T], given: T | Mapping[str, Any]) -> T:
+def made(name: str, kind: type[T], given: T | Mapping[str, Any]) -> T:
+    """Return the settings, also if they were given as a dict. Raises UsageError."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent._options import SCOPES, Scope
+from holdfast.agent._context import Suspend
+from holdfast.agent._options import SCOPES, SUSPEND, Scope
 from holdfast.agent._tools import Tool
 from holdfast.errors import UsageError
 from holdfast.replay import Approval
@@ -47,10 +48,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a call may be made, and if not, what the model is told."""
+    """Whether a call may be made, and if not, what the model is told; or that somebody is to be asked."""
 
     allowed: bool
     reason: str = ""
+    asks: bool = False
+    expired: bool = False
+    wish: Suspend | None = None
+    """How the call waits for its answer."""
 
 
 class StandingApprovals:
@@ -78,12 +83,15 @@ class Gate:
 
     session: Session
     agent: str
-    prompt: Callable[[PermissionRequest], Any] | None
+    prompt: Callable[[PermissionRequest], Any] | Suspend | str | None
     standing: StandingApprovals | None
     enabled: bool = True
+    can_wait: bool = True
+    """Whether there is a session that can be gone on with later."""
     clock: Callable[[], int] = now_ms
 
-    async def check(self, tool: Tool, args: dict[str, Any], call_id: str = "") -> Verdict:
+    def check(self, tool: Tool, args: dict[str, Any]) -> Verdict:
+        """What is known about a call without asking anybody."""
         if not self.enabled:
             return Verdict(True)
         known = self.session.live_state.permissions
@@ -98,15 +106,26 @@ class Gate:
         fitting = [one for one in given if one.args_hash is None or one.args_hash == args_digest(args)]
         if any(one.expires_at is None or one.expires_at > self.clock() for one in fitting):
             return Verdict(True)
-        return await self._ask(tool, args, call_id, expired=bool(fitting))
-
-    async def _ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
-        if self.prompt is None:
+        if tool.permission is None and self.prompt is None:
             return Verdict(False, f"the tool {tool.name} needs a permission, and nobody is here to give it")
+        return Verdict(False, asks=True, expired=bool(fitting))
+
+    async def ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
+        """Ask about a call that is on record; what was decided is on the medium when this returns."""
+        prompt = self.prompt if tool.permission is None else tool.permission
         request = PermissionRequest(tool.name, args, tool.description, self.session.id, self.agent, expired, call_id)
-        answer = self.prompt(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        try:
+            answer = prompt(request) if callable(prompt) else prompt
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Suspend as wish:
+            answer = wish
+        if answer == SUSPEND:
+            answer = Suspend(expires_in_ms=None)
+        if isinstance(answer, Suspend):
+            if self.can_wait:
+                return Verdict(False, wish=answer)
+            return Verdict(False, f"the tool {tool.name} needs a permission, and only a run on a session waits for one")
         decision = _decision(answer)
         # On the medium before the tool runs: nobody can say later that it was not allowed.
         self._record(tool.name, args, call_id, decision)
@@ -114,6 +133,11 @@ class Gate:
         if decision.allow:
             return Verdict(True)
         return Verdict(False, decision.reason or f"the user did not allow {tool.name}")
+
+    def allow_always(self, tool: str, by: str) -> None:
+        """Keep an approval that was answered for always."""
+        if self.standing is not None:
+            self.standing.add(tool, Approval(scope="always", approved_at=self.clock(), approved_by=by))
 
     def _record(self, tool: str, args: dict[str, Any], call_id: str, decision: Decision) -> None:
         now = self.clock()
@@ -152,7 +176,7 @@ def _decision(answer: Any) -> Decision:
         return Decision(False)
     raise UsageError(
         f"the permission callback answered {answer!r}",
-        remedy="Answer with True, False, 'once', 'session', 'always', 'deny' or a Decision.",
+        remedy="Answer with True, False, 'once', 'session', 'always', 'deny', a Decision or Suspend().",
     )
 
 

@@ -6,16 +6,16 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
 from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed, UsageError
 from holdfast.model import Notice
-from holdfast.session import Session
+from holdfast.session import Session, Waiting
 
 if TYPE_CHECKING:
-    from holdfast.agent._context import Suspend
+    from holdfast.agent._interjections import Steering
     from holdfast.agent._run_log import RunLog
 
 
@@ -89,7 +89,15 @@ class Ask(msgspec.Struct, frozen=True):
     messages: list[dict[str, Any]]
     instructions: str | None = None
     tools: tuple[Any, ...] = ()
-    """Definitions that the engine made from our tools."""
+    """What may be called, each a :class:`Tool`."""
+    output: Any = None
+    """The form of the answer, an :class:`Output` whose tool is among ``tools``; None if it is a text."""
+
+
+def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The content of a neutral message as blocks, also if it is a text."""
+    content = message.get("content", [])
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 # Waiting for someone: a token that is given out once, works once and expires.
@@ -104,25 +112,33 @@ class Suspension(msgspec.Struct, frozen=True):
     expires_at: int
 
 
-class Waiting(msgspec.Struct):
+class _Suspended(msgspec.Struct):
     """A suspension as the log knows it: the token's digest, never the token."""
 
     digest: str
     expires_at: int
     resume_as: str
     call: str | None
+    id: str | None = None
     done: bool = False
 
 
-def suspend(talk: RunLog, call_id: str, wish: Suspend, now: int) -> Suspension:
-    """Record that the run waits, and make the token."""
-    token, expires_at = secrets.token_urlsafe(24), now + wish.expires_in_ms
-    data = {"reason": wish.reason, "token": _digest(token), "expires_at": expires_at, "resume_as": wish.resume_as}
-    talk.append("suspended", {**data, "call": call_id, "agent": talk.agent})
-    return Suspension(token, wish.reason, wish.resume_as, expires_at)
+def new_token() -> tuple[str, str]:
+    """Make a token, and the digest that is kept of it."""
+    token = secrets.token_urlsafe(24)
+    return token, _digest(token)
 
 
-def find_waiting(session: Session, token: str, now: int) -> Waiting:
+def suspension_of(session: Session, waiting: list[Waiting]) -> Suspension | None:
+    """Return the first of those who wait that a token was made for."""
+    for one in waiting:
+        if one.token is not None:
+            ask = session.live_state.asks[one.id]
+            return Suspension(one.token, one.reason, ask.resume_as, one.expires_at or ask.until or 0)
+    return None
+
+
+def find_waiting(session: Session, token: str, now: int) -> _Suspended:
     """The suspension that a token belongs to. Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired."""
     found = _read(session).get(_digest(token))
     if found is None:
@@ -136,31 +152,35 @@ def find_waiting(session: Session, token: str, now: int) -> Waiting:
 
 def revoke(talk: RunLog) -> None:
     """Go on without the answer: its token is spent, and the call that waited for it is told."""
-    waiting = [one for one in _read(talk.session).values() if not one.done]
+    asks = [ask for ask in talk.session.live_state.asks.values() if ask.is_open]
     talk.append("resumed", {"reason": "superseded"})
-    for one in waiting:
-        if one.resume_as == "tool_result" and one.call is not None:
+    # Of a delegate's question it is the call that asked the delegate.
+    calls = dict.fromkeys((*ask.above, ask.call)[0] for ask in asks if ask.resume_as == "tool_result")
+    for call in calls:
+        if call is not None:
             message = "interrupted: the conversation went on before an answer came"
-            talk.tool_result(one.call, {"error": True, "message": message}, is_error=True)
+            talk.tool_result(call, {"error": True, "message": message}, is_error=True)
 
 
-def _read(session: Session) -> dict[str, Waiting]:
-    waiting: dict[str, Waiting] = {}
+def _read(session: Session) -> dict[str, _Suspended]:
+    waiting: dict[str, _Suspended] = {}
     for event in session.events():
         data = event.data
         if event.type == "suspended":
             expires_at, call, digest = data.get("expires_at"), data.get("call"), str(data.get("token"))
-            waiting[digest] = Waiting(
+            waiting[digest] = _Suspended(
                 digest=digest,
-                expires_at=expires_at if isinstance(expires_at, int) else 0,
+                # What waits for a time or an event does not expire.
+                expires_at=expires_at if isinstance(expires_at, int) else (0 if "kind" not in data else 1 << 62),
                 resume_as=str(data.get("resume_as", "user_message")),
                 call=call if isinstance(call, str) else None,
+                id=data.get("id"),
             )
         elif event.type in ("resumed", "forked", "merged"):
             for one in waiting.values():
                 # Without a token the session went on by itself: no answer is awaited any more. A
                 # fork waits for nothing: the token is its parent's, and works once.
-                one.done = one.done or data.get("token") in (None, one.digest)
+                one.done = one.done or (data.get("token") in (None, one.digest) and data.get("ids") in (None, [one.id]))
     return waiting
 
 
@@ -168,20 +188,29 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
+RunStatus = Literal["completed", "waiting", "failed", "stopped"]
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. ``session_id`` is None if the run had no session."""
 
-    output: str
+    output: Any
+    """The answer: a text, or a value of the agent's ``output_type``; empty text if the run waits or was stopped."""
     session_id: str | None = None
     usage: Usage
     messages: list[dict[str, Any]] = []
     """The whole conversation in neutral form."""
     suspended: Suspension | None = None
-    """Set if the run waits for someone; go on with ``Agent.resume``."""
+    """Set if a tool waits for someone; go on with ``Agent.resume``."""
+    status: RunStatus = "completed"
+    waiting: list[Waiting] = []
+    """The questions that are open, if the run waits; answer them from any process."""
     notices: list[Notice] = []
     """What was found damaged, and set right, since the last run of the session."""
     finish_reason: str | None = None
     run: str | None = None
+    limit: str | None = None
+    """What stopped the run, if a limit did: "tokens", "cost" or "time"."""
 
 
 class RunStream:
@@ -191,8 +220,11 @@ class RunStream:
     record. The run begins with the first of the two.
     """
 
-    def __init__(self, start: Callable[[Callable[[str], None]], Coroutine[Any, Any, RunResult]]) -> None:
+    def __init__(
+        self, start: Callable[[Callable[[str], None]], Coroutine[Any, Any, RunResult]], steering: Steering
+    ) -> None:
         self._start = start
+        self._steering = steering
         self._pieces: asyncio.Queue[str | None] | None = None
         self._task: asyncio.Task[RunResult] | None = None
 
@@ -209,6 +241,10 @@ class RunStream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def steer(self, text: str, *, interrupt: bool = False) -> None:
+        """Say something to the agent while it works; see :meth:`Agent.steer`."""
+        self._steering.say(text, interrupt=interrupt)
 
     async def stop(self) -> None:
         """End the run now, and wait until that is on record."""

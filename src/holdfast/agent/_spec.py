@@ -8,18 +8,20 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.agent._context import ToolContext, plain_result
-from holdfast.agent._engine import Engine
+from holdfast.agent._context import Suspend, ToolContext, plain_result
+from holdfast.agent._engine import engine_of
 from holdfast.agent._execution import Executor, ResultCache
+from holdfast.agent._interjections import Steering
+from holdfast.agent._limits import Meter
 from holdfast.agent._loop import Loop, LoopOutcome, RunBounds, beating
 from holdfast.agent._options import Features
+from holdfast.agent._output import Output
 from holdfast.agent._permissions import Gate, PermissionRequest, StandingApprovals
-from holdfast.agent._result import Usage
 from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
 from holdfast.errors import UsageError
@@ -28,6 +30,9 @@ from holdfast.model import Limits, encode_data, fit_id
 from holdfast.replay import MemoryEntry, ToolState
 from holdfast.session import PLUGINS, PluginDocument, Session, check_unsealed, read_or_begin
 from holdfast.storage import Documents
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Prices
 
 ENTRY_POINTS = "holdfast.plugins"
 
@@ -176,11 +181,13 @@ class Spec:
     tools: tuple[Tool, ...] = ()
     features: Features = field(default_factory=Features)
     bounds: RunBounds = field(default_factory=RunBounds)
-    permission: Callable[[PermissionRequest], Any] | None = None
+    permission: Callable[[PermissionRequest], Any] | Suspend | str | None = None
     tool_timeout_ms: int | None = None
     model_settings: dict[str, Any] | None = None
     delegates: tuple[Spec, ...] = ()
     deps: Any = None
+    output: Output | None = None
+    """What a run gives, if not a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +198,8 @@ class RunPlace:
     talks: Session
     hf: Holdfast | None = None
     documents: Documents | None = None
+    lasts: bool = True
+    """Whether the conversation can be gone on with later."""
 
 
 @dataclass(kw_only=True)
@@ -204,20 +213,33 @@ class Activity:
     delegate_tool: Callable[[Spec, Activity], Tool]
     """Makes the tool by which this activity calls another agent."""
     depth: int = 0
-    usage: Usage = field(default_factory=Usage)
+    payer: Meter | None = None
+    """Counts what this run takes too: that of the agent that asked for it."""
+    prices: Prices | None = None
     emit: Callable[[str], None] | None = None
+    steering: Steering = field(default_factory=Steering)
+    path: tuple[str, ...] = ()
+    """The runs of delegates down to this one; empty for the first agent."""
+    above: tuple[str, ...] = ()
+    """The calls by which those were asked."""
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
+        self.meter = Meter(self.spec.bounds.limits, self.spec.model.model_name, self.prices, self.payer)
         spec, home, documents = self.spec, self.place.home, self.place.documents
         others = [self.delegate_tool(child, self) for child in spec.delegates]
-        self.tools = enabled_tools((*spec.tools, *others), home.live_state.tools)
+        self.engine = engine_of(spec.model, spec.model_settings, spec.remake)
+        own = getattr(self.engine, "tools", ())
+        self.tools = enabled_tools((*spec.tools, *others, *own), home.live_state.tools)
+        if spec.output is not None:
+            self.tools[spec.output.tool.name] = spec.output.tool
         gate = Gate(
             session=home,
             agent=spec.name,
             prompt=spec.permission,
             standing=None if documents is None else StandingApprovals(documents, home.tell_repaired),
             enabled=spec.features.permissions,
+            can_wait=self.place.lasts,
         )
         cached = [tool.name for tool in self.tools.values() if tool.cache_ms]
         self.executor = Executor(
@@ -227,6 +249,8 @@ class Activity:
             context=self.context,
             cache=ResultCache(home, cached) if cached and spec.features.memory else None,
             timeout_ms=spec.tool_timeout_ms,
+            path=self.path,
+            above=self.above,
             watch=lambda name, args: self.host.tell("on_tool", self.context(""), name, args),
         )
 
@@ -242,18 +266,19 @@ class Activity:
 
     async def loop(self) -> LoopOutcome:
         """Run until the model is done, with a sign of life now and then."""
-        engine = Engine(self.spec.model, self.spec.model_settings, self.spec.remake)
         loop = Loop(
             talk=self.talk,
-            engine=engine,
+            engine=self.engine,
             executor=self.executor,
-            definitions=tuple(tool.definition for tool in self.tools.values()),
+            tools=tuple(self.tools.values()),
             bounds=self.spec.bounds,
             instructions=self.instructions(),
-            usage=self.usage,
+            meter=self.meter,
             emit=self.emit,
+            steering=self.steering,
+            output=self.spec.output,
         )
-        async with engine, beating(self.talk, loop, self.spec.bounds.heartbeat_ms):
+        async with self.engine, beating(self.talk, loop, self.spec.bounds.heartbeat_ms):
             return await loop.run()
 
     def instructions(self) -> Callable[[], str | None]:

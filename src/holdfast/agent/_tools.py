@@ -5,19 +5,27 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, get_type_hints, overload
-
-from pydantic_ai.tools import Tool as EngineTool
-from pydantic_ai.tools import ToolDefinition
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
 
 from holdfast.agent._context import ToolContext
-from holdfast.agent._options import check_function, check_map, check_texts, check_whole
+from holdfast.agent._options import check_function, check_map, check_permission, check_texts, check_whole
 from holdfast.errors import UsageError
 from holdfast.session import in_thread
+
+if TYPE_CHECKING:
+    from pydantic_ai.tools import Tool as EngineTool
 
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z", re.ASCII)
 _UNCALLABLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+
+
+class _Described(NamedTuple):
+    """What a model is told about a function, and the check of what it gives."""
+
+    schema: dict[str, Any]
+    description: str
+    check: Callable[[Any], Any] | None = None
 
 
 class Tool:
@@ -25,7 +33,8 @@ class Tool:
 
     ``read_only`` and ``idempotent`` say that running it again does no harm: only such a call is run
     again after a crash. Results of an idempotent tool are also reused within ``cache_ms`` for the
-    same arguments. ``needs_permission`` asks before each call; ``timeout_ms`` gives up waiting.
+    same arguments. ``needs_permission`` asks before each call, whom ``permission`` says or the agent: with
+    ``"suspend"`` the call waits for an answer. ``timeout_ms`` gives up waiting for the tool.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class Tool:
         read_only: bool = False,
         idempotent: bool = False,
         needs_permission: bool = False,
+        permission: Any = None,
         timeout_ms: int | None = None,
         cache_ms: int = HOUR_MS,
         namespace: str | None = None,
@@ -47,6 +57,7 @@ class Tool:
         check_texts(name=name, description=description, namespace=namespace)
         check_function(function=function, on_refused=on_refused)
         check_map(schema=schema)
+        check_permission(permission)
         check_whole(0, or_none=True, timeout_ms=timeout_ms)
         check_whole(0, cache_ms=cache_ms)
         self.function = function
@@ -55,26 +66,44 @@ class Tool:
             raise UsageError(f"{self.name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _.")
         self.read_only = read_only
         self.idempotent = idempotent
-        self.needs_permission = needs_permission
+        self.needs_permission = needs_permission or permission is not None
+        self.permission = permission
+        """Who is asked about this tool, if not whom the agent asks."""
         self.timeout_ms = timeout_ms
         self.cache_ms = cache_ms if idempotent else 0
         self.namespace = namespace
         self.priority = priority
         self.on_refused = on_refused
         """Called when a call is recorded and not made, because it is wrong or not permitted."""
-        parameters, hints = _parameters(function), _hints(function)
-        self._takes_context = bool(parameters) and hints.get(parameters[0].name) is ToolContext
-        self._validate: Callable[[Any], Any] | None = None
-        if schema is None:
+        self._parameters, self._hints = _parameters(function), _hints(function)
+        self._takes_context = bool(self._parameters) and self._hints.get(self._parameters[0].name) is ToolContext
+        self._given = description
+        self._described = None if schema is None else _Described(schema, description or "")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The form of its arguments, as a JSON schema."""
+        return self.describe().schema
+
+    @property
+    def description(self) -> str:
+        """What it does, in words for a model and for people."""
+        if self._described is None and self._given is None:
+            # The words before the arguments; a person who is asked for permission waits for no library.
+            about = inspect.getdoc(self.function) or ""
+            return about.partition("\n\n")[0].strip()
+        return self._given or self.describe().description
+
+    def describe(self) -> _Described:
+        """Make the schema, once, which takes the engine's library. Raises UsageError if none can be made."""
+        if self._described is None:
             # The engine would show the model our context as an argument.
-            shown = parameters[1:] if self._takes_context else parameters
-            made = _engine_tool(self.name, inspect.getdoc(function), shown, hints)
-            self._validate = made.function_schema.validator.validate_python
-            schema = made.tool_def.parameters_json_schema
-            description = description or made.tool_def.description
-        self.schema = schema
-        self.description = description or ""
-        self.definition = ToolDefinition(name=self.name, parameters_json_schema=schema, description=self.description)
+            shown = self._parameters[1:] if self._takes_context else self._parameters
+            made = _engine_tool(self.name, inspect.getdoc(self.function), shown, self._hints)
+            told = self._given or made.tool_def.description or ""
+            check = made.function_schema.validator.validate_python
+            self._described = _Described(made.tool_def.parameters_json_schema, told, check)
+        return self._described
 
     @property
     def repeatable(self) -> bool:
@@ -82,14 +111,27 @@ class Tool:
         return self.read_only or self.idempotent
 
     def check_args(self, args: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the function takes them. Raises UsageError if they do not fit."""
-        if self._validate is None:
+        """The arguments as the function takes them. Raises UsageError if they do not fit.
+
+        Their types are checked if a model was told the schema; an engine that asks for none knows the function.
+        """
+        if self._described is None:
+            return self._check_names(args)
+        if self._described.check is None:
             return args
         try:
-            checked: dict[str, Any] = self._validate(args)
+            checked: dict[str, Any] = self._described.check(args)
         except ValueError as error:
-            raise UsageError(f"wrong arguments for {self.name}: {_fault(error)}") from error
+            raise UsageError(f"wrong arguments for {self.name}: {fault_of(error)}") from error
         return checked
+
+    def _check_names(self, args: dict[str, Any]) -> dict[str, Any]:
+        given = [None] if self._takes_context else []
+        try:
+            inspect.signature(self.function).bind(*given, **args)
+        except TypeError as error:
+            raise UsageError(f"wrong arguments for {self.name}: {error}") from error
+        return args
 
     async def call(self, context: ToolContext, args: dict[str, Any]) -> Any:
         """Run the function: an async one here, any other in a thread of its own."""
@@ -158,6 +200,13 @@ def _engine_tool(
     name: str, about: str | None, parameters: list[inspect.Parameter], hints: dict[str, Any]
 ) -> EngineTool[None]:
     """What the engine makes of a function with these hints and docstring."""
+    try:
+        from pydantic_ai.tools import Tool as EngineTool
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the schema of the tool {name} needs the package {error.name}, which is not installed",
+            remedy="Install it with: pip install 'holdfast[agent]'",
+        ) from error
 
     def stand_in() -> None: ...
 
@@ -171,7 +220,7 @@ def _engine_tool(
         raise UsageError(f"no schema can be made for the tool {name}: {error}") from error
 
 
-def _fault(error: ValueError) -> str:
+def fault_of(error: ValueError) -> str:
     """A validation error without the address of its documentation."""
     lines = [line for line in str(error).splitlines() if "For further information" not in line]
     return "; ".join(line.strip() for line in lines[1:]) or str(error)

@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.agent._result import CallRequest, RunResult, Suspension, find_waiting, revoke, suspend
+from msgspec.structs import replace as replace_struct
+
+from holdfast.agent._context import ToolContext
+from holdfast.agent._execution import Parked
+from holdfast.agent._interjections import Steering
+from holdfast.agent._limits import load_prices_for
+from holdfast.agent._loop import LoopOutcome
+from holdfast.agent._result import CallRequest, RunResult, RunStatus, find_waiting, revoke, suspension_of
 from holdfast.agent._run_log import RunLog, counted, is_child, new_run
 from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins, Spec
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
 from holdfast.library import Holdfast
-from holdfast.replay import is_complete
+from holdfast.model import Event
+from holdfast.replay import AskState, is_complete
 from holdfast.security import has_mark
-from holdfast.session import Session, now_ms
+from holdfast.session import Result, Session, Waiting, give_answers, now_ms, take_answers, waiting_of
 from holdfast.storage import Documents, MemoryStore
 
 DEPTH_MAX = 8
@@ -27,6 +35,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, would be called alike."""
     names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
+    names += [] if spec.output is None else [spec.output.tool.name]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
@@ -36,8 +45,8 @@ def check_delegates(spec: Spec) -> None:
 
 
 def _delegate_tool(child: Spec, parent: Activity) -> Tool:
-    async def ask(task: str) -> str:
-        return await delegate(parent, child, task)
+    async def ask(context: ToolContext, task: str) -> str:
+        return await delegate(parent, child, task, context.call_id)
 
     about = child.description or f"Give a task to the agent {child.name}."
     schema = {
@@ -53,7 +62,7 @@ def tool_name(agent: str) -> str:
     return "ask_" + _UNFIT.sub("_", agent)[:60]
 
 
-async def delegate(parent: Activity, child: Spec, task: str) -> str:
+async def delegate(parent: Activity, child: Spec, task: str, call_id: str) -> str:
     """Let the child do the task, in the parent's session; what it answers."""
     if not isinstance(task, str) or not task.strip():
         raise UsageError(f"a task for {child.name} is a text that is not empty")
@@ -62,9 +71,9 @@ async def delegate(parent: Activity, child: Spec, task: str) -> str:
     # A run of its own in the log of the parent: what a crash leaves of either is found together.
     run = new_run(child=True)
     who = {"parent": parent.spec.name, "child": child.name}
-    parent.talk.append("delegation", {**who, "task": task, "child_run": run})
+    parent.talk.append("delegation", {**who, "task": task, "child_run": run, "call": call_id})
     talk = RunLog(parent.talk.session, run, child.name, child=True)
-    activity = _activity(parent, child, talk)
+    activity = _activity(parent, child, talk, call_id)
     talk.append("agent_start", _start(parent, child) | {"task": task})
     talk.user(task, agent=child.name, parent=parent.spec.name)
     output = await _finish(activity)
@@ -88,7 +97,7 @@ def _start(parent: Activity, child: Spec) -> dict[str, Any]:
     return {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
 
 
-def _activity(parent: Activity, child: Spec, talk: RunLog) -> Activity:
+def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | None = None) -> Activity:
     # The person who may be asked sits with the first agent.
     child = replace(child, permission=child.permission or parent.spec.permission)
     return Activity(
@@ -98,16 +107,24 @@ def _activity(parent: Activity, child: Spec, talk: RunLog) -> Activity:
         host=PluginHost([], parent.place.home),
         delegate_tool=_delegate_tool,
         depth=parent.depth + 1,
-        usage=parent.usage,
+        payer=parent.meter,
+        prices=parent.prices if child.bounds.limits.cost is None else load_prices_for(child.bounds.limits, []),
+        path=(*parent.path, talk.run),
+        above=(*parent.above, *(() if call_id is None else (call_id,))),
     )
 
 
 async def _finish(activity: Activity) -> str:
+    """Let a delegate work until it is done; what it answers. Raises Parked if its calls wait for someone."""
     talk, name = activity.talk, activity.spec.name
     try:
+        if waiting := await carry_on(activity):
+            raise Parked(waiting)
         outcome = await activity.loop()
-        if outcome.halts:
-            raise AgentError(f"{name} wants to wait for someone; only the first agent can")
+        if outcome.waiting:
+            raise Parked(outcome.waiting)
+        if outcome.limit:
+            raise AgentError(f"{name} was stopped: the limit of {outcome.limit} was reached")
     except HoldfastError as error:
         talk.append("agent_error", {"agent": name, "error": {"code": error.code, "message": str(error)}})
         raise
@@ -115,9 +132,70 @@ async def _finish(activity: Activity) -> str:
     return outcome.output
 
 
+async def carry_on(activity: Activity) -> list[Waiting]:
+    """Do what was answered to questions of a run, in the runs below it first; what it still waits for."""
+    session, depth = activity.talk.session, len(activity.path)
+    tried: set[str] = set()
+    while True:
+        await asyncio.to_thread(_take_in, activity)
+        mine = {
+            id: ask for id, ask in session.live_state.asks.items() if tuple(ask.path[:depth]) == activity.path
+        }  # fmt: skip
+        due = {id: ask for id, ask in mine.items() if not ask.is_open and id not in tried}
+        if not due:
+            break
+        tried.update(due)
+        for run in dict.fromkeys(ask.path[depth] for ask in due.values() if len(ask.path) > depth):
+            call = next(ask.above[depth] for ask in due.values() if ask.path[depth : depth + 1] == [run])
+            await _go_on_below(activity, run, call)
+        own = {id: ask for id, ask in due.items() if len(ask.path) == depth and not (ask.begun or ask.done)}
+        await activity.executor.carry_out(own)
+    return [waiting_of(session.id, id, ask, read_args(session, ask)) for id, ask in mine.items() if ask.is_open]
+
+
+def _take_in(activity: Activity) -> None:
+    session, hf = activity.talk.session, activity.place.hf
+    if hf is not None and any(ask.is_open and ask.event for ask in session.live_state.asks.values()):
+        session.flush()  # or they would not be found
+        hf.inbox.take_signals(session.id, session.live_state.asks)
+    take_answers(session)
+
+
+def read_args(session: Session, ask: AskState) -> Any:
+    """The arguments of a call that waits, as the log has them."""
+    if ask.call_seq < 0:
+        return None
+    return session.as_said(next(session.events(ask.call_seq))).data.get("params")
+
+
+async def _go_on_below(parent: Activity, run: str, call: str) -> None:
+    """Go on with a delegate's run whose questions were answered; its end is the result of the call that asked it."""
+    events = list(parent.talk.session.events())
+    begun = next((e for e in events if e.type == "delegation" and e.data.get("child_run") == run), None)
+    name = None if begun is None else begun.data.get("child")
+    child = next((each for each in parent.spec.delegates if each.name == name), None)
+    if child is None:
+        message = f"the agent {name} is not there any more"
+        parent.talk.tool_result(call, {"error": True, "message": message}, is_error=True)
+        return
+    talk = RunLog(parent.talk.session, run, child.name, child=True)
+    talk.replay(events)
+    try:
+        output = await _finish(_activity(parent, child, talk, call))
+    except Parked:
+        return
+    except HoldfastError as error:
+        parent.talk.tool_result(call, {"error": True, "message": f"{type(error).__name__}: {error}"}, is_error=True)
+        return
+    who = {"parent": parent.spec.name, "child": child.name, "child_run": run}
+    parent.talk.append("delegation_complete", {**who, "result": output})
+    parent.talk.tool_result(call, output)
+
+
 # One turn: from a user's input to the agent's final answer, recorded from end to end.
 
 Prompt = str | list[dict[str, Any]] | None
+_LAST_EVENTS = 64
 GO_ON = "(go on where you were interrupted)"
 
 
@@ -131,28 +209,51 @@ class AgentTurn:
     documents: Documents | None
     emit: Callable[[str], None] | None
     plugins: SessionPlugins
+    steering: Steering = field(default_factory=Steering)
     _reason: str = "failed"
-    _was_cut: bool = False
+    _limit: str | None = None
+    _carried: bool = False
+    _unbegun: list[tuple[CallRequest, Event]] = field(default_factory=list)
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
         if not isinstance(prompt, str | list | None):
             raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
         if prompt is not None and (not prompt or (isinstance(prompt, str) and not prompt.strip())):
             raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
-        async with self._activity(superseding=True) as activity:
+        if prompt is None:
+            self._check_going_on()
+        async with self._activity() as activity:
             if variables:
                 activity.place.home.variables.update(variables)
+            waiting = await carry_on(activity)
             if prompt is None:
-                self._go_on(activity.talk)
-            else:
-                activity.talk.user(prompt)
+                if not waiting and not self._carried and not self._unbegun:
+                    self._go_on(activity.talk)
+                return await self._run(activity, None, waiting)
+            if waiting or activity.talk.session.live_state.suspended:
+                revoke(activity.talk)
+            activity.talk.user(prompt)
             return await self._run(activity, prompt)
+
+    async def answer_asks(self, answers: Mapping[str, Any], by: str) -> RunResult:
+        """Go on with a session that waits, with what was answered here and elsewhere."""
+        session = self.session
+        if session is None:
+            raise UsageError("only a run on a session can be resumed")
+        if not isinstance(answers, Mapping):
+            raise UsageError(f"answers are a dict, not {type(answers).__name__}", remedy="{id: True}")
+        await asyncio.to_thread(give_answers, session, answers, by=by)
+        return await self.answer(None, None)
 
     async def resume(self, token: str, value: Any) -> RunResult:
         if self.session is None:
             raise UsageError("only a run on a session can be resumed")
-        find_waiting(self.session, token, now_ms())
-        async with self._activity(superseding=False) as activity:
+        found = find_waiting(self.session, token, now_ms())
+        ask = self.session.live_state.asks.get(found.id or "")
+        if ask is not None and ask.path:
+            # Of a delegate: its run goes on first.
+            return await self.answer_asks({found.id or "": Result(value)}, "token")
+        async with self._activity() as activity:
             # Once more, now that nobody else has the turn: a token works once.
             waiting = find_waiting(self.session, token, now_ms())
             said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
@@ -161,74 +262,88 @@ class AgentTurn:
             said[1].update(counted(value))
             # The token is spent and the answer is recorded, both or neither.
             activity.talk.extend([("resumed", {"reason": "answered", "token": waiting.digest}), said])
-            return await self._run(activity, None)
+            return await self._run(activity, None, await carry_on(activity))
 
     async def resume_delegate(self, agent: str, run: str) -> str:
         child = next((each for each in self.spec.delegates if each.name == agent), None)
         if child is None:
             raise UsageError(f"{self.spec.name} has no delegate {agent!r}")
-        async with self._activity(superseding=False) as activity:
+        async with self._activity() as activity:
             output = await resume_child(activity, child, run)
             self._reason = "completed"
             return output
 
-    def _go_on(self, talk: RunLog) -> None:
-        """Check that there is something to go on with: an open question, or a broken answer."""
-        messages = talk.messages()
-        if messages and not is_complete(messages):
+    def _check_going_on(self) -> None:
+        """Check that there is something to go on with: an open question, or a broken answer. Records nothing."""
+        session = self.session if self.spec.features.history else None
+        state = None if session is None else session.live_state
+        # What was asked of a person, or never begun, is carried on without a word to the model.
+        if state is not None and (state.asks or state.pending_calls):
             return
-        if not messages or not self._was_cut:
+        if session is None or not can_go_on(session):
             raise UsageError(
                 "there is nothing to go on with: the agent had the last word",
                 remedy="Give a prompt.",
-                session_id=talk.session.id,
+                session_id=None if session is None else session.id,
             )
-        talk.user(GO_ON, synthetic=True)
 
-    async def _run(self, activity: Activity, prompt: Prompt) -> RunResult:
+    def _go_on(self, talk: RunLog) -> None:
+        """A broken answer needs a word to be gone on with; an open question does not."""
+        messages, output = talk.messages(), self.spec.output
+        if is_complete(messages) and (output is None or output.find(messages) is None):
+            talk.user(GO_ON, synthetic=True)
+
+    async def _run(self, activity: Activity, prompt: Prompt, waiting: Sequence[Waiting] = ()) -> RunResult:
         _remember_settings(activity)
         activity.host.tell("on_turn_start", activity.context(""), prompt)
-        outcome = await activity.loop()
-        suspension = self._suspend(activity, outcome.halts)
+        if prompt is None and self._unbegun:
+            waiting = [*waiting, *await activity.executor.make(self._unbegun)]
+        outcome = LoopOutcome("", list(waiting), "suspended")
+        # The model is asked once every call of its last answer has a result.
+        while not outcome.waiting:
+            outcome = await activity.loop()
+            if not outcome.waiting:
+                break
+            outcome = await self._waited(activity, outcome)
         activity.host.tell("on_turn_end", activity.context(""), outcome.output)
         activity.host.save()
         activity.talk.append("agent_complete", {"agent": self.spec.name, "duration": activity.elapsed_ms()})
-        self._reason = "completed" if suspension is None else "suspended"
+        status: RunStatus = "waiting" if outcome.waiting else "stopped" if outcome.limit else "completed"
+        self._reason, self._limit = "suspended" if status == "waiting" else status, outcome.limit
         return RunResult(
-            output=outcome.output,
+            output=outcome.value[0] if outcome.value else outcome.output,
             session_id=None if self.session is None else self.session.id,
-            usage=activity.usage,
+            usage=activity.meter.usage,
             messages=activity.talk.messages(),
-            suspended=suspension,
+            suspended=suspension_of(activity.talk.session, outcome.waiting),
+            status=status,
+            limit=outcome.limit,
+            waiting=outcome.waiting,
             notices=activity.place.home.untold_repairs(),
             finish_reason=outcome.finish_reason,
             run=activity.talk.run,
         )
 
-    def _suspend(self, activity: Activity, halts: list[Any]) -> Suspension | None:
-        if not halts:
-            return None
-        first, *others = halts
-        for halt in others:
-            refusal = {"error": True, "message": "another call waits for someone; try again later"}
-            activity.talk.tool_result(halt.call_id, refusal, is_error=True)
-        return suspend(activity.talk, first.call_id, first.wish, now_ms())
+    async def _waited(self, activity: Activity, outcome: LoopOutcome) -> LoopOutcome:
+        """Take in what was answered while other calls went on; the outcome with what is open still."""
+        tokens = {one.id: one.token for one in outcome.waiting}
+        waiting = [replace_struct(one, token=tokens.get(one.id)) for one in await carry_on(activity)]
+        return LoopOutcome(outcome.output, waiting, outcome.finish_reason)
 
     @contextlib.asynccontextmanager
-    async def _activity(self, *, superseding: bool) -> AsyncIterator[Activity]:
+    async def _activity(self) -> AsyncIterator[Activity]:
         """The turn's block: its beginning and its end are on record, however it ends."""
+        prices = load_prices_for(self.spec.bounds.limits, _models(self.spec))
         async with contextlib.AsyncExitStack() as stack:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
             # Before the first append: that notes the interruption, and then they count as ended.
-            leftovers = find_leftovers(place.talks)
+            leftovers, self._unbegun = find_leftovers(place.talks)
+            self._carried = bool(place.talks.live_state.asks)
             talk = RunLog(place.talks, new_run(), self.spec.name)
             state = place.talks.live_state
-            self._was_cut = state.unfinished
             if place.talks.restored and state.status in ("running", "interrupted"):
                 place.talks.log_recovery()
-            # Asked before the turn begins: its first event ends the suspension.
-            supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self.spec.name})
             try:
                 talk.append("agent_start", {"agent": self.spec.name, "depth": 0})
@@ -240,18 +355,25 @@ class AgentTurn:
                     host=replace(self.plugins.host(place.home, self.documents), documents=place.documents),
                     delegate_tool=_delegate_tool,
                     emit=self.emit,
+                    steering=self.steering,
+                    prices=prices,
                 )
-                if supersedes:
-                    revoke(talk)
                 for call in leftovers:
                     # Those that do no harm again. The others stay without a result, and the model is told.
                     if call.name in activity.tools and activity.tools[call.name].repeatable:
                         await activity.executor.repeat(call, call.id)
+                # What an earlier process had no time to tell comes before what is said now, but after the results of
+                # calls that wait: those follow the answer that asked for them.
+                if not self._carried:
+                    self.steering.hear(talk)
+                self.steering.begin(talk, place.home.id)
                 yield activity
             except BaseException as error:
+                self.steering.end()
                 self._note_failure(talk, error)
                 await self._end(talk, begun.seq, failing=True)
                 raise
+            self.steering.end()
             await self._end(talk, begun.seq, failing=False)
 
     def _place(self, stack: contextlib.AsyncExitStack) -> RunPlace:
@@ -261,8 +383,8 @@ class AgentTurn:
             stack.callback(fleeting.close)
             talks = fleeting.session()
         if home is None:
-            return RunPlace(home=talks, talks=talks)
-        return RunPlace(home=home, talks=talks, hf=self.hf, documents=self.documents)
+            return RunPlace(home=talks, talks=talks, lasts=False)
+        return RunPlace(home=home, talks=talks, hf=self.hf, documents=self.documents, lasts=talks is home)
 
     def _note_failure(self, talk: RunLog, error: BaseException) -> None:
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
@@ -275,11 +397,31 @@ class AgentTurn:
 
     async def _end(self, talk: RunLog, turn: int, *, failing: bool) -> None:
         try:
-            talk.append("turn_end", {"turn": turn, "reason": self._reason})
+            limit = {} if self._limit is None else {"limit": self._limit}
+            talk.append("turn_end", {"turn": turn, "reason": self._reason, **limit})
             await talk.abarrier()
         except HoldfastError:
             if not failing:
                 raise
+
+
+def can_go_on(session: Session) -> bool:
+    """Whether a session has an open question, or an answer that was cut off, stopped or failed."""
+    messages = session.messages()
+    if not messages or not is_complete(messages) or session.live_state.unfinished:
+        return bool(messages)
+    # Stopped by its user: then the turn's end is among the last events, and nothing was said since.
+    for event in reversed(list(session.events(max(session.seq - _LAST_EVENTS, 0)))):
+        if event.type == "turn_end":
+            return event.data.get("reason") == "cancelled"
+        if event.type in ("user", "assistant"):
+            break
+    return False
+
+
+def _models(spec: Spec) -> list[str]:
+    """The models of an agent and of those that it may ask."""
+    return [spec.model.model_name, *(name for child in spec.delegates for name in _models(child))]
 
 
 def _remember_settings(activity: Activity) -> None:
@@ -300,23 +442,29 @@ def _remember_settings(activity: Activity) -> None:
         home.append("config", changed)
 
 
-def find_leftovers(session: Session) -> list[CallRequest]:
-    """The top-level calls that a process which is gone had begun and not finished: nobody knows their outcome.
+def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[CallRequest, Event]]]:
+    """The top-level calls that a process which is gone left without a result: the begun, and the recorded only.
 
-    To be asked before anything is appended: the first append notes the interruption, and from then on they count as
-    interrupted.
+    Of those that had begun nobody knows the outcome. To be asked before anything is appended: the first append notes
+    the interruption, and from then on they count as interrupted.
     """
     state = session.live_state
+    begun: list[CallRequest] = []
+    unbegun: list[tuple[CallRequest, Event]] = []
     if not state.pending_calls or not state.open_turns:
-        return []
-    found = []
-    for call in state.pending_calls.values():
-        if not call.begun:
+        return begun, unbegun
+    waiting = {name for ask in state.asks.values() for name in (*ask.above, ask.call)}
+    for id, call in state.pending_calls.items():
+        event = next(session.events(call.seq)) if id not in waiting else None
+        if event is None or event.type != "tool_call" or is_child(event):
             continue
-        event = next(session.events(call.seq))
         params = event.data.get("params")
         # With a mark in the place of a secret it would be another call than the one that was meant.
-        whole = not has_mark(bytes(event.raw))
-        if not is_child(event) and isinstance(params, dict) and whole:
-            found.append(CallRequest(str(event.data["id"]), call.tool, params))
-    return found
+        if not isinstance(params, dict) or has_mark(bytes(event.raw)):
+            continue
+        request = CallRequest(id, call.tool, params)
+        if call.begun:
+            begun.append(request)
+        elif call.stage == "asked" and event.data.get("begun") is False:
+            unbegun.append((request, event))
+    return begun, unbegun

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.errors import UsageError
 from holdfast.replay import as_text
@@ -76,11 +76,37 @@ def _todos(session: Session, _: str) -> str:
     return "\n".join(shown) or "There are no todos."
 
 
+def _cost(session: Session, _: str) -> str:
+    usage = session.live_state.usage
+    shown = [_spent(name, tokens) for name, tokens in usage.by_model.items()]
+    return "\n".join(shown) or "Nothing was used yet."
+
+
+def _spent(name: str, tokens: Any) -> str:
+    cost = "" if tokens.cost is None else f", ${tokens.cost:,.4f}"
+    return f"{name}: {tokens.input_tokens:,} tokens in, {tokens.output_tokens:,} out{cost}"
+
+
+def _permissions(session: Session, _: str) -> str:
+    known = session.live_state.permissions
+    shown = [f"allowed: {tool}" for tool in known.allowlist] + [f"blocked: {tool}" for tool in known.blocklist]
+    shown += [f"allowed for this session: {tool}" for tool, one in known.approvals.items() if one.scope == "session"]
+    return "\n".join(shown) or "Nothing is decided: tools that need a permission ask."
+
+
 COMMANDS: dict[str, Command] = {
+    "sessions": Command("[WORDS]", "choose one of your sessions and go on with it"),
     "list": Command("", "your sessions, newest first"),
     "load": Command("ID", "go on with another session"),
     "new": Command("", "begin a new session"),
     "fork": Command("[SEQ]", "make a copy of this session, whole or up to an event"),
+    "back": Command("[TURN]", "go back to an earlier turn; nothing is lost"),
+    "undo": Command("", "take the last /back back"),
+    "retry": Command("", "ask the last question again"),
+    "search": Command("WORDS", "find what was said, in all sessions"),
+    "model": Command("[NAME]", "show or change the model that answers"),
+    "cost": Command("", "tokens and cost of this session, by model", _cost),
+    "permissions": Command("", "which tools may run, and which not", _permissions),
     "title": Command("[TEXT]", "show or set the title of this session", _title),
     "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
     "info": Command("", "what this session is"),

@@ -13,6 +13,8 @@ The contract, which every app that lets agents work keeps by running on :class:`
   the end; whoever comes after the end hears nothing and waits for nothing.
 - **Questions** wait under an id until they are answered, time is up, or the turn ends. An answer
   counts once.
+- **Steer** lets the agent of a turn hear a word before its next step; with ``interrupt`` the step
+  under way is stopped for it. The turn goes on.
 - **Cancel** stops a turn, and waits until that is on record. The turn's end says "cancelled".
 - **Put off** is for the end of the server, when nobody took back what they asked for: no turn
   begins any more, and those that go on are stopped, each with a line in its session that says that
@@ -102,11 +104,14 @@ class HostedTurn:
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_put_off = False
+        self.news = asyncio.Event()
+        """Set when something that the turn waits for may have come."""
         self.questions: dict[str, Question] = {}
         """What waits for someone, in the order in which it was asked."""
         self._queues: list[asyncio.Queue[Message | None]] = []
         self._task: asyncio.Future[Any] | None = None
         self._over = asyncio.Event()
+        self._stream: RunStream | None = None
 
     def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
         """Let the work begin; ``over`` is called right before its end is told, since whoever hears may begin anew."""
@@ -170,6 +175,12 @@ class HostedTurn:
         for id in list(self.questions):
             self.answer(id, approved=False)
 
+    def steer(self, text: str, *, interrupt: bool = False) -> None:
+        """Say something to the agent while it works, as ``Agent.steer`` does. Raises UsageError if it does not."""
+        if self._stream is None or self.ended is not None:
+            raise UsageError("no agent is at work here that could hear this", remedy="Begin a turn with it.")
+        self._stream.steer(text, interrupt=interrupt)
+
     def cancel(self) -> None:
         """Stop it. Harmless when it has ended."""
         if self._task is not None and self.ended is None:
@@ -203,6 +214,7 @@ class HostedTurn:
         Of a session that is given, everything is on the medium at the end; with ``durable`` each
         piece is before it is told, so that what a listener has seen survives this process.
         """
+        self._stream = stream
         each = durable and session is not None and session.store.capabilities.defers
         try:
             async with stream as pieces:
@@ -391,6 +403,13 @@ class Host(Generic[K, T]):
         turn = self._turns.get(key)
         if turn is not None:
             await turn.stop()
+        return turn is not None
+
+    def steer(self, key: K, text: str, *, interrupt: bool = False) -> bool:
+        """Say something to the agent that works on a session; whether there was one."""
+        turn = self._turns.get(key)
+        if turn is not None:
+            turn.steer(text, interrupt=interrupt)
         return turn is not None
 
     async def put_off(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Hashable
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Self
@@ -16,13 +18,33 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Event, Notice
-from holdfast.session import Clock, Patience, Session, Subscriber, check_wait, in_event_loop, now_ms
+from holdfast.session import Clock, Patience, Session, Subscriber, check_wait, in_event_loop, is_due, now_ms
 
 CLI_SESSION = "cli_session"
 EXIT_WORDS = frozenset(["exit", ";"])
 
 Handler = Callable[[str, str, Session], Any]
 Read = Callable[[], str | Awaitable[str]]
+
+
+class Wakes:
+    """Which sessions are worth another try: one that failed is left alone for longer each time."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, first_s: float = 5, most_s: float = 3600
+    ) -> None:
+        self._clock, self._first_s, self._most_s = clock, first_s, most_s
+        self._failed: dict[Hashable, tuple[int, float]] = {}
+
+    def is_time(self, key: Hashable) -> bool:
+        """Whether to try it now."""
+        return key not in self._failed or self._clock() >= self._failed[key][1]
+
+    def note(self, key: Hashable, *, failed: bool) -> None:
+        """Note how a try ended."""
+        tries = self._failed.pop(key, (0, 0.0))[0]
+        if failed:
+            self._failed[key] = tries + 1, self._clock() + min(self._first_s * 2.0**tries, self._most_s)
 
 
 class Runtime(Host[str, Session]):
@@ -52,6 +74,7 @@ class Runtime(Host[str, Session]):
         self.hf = hf or open_library()
         self._owns_hf = hf is None
         self._wait_ms = wait_ms
+        self._wakes = Wakes()
         self._stops: list[Callable[[], None]] = []
 
     def session(self, id: str) -> Session:
@@ -114,6 +137,32 @@ class Runtime(Host[str, Session]):
             except HoldfastError as error:
                 write(f"error: {error}\n  {error.remedy}")
             answered += 1
+
+    async def wake_due(self) -> list[str]:
+        """Go on with the sessions of this agent whose questions are answered, or whose time has come; their ids.
+
+        One that another process has, or that fails, is left for a later time, longer after each failure, which is on
+        its record. A session that waits for a tool that this agent does not have is another's.
+        """
+        if not hasattr(self.agent, "resume"):
+            raise UsageError("only an Agent goes on by itself, and this runtime has a function")
+        woken = []
+        mine = getattr(self.agent, "agent_id", None) or getattr(self.agent, "name", None)
+        spec = getattr(self.agent, "spec", None)
+        tools = None if spec is None else {tool.name for tool in spec.tools}
+        for id in await asyncio.to_thread(self.hf.inbox.due, mine, tools):
+            if not self._wakes.is_time(id):
+                continue
+            failed = True
+            with contextlib.suppress(HoldfastError):
+                async with self.ause(id, self._opener(id), self._patience(id)) as session:
+                    # Another process may have gone on with it while we waited.
+                    if await asyncio.to_thread(is_due, session):
+                        await self.agent.resume(id, answers={}, session=session)
+                        woken.append(id)
+                failed = False
+            self._wakes.note(id, failed=failed)
+        return woken
 
     def subscribe(self, pattern: str, listener: Subscriber, *, session_id: str | None = None) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for types such as ``tool_*``; what comes back ends it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +15,7 @@ from holdfast.catalog._catch_up import Lag, Progress, catch_up, lag, read_on
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import EVERYTHING, NEWEST, Filter, Order, Page, read_cursor
 from holdfast.catalog._index import NEVER_READ, PREFIX, Index, Kept, shown
+from holdfast.catalog._short_ids import SHORT_CHARS, short_id
 from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
@@ -23,6 +24,7 @@ from holdfast.storage.sqlite import connect, discard, failures, file_mark, is_bu
 
 if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
+    from holdfast.replay import AskState
     from holdfast.storage.postgres import ServerLink
 
 T = TypeVar("T")
@@ -122,6 +124,12 @@ class Catalog:
         """The ids that begin with ``prefix``, case aside."""
         return self.answer(lambda index: index.ids(prefix))
 
+    def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return as much of each id as tells it from those of all sessions."""
+        wanted = dict.fromkeys(ids)
+        near = {id[:SHORT_CHARS]: self.ids(id[:SHORT_CHARS]) for id in wanted}
+        return {id: short_id(id, near[id[:SHORT_CHARS]]) for id in wanted}
+
     def created_at(self, time: int) -> list[str]:
         """The ids of sessions that began in this millisecond; a hundred at most."""
         page = self.answer(lambda index: index.page(EVERYTHING, _TWINS_MAX, (time, ""), _OLDEST))
@@ -134,6 +142,13 @@ class Catalog:
         """One session, as its log is now. Raises NotFound."""
         found = shown(self._looked_at(id).row)
         return found if self.auto_tags else _without_auto_tags(found)
+
+    def asks(self, id: str) -> dict[str, AskState]:
+        """The questions of a session, as its log is now; none if the log does not open here. Raises NotFound."""
+        from holdfast.replay import State
+
+        kept = self._looked_at(id)
+        return State.from_json(kept.state).asks if kept.state else {}
 
     def vanished(self, id: str) -> int:
         """How many events the index has seen that the session's log has lost. Raises NotFound."""

@@ -49,7 +49,7 @@ class Share(_Used, frozen=True, kw_only=True):
 
 
 class ToolFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How one tool is used. Median and 95 % are upper bounds, since times are kept in steps."""
+    """How one tool is used."""
 
     name: str
     calls: int = 0
@@ -58,8 +58,12 @@ class ToolFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of the calls that came to an end; None if none did."""
     mean_ms: float | None = None
     median_ms: int | None = None
+    """Half of the calls took no longer: exact if ``is_exact``, else a bound, since times are kept in steps."""
     p95_ms: int | None = None
+    """Of 20 calls 19 took no longer; exact or a bound as ``median_ms`` is."""
     max_ms: int | None = None
+    is_exact: bool = False
+    """Whether ``median_ms`` and ``p95_ms`` are what they are called, and no bounds."""
 
 
 class TopicCount(msgspec.Struct, frozen=True):

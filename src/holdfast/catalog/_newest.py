@@ -13,6 +13,7 @@ from zlib import crc32
 
 from holdfast.catalog._data import price_mark
 from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._short_ids import short_id
 from holdfast.catalog.sqlite.schema import has_schema, mark_of_store, read_fact
 from holdfast.errors import HoldfastError
 from holdfast.storage import Disk
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from holdfast.storage.sqlite import Connection
 
 _NEWEST = "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s ORDER BY s.updated DESC, s.id DESC LIMIT ?"
+_BESIDE = (
+    "SELECT max(folded) FROM sessions WHERE folded < ? UNION ALL SELECT min(folded) FROM sessions WHERE folded > ?"
+)
 _TRACE = "SELECT trace, trace_crc FROM sessions WHERE id = ?"
 
 
@@ -51,13 +55,15 @@ class Listed:
 class Newest:
     """The newest sessions, and where the others begin if there are more."""
 
-    __slots__ = ("has_more", "rows", "total")
+    __slots__ = ("has_more", "rows", "short", "total")
 
-    def __init__(self, rows: list[Listed], limit: int, total: int) -> None:
+    def __init__(self, rows: list[Listed], limit: int, total: int, short: dict[str, str]) -> None:
         self.rows = rows[:limit]
         self.has_more = len(rows) > limit
         self.total = total
         """How many sessions there are."""
+        self.short = short
+        """The short form of each id."""
 
     @property
     def next(self) -> str | None:
@@ -111,7 +117,14 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     found = [_listed(connection, decode, plain, row) for row in rows]
     if sorted((row[0] for row in rows), reverse=True) != [row[0] for row in rows]:
         raise IndexDamaged("the order of sessions")
-    return Newest(found, limit, decode(read_fact(connection, "sum").decode())[0])
+    short = {row.session_id: _short(connection, row.session_id) for row in found}
+    return Newest(found, limit, decode(read_fact(connection, "sum").decode())[0], short)
+
+
+def _short(connection: Connection, id: str) -> str:
+    """Return as much of an id as tells it from all others: those beside it in their order are the most alike."""
+    folded = id.lower()
+    return short_id(id, [other for (other,) in connection.execute(_BESIDE, (folded, folded)) if other is not None])
 
 
 def _listed(connection: Connection, decode: Callable[[str], Any], plain: dict[str, Any], found: Any) -> Listed:

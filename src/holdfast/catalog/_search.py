@@ -62,8 +62,12 @@ def search(
     is told of sessions that will be asked for. Where no event has the words, they are looked for inside of words.
     """
 
-    def key(row: int) -> str | None:
+    def admitted(row: int) -> SessionMetadata | None:
         found = meta(row)
+        return found if asked.ids is None or (found and found.session_id in asked.ids) else None
+
+    def key(row: int) -> str | None:
+        found = admitted(row)
         return None if found is None else PREFIX + found.session_id
 
     query: Query | None = read_query(asked.query)
@@ -72,7 +76,7 @@ def search(
     recaller = Recaller(store, key, query.raw_hint, memory, expect)
     hits: list[Hit] = []
     while query is not None and not hits:
-        hits = _search(_pages(ask(query), asked.limit), query, recaller, meta, asked.limit)
+        hits = _search(_pages(ask(query), asked.limit), query, recaller, admitted, asked.limit)
         query = query.widened()
     return hits
 
@@ -161,6 +165,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     session_id: str | None = None
     sessions: Filter = Filter()
+    ids: frozenset[str] | None = None
+    """Only these, where ``sessions`` asks for what an index cannot know: whether a writer lives."""
     since: int | None = None
     until: int | None = None
     roles: tuple[str, ...] = ()

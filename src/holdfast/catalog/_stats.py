@@ -119,6 +119,14 @@ class Counter:
         if hours or is_new:
             self._add_session(row, tags, figures, hours)
 
+    def add_opened(self, rows: Iterable[tuple[SessionMetadata, bytes]]) -> None:
+        """Count sessions that are closed to the index, which counts them as unreadable, and open to who asks."""
+        for row, tally in rows:
+            if not self._wanted.tags and self._wanted.agent_id is None:
+                self._sums.count -= 1
+                self._sums.unreadable -= 1
+            self.add(row, tally)
+
     def _within(self, hours: dict[int, Hour]) -> Iterator[tuple[int, Hour]]:
         model = self._wanted.model
         for key, hour in hours.items():
@@ -267,6 +275,8 @@ def _tools(tools: dict[str, ToolHours]) -> list[ToolFigures]:
             median_ms=_quantile(use, 0.5),
             p95_ms=_quantile(use, 0.95),
             max_ms=use.max_ms if use.timed else None,
+            # Calls that all took as long as the longest have no other median.
+            is_exact=bool(use.timed) and use.total_ms == use.timed * use.max_ms,
         )
         for name, use in most_used
     ]
@@ -285,8 +295,21 @@ def _quantile(use: ToolHours, share: float) -> int | None:
 
 
 # The statistics of an index, by the sums that it keeps of blocks of its rows.
-def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar, *, auto_tags: bool = True) -> Stats:
-    """The statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged."""
+def count_index(
+    index: Index,
+    wanted: Wanted,
+    prices: Prices,
+    calendar: Calendar,
+    *,
+    auto_tags: bool = True,
+    opened: Iterable[tuple[SessionMetadata, bytes]] = (),
+) -> Stats:
+    """The statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged.
+
+    ``opened`` are sessions that are sealed, so that the index knows nothing of them, with their tallies.
+    """
+    counter = Counter(wanted, prices, calendar)
+    counter.add_opened(opened)
 
     def add(counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> Counter:
         for meta, tally in rows:
@@ -300,8 +323,8 @@ def count_index(index: Index, wanted: Wanted, prices: Prices, calendar: Calendar
         if not wanted.is_narrowed:
             with index.figures(f"{_SUMS_SHAPE} {calendar.print} {prices.mark} {auto_tags:d}", make) as blocks:
                 if blocks is not None:
-                    return _summed(index, blocks, Counter(wanted, prices, calendar), add)
-        return add(Counter(wanted, prices, calendar), index.tallies()).stats()
+                    return _summed(index, blocks, counter, add)
+        return add(counter, index.tallies()).stats()
     except ValueError as error:
         raise IndexDamaged(f"the figures of a session: {error}") from error
 

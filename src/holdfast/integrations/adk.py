@@ -22,15 +22,17 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from google.adk.tools import BaseTool, FunctionTool
 from pydantic_core import to_jsonable_python
 
 from holdfast.integrations._adk_events import FORM, VARIABLE, Announced, Shared, Values, by_owner, events_of, variables
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._place import SESSIONS, AdapterSession, Library, Recent, library_of, linked, unblocked
 from holdfast.integrations._units import CONVERSATION, Unit, Units, Words, stored
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
 
-__all__ = ["HoldfastSessionService", "bring_over"]
+__all__ = ["HoldfastSessionService", "bring_over", "durable"]
 
 _TOOL = "adk"
 
@@ -267,6 +269,62 @@ class HoldfastSessionService(BaseSessionService):
         if shared:
             await asyncio.to_thread(announced.end, happened=bool(recorded))
         return bool(recorded)
+
+
+def durable(
+    tool: BaseTool | Callable[..., Any], *, session: HoldfastSessionService, unknown: Unknown = "tell"
+) -> BaseTool:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    Intent and result are kept in the session that ``session``, the runner's service, keeps. A call that was cut off is
+    not run again, under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"``
+    it runs again; a function gets an OutcomeUnknown with ``arguments``, and returns the result it looked up, or
+    ``holdfast.RERUN``. What a tool changes in the state of the kit is not part of its result.
+    """
+    return _DurableTool(tool if isinstance(tool, BaseTool) else FunctionTool(tool), session, unknown)
+
+
+class _Asks(Exception):
+    """The tool asks somebody first; the same call comes again."""
+
+
+class _DurableTool(BaseTool):
+    """A tool, each call of which is a step of a session."""
+
+    def __init__(self, inner: BaseTool, service: HoldfastSessionService, unknown: Unknown) -> None:
+        super().__init__(name=inner.name, description=inner.description, is_long_running=inner.is_long_running)
+        self._inner, self._service = inner, service
+        self._calls = DurableCalls(unknown, ResultForm(lambda text, _: {"error": text}, _plain_result))
+
+    def _get_declaration(self) -> Any:
+        return self._inner._get_declaration()  # noqa: SLF001 - as the kit's own wrappers do
+
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
+        return bool(await self._inner.check_require_confirmation(args, tool_context))
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+        """Carry out a call of the model."""
+        about = tool_context.session
+        place = self._service._of(about.app_name, about.user_id, about.id).place  # noqa: SLF001 - of this module
+        asking: list[Any] = []
+
+        async def act() -> Any:
+            result = await self._inner.run_async(args=args, tool_context=tool_context)
+            actions = tool_context.actions
+            if actions.requested_tool_confirmations or actions.requested_auth_configs:
+                asking.append(result)
+                raise _Asks
+            return result
+
+        call = ToolCall(tool_context.function_call_id, self.name, _plain(args))
+        try:
+            return await self._calls.arun(place, call, act)
+        except _Asks:
+            return asking[-1]
+
+
+def _plain_result(result: Any) -> Any:
+    return to_jsonable_python(result, serialize_unknown=True)
 
 
 async def bring_over(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,15 +16,18 @@ import msgspec
 from langchain_core import messages as kinds
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.tools import BaseTool
+from langchain_core.tools import tool as as_tool
 
 from holdfast.errors import UsageError
 from holdfast.formats import speak
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._history import MessageHistory, missing
-from holdfast.integrations._place import Library, unblocked
+from holdfast.integrations._place import AdapterSession, Library, unblocked
 from holdfast.integrations._units import LOST, Form, Unit, Words, fresh
 from holdfast.replay import from_dialect
 
-__all__ = ["HoldfastChatMessageHistory", "bring_over"]
+__all__ = ["HoldfastChatMessageHistory", "bring_over", "durable"]
 
 
 class HoldfastChatMessageHistory(BaseChatMessageHistory):
@@ -79,6 +82,82 @@ def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = No
     target.add_messages(messages)
     target.close()
     return len(messages)
+
+
+def durable(
+    tool: BaseTool | Callable[..., Any], *, session: HoldfastChatMessageHistory, unknown: Unknown = "tell"
+) -> BaseTool:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    Intent and result are kept in ``session``, which keeps the conversation. Invoke it with a call of a model, which
+    has an id. A call that was cut off is not run again, under whatever id it comes: the model is told that its outcome
+    is unknown. With ``unknown="rerun"`` it runs again; a function gets an OutcomeUnknown with ``arguments``, and
+    returns the result it looked up, or ``holdfast.RERUN``.
+    """
+    place = session._history.place  # noqa: SLF001 - of this module
+    return durable_tool(tool, lambda _: place, unknown)
+
+
+def durable_tool(
+    tool: BaseTool | Callable[..., Any], find_place: Callable[[Any], AdapterSession], unknown: Unknown
+) -> BaseTool:
+    """Return a tool that is carried out once for each call, in the session that is found by the config of a run."""
+    inner: BaseTool = tool if isinstance(tool, BaseTool) else as_tool(tool)
+    names = ("name", "description", "args_schema", "return_direct", "response_format", "metadata", "tags")
+    about = {name: getattr(inner, name) for name in names}
+    return _DurableTool(**about, inner=inner, find_place=find_place, calls=DurableCalls(unknown, _RESULTS))
+
+
+class _DurableTool(BaseTool):
+    """A tool, each call of which is a step of a session."""
+
+    inner: Any
+    find_place: Any
+    calls: Any
+
+    @property
+    def func(self) -> Any:
+        """The function itself, in which LangGraph looks for what is to be injected."""
+        return getattr(self.inner, "func", None) or getattr(self.inner, "coroutine", None)
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        """Carry out a call of a model."""
+        act = lambda: self.inner.invoke(input, config, **kwargs)  # noqa: E731 - one expression, used once
+        return self.calls.run(self.find_place(config), self._call(input), act)
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        """Do what ``invoke`` does, without blocking the event loop."""
+        act = lambda: self.inner.ainvoke(input, config, **kwargs)  # noqa: E731 - as above
+        return await self.calls.arun(self.find_place(config), self._call(input), act)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(f"{self.name} is durable: invoke it with a call of a model, which has an id")
+
+    def _call(self, input: Any) -> ToolCall:
+        if not isinstance(input, dict) or not input.get("id") or "args" not in input:
+            raise UsageError(f"{self.name} is durable: invoke it with a call of a model, which has an id")
+        given = {name: value for name, value in input["args"].items() if name in self.inner.args}
+        return ToolCall(input["id"], self.name, given)
+
+
+def _kept_result(result: Any) -> Any:
+    made = plain(result) if isinstance(result, ToolMessage) else None
+    if made is None:
+        raise TypeError(f"{type(result).__name__} is no message that can be kept")
+    return made[0]
+
+
+def _result_again(item: Any, call: ToolCall) -> BaseMessage:
+    message = from_item(item)
+    message.tool_call_id = call.id  # a ToolMessage, of this call or of its twin
+    return message
+
+
+_RESULTS = ResultForm(
+    lambda text, call: ToolMessage(text, tool_call_id=call.id, name=call.tool, status="error"),
+    _kept_result,
+    _result_again,
+)
 
 
 def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ retracted in the log, and erased by nothing but ``hf.erase``.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -14,16 +15,18 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from holdfast.errors import InvalidData, UsageError
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._history import MessageHistory, missing
 from holdfast.integrations._place import Library
 from holdfast.integrations._units import Form, Unit, Words, answered, heard, retract, spoken, voices
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
-    from agents import RunContextWrapper, SessionSettings, TResponseInputItem
+    from agents import FunctionTool, RunContextWrapper, SessionSettings, TResponseInputItem
     from agents.memory import OpenAIResponsesCompactionArgs, Session
+    from agents.tool_context import ToolContext
 
-__all__ = ["HoldfastSession", "NotSerialisable", "SessionClosed", "bring_over"]
+__all__ = ["HoldfastSession", "NotSerialisable", "SessionClosed", "bring_over", "durable"]
 
 Items: TypeAlias = "list[TResponseInputItem]"
 Compact: TypeAlias = "Callable[[Items, OpenAIResponsesCompactionArgs | None], Items | Awaitable[Items | None] | None]"
@@ -135,6 +138,36 @@ class HoldfastSession:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+def durable(tool: FunctionTool, *, session: HoldfastSession, unknown: Unknown = "tell") -> FunctionTool:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    Intent and result are kept in ``session``, which keeps the conversation. A call that was cut off is not run again,
+    under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"`` it runs again;
+    a function gets an OutcomeUnknown with ``arguments``, and returns the result it looked up, or ``holdfast.RERUN``.
+    """
+    calls = DurableCalls(unknown, ResultForm(lambda text, _: text, _plain_output))
+    made, invoke = copy.copy(tool), tool.on_invoke_tool
+    place = session._place  # noqa: SLF001 - of this module
+
+    async def on_invoke_tool(context: ToolContext[Any], arguments: str) -> Any:
+        try:
+            args = json.loads(arguments or "{}")
+        except ValueError:
+            args = arguments  # the tool says what is wrong with it
+        call = ToolCall(context.tool_call_id, context.tool_name, args)
+        return await calls.arun(place, call, lambda: invoke(context, arguments))
+
+    made.on_invoke_tool = on_invoke_tool
+    return made
+
+
+def _plain_output(output: Any) -> Any:
+    """What the runner would make of an output that is no JSON is its text."""
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(output, fallback=str)
 
 
 async def bring_over(source: Session, hf: Library = None) -> int:

@@ -7,27 +7,32 @@ within it, and the state of agents is kept with them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID, uuid5
 
 from strands.session.session_repository import SessionRepository
+from strands.types._events import ToolResultEvent
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+from strands.types.tools import AgentTool
 
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, UsageError
 from holdfast.integrations import _units as units
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of
 from holdfast.model import Event
 
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
+    from strands.session.repository_session_manager import RepositorySessionManager
 
-__all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
+__all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over", "durable"]
 
 _TOOL = "strands"
 _AGENT = "agent"
@@ -265,6 +270,88 @@ class HoldfastSessionRepository(SessionRepository):
             return [units.stored(tool=_TOOL, **of, id=id, at=at, **({"change": rest} if rest else {}))]
 
         kept.write(tell)
+
+
+def durable(tool: AgentTool, *, session: RepositorySessionManager, unknown: Unknown = "tell") -> AgentTool:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    Intent and result are kept in the session that ``session``, the agent's manager, keeps. A call that was cut off is
+    not run again, under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"``
+    it runs again; a function gets an OutcomeUnknown with ``arguments``, and returns the result it looked up, or
+    ``holdfast.RERUN``.
+    """
+    repository = session.session_repository
+    if not isinstance(repository, HoldfastSessionRepository):
+        raise UsageError("session is a RepositorySessionManager with a HoldfastSessionRepository")
+    place = repository._kept(session.session_id).place  # noqa: SLF001 - of this module
+    return _DurableTool(tool, place, unknown)
+
+
+class _NotEnded(Exception):
+    """The last event of a tool is no result to keep; the same call may come again."""
+
+
+class _DurableTool(AgentTool):
+    """A tool, each call of which is a step of a session."""
+
+    def __init__(self, inner: AgentTool, place: AdapterSession, unknown: Unknown) -> None:
+        super().__init__()
+        self._inner, self._place = inner, place
+        self._calls = DurableCalls(unknown, ResultForm(_told_result, dict, _result_of))
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool."""
+        return str(self._inner.tool_name)
+
+    @property
+    def tool_spec(self) -> Any:
+        """What the model is told of the tool."""
+        return self._inner.tool_spec
+
+    @property
+    def tool_type(self) -> str:
+        """The kind of the tool."""
+        return str(self._inner.tool_type)
+
+    async def stream(self, tool_use: Any, invocation_state: dict[str, Any], **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """Carry out a call of the model; what the tool tells meanwhile is told."""
+        told: asyncio.Queue[Any] = asyncio.Queue()
+        last: list[Any] = []
+
+        async def act() -> Any:
+            async for event in self._inner.stream(tool_use, invocation_state, **kwargs):
+                for earlier in last:
+                    told.put_nowait(earlier)
+                last[:] = [event]
+            result = getattr(last[-1], "tool_result", last[-1]) if last else None
+            if not isinstance(result, dict) or "toolUseId" not in result or getattr(last[-1], "exception", None):
+                raise _NotEnded
+            return result
+
+        call = ToolCall(tool_use["toolUseId"], self.tool_name, tool_use["input"])
+        task = asyncio.ensure_future(self._calls.arun(self._place, call, act))
+        task.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (event := await told.get()) is not None:
+                yield event
+            result = await task
+        except _NotEnded:
+            result = None
+        finally:
+            task.cancel()
+        if last:
+            yield last[-1]
+        elif result is not None:
+            yield ToolResultEvent(result)
+
+
+def _told_result(text: str, call: ToolCall) -> dict[str, Any]:
+    return {"toolUseId": call.id, "status": "error", "content": [{"text": text}]}
+
+
+def _result_of(kept: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    return kept | {"toolUseId": call.id}
 
 
 def bring_over(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import Damaged, InvalidData, KeyMissing
+from holdfast.errors import Damaged, InvalidData, KeyMissing, SecurityError
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.library._imports import Outcome
-from holdfast.library._redaction import referenced
+from holdfast.library._redaction import RedactedLog, referenced
 from holdfast.library._sessions import open_session
 from holdfast.library._trash import state_of
 from holdfast.model import Event, LineReader, Unseal, blob_name, is_id, running_checksum
 from holdfast.replay import Fold, check_format
-from holdfast.session import Snapshots, resolve_blobs, within
+from holdfast.session import Snapshots, gather, opener_of, read_range, resolve_blobs, rewriter_for, sealing, within
 from holdfast.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class _Checked:
             self.problems.append(f"{lost:,} lines of the log are damaged; all others are readable")
         if redactor is not None and unseal is None:
             events = self._redact(events, redactor)
+        self.whole = RedactedLog(events, {}, Counter(), set())
         self.payloads = referenced(events) if unseal is None else set()
         fold = self._check_snapshots(events)
         self.created_at, self.log_id = fold.state.created_at, fold.state.log
@@ -168,16 +170,20 @@ def _opener(core: Core, session: BundledSession | OwnSession) -> Unseal | None:
 def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
     store = within(core.store)
     id, begun = _place(core, store, session)
+    seals = _is_to_be_sealed(core, id, session)
     if begun == len(session.log) or begun < 0:
         return Unpacked(id, "unchanged", 0, tuple(session.problems))
     outcome: Outcome = "updated" if begun else "imported"
     if not dry_run:
-        _write(store, id, session, begun)
+        if seals:
+            _write_sealed(core, id, session)
+        else:
+            _write(store, id, session, begun)
         if session.approves:  # what a file allows is not allowed here
             # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
             with open_session(core, id, resume="always", repair="auto") as opened:
                 opened.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
-    documents = store.documents(session_key(id))
+    documents = (core.store if seals else store).documents(session_key(id))
     names = {f"{_BLOBS}{name}" for name in session.payloads} - session.documents.keys()
     count = sum(documents.get(name) is None for name in names)
     problems = (*session.problems, *([f"{count:,} large payloads of it are not in the source"] if count else []))
@@ -195,7 +201,7 @@ def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
         state = state_of(core, key)
         if state is not None and state.log not in (None, session.log_id):
             continue  # a fork begins with the bytes of another one
-        there = b"".join(store.log(key).read())
+        there = _bytes_there(core, key, session)
         if there.startswith(session.log):
             return id, len(session.log) if there == session.log else -1
         if session.log.startswith(there):
@@ -211,6 +217,46 @@ def _created_with(core: Core, session: _Checked) -> Iterator[str]:
     """The sessions here that began in the same millisecond; the catalogue is asked last."""
     if session.created_at > 0:
         yield from core.catalog.created_at(session.created_at)
+
+
+def _bytes_there(core: Core, key: str, session: _Checked) -> bytes:
+    """The log that is here; one that is sealed as it would be if it were not, to compare it with one that is open."""
+    if not session.sealed and (found := sealing(core.store)) is not None:
+        with suppress(SecurityError):
+            if found.is_sealed(key):
+                return b"".join(RedactedLog([*read_range(found.log(key))], {}, Counter(), set()).lines())
+    return b"".join(within(core.store).log(key).read())
+
+
+def _is_to_be_sealed(core: Core, id: str, session: _Checked) -> bool:
+    """Whether what comes open is sealed: as what it goes on with is, or as new sessions are. Raises KeyMissing."""
+    found, key = sealing(core.store), session_key(id)
+    if found is None or session.sealed:
+        return False
+    return found.is_sealed(key) if found.exists(key) else found.by_default
+
+
+def _write_sealed(core: Core, id: str, session: _Checked) -> None:
+    """Write documents and log sealed from the first byte on, without the snapshots, which are of the open log."""
+    if any(event.seq != seq for seq, event in enumerate(session.whole.events)):
+        raise Damaged(
+            f"the log of session {session.id} is damaged, and what is damaged cannot be sealed",
+            remedy="Bring it into a store whose sessions are not sealed, and run `holdfast repair` there first.",
+        )
+    store, key = sealing(core.store), session_key(id)
+    assert store is not None
+    log, documents = store.log(key), store.documents(key)
+    with store.lease(key).held("import", LEASE_MS) as epoch, closing(log):
+        if (ring := store.ring(key)) is None:
+            ring = store.new_ring(key)
+        log.unseal = opener_of(ring)
+        sealer = rewriter_for(store, key, log, epoch)
+        for name in documents.names(_SNAPSHOTS):
+            documents.delete(name)  # a snapshot must never know more than the log it belongs to
+        for name, data in session.documents.items():
+            if not name.startswith((_SNAPSHOTS, _QUARANTINE)):
+                documents.put(name, data)
+        log.overwrite(gather(session.whole.lines(sealer)), epoch)
 
 
 def _write(store: Store, id: str, session: _Checked, begun: int) -> None:

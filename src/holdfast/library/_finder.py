@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -60,6 +60,11 @@ def session_ids(core: Core, prefix: str = "") -> list[str]:
     return core.catalog.ids(prefix) if prefix.isascii() else []
 
 
+def short_ids(core: Core, ids: Iterable[str]) -> dict[str, str]:
+    core.check_open()
+    return core.catalog.short_ids(ids)
+
+
 def filter_of(
     tags: Collection[str] = (),
     since: dt.datetime | None = None,
@@ -109,7 +114,7 @@ def _ms(when: dt.datetime | None) -> int | None:
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[catalog.Hit]:
-    from holdfast.catalog import ROLES, Asked, Filter
+    from holdfast.catalog import ROLES, Asked
 
     if not isinstance(query, str):
         raise UsageError(f"a query is a text, not {type(query).__name__}")
@@ -122,10 +127,14 @@ def search(
         core.stored(session_id)
     core.check_open()
     found = filter_of(*wanted)
+    sessions = msgspec.structs.replace(found, since=None, until=None)
+    # An index does not know whose process lives.
+    needs_look = found.status in ("running", "interrupted")
     asked = Asked(
         query=query,
         session_id=session_id,
-        sessions=Filter(tags=found.tags, agent_id=found.agent_id, model=found.model),
+        sessions=sessions,
+        ids=frozenset(row.session_id for row in core.catalog.pages(sessions)) if needs_look else None,
         since=found.since,
         until=found.until,
         roles=("tool_call", "tool_result") if role == "tool" else () if role is None else (role,),
@@ -151,7 +160,10 @@ def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessio
         since=found.since, until=found.until, tags=found.tags, agent_id=found.agent_id, model=found.model, by=by
     )
     calendar, prices, auto_tags = Calendar(tz), core.prices, core.catalog.auto_tags
-    return core.catalog.answer(lambda index: count_index(index, wanted, prices, calendar, auto_tags=auto_tags))
+    opened = core.sealed_books.tallies() if core.store.has_keys else []
+    return core.catalog.answer(
+        lambda index: count_index(index, wanted, prices, calendar, auto_tags=auto_tags, opened=opened)
+    )
 
 
 def reindex(core: Core, progress: catalog.Progress | None = None) -> catalog.Reindexed:
@@ -188,7 +200,7 @@ class SealedBooks:
     def __init__(self, store: Store, feeder: catalog.Feeder) -> None:
         self._store = store
         self._feeder = feeder
-        self._read: dict[str, tuple[str, catalog.Row]] = {}  # the etag of each log, and what it said then
+        self._read: dict[str, tuple[str, catalog.Row, bytes]] = {}  # the etag of each log, what it said then, its tally
         self._lock = threading.Lock()
 
     def page(self, wanted: catalog.Filter, limit: int | None, after: str | None, order: catalog.Order) -> catalog.Page:
@@ -226,6 +238,12 @@ class SealedBooks:
         found = sorted([*hits, *more], key=lambda hit: (-hit.score, -hit.timestamp))
         return found if asked.limit is None else found[: asked.limit]
 
+    def tallies(self) -> list[tuple[SessionMetadata, bytes]]:
+        """The sealed sessions that open, with what is counted of each."""
+        rows = self._opened()
+        with self._lock:
+            return [(row, self._read[id][2]) for id, row in rows.items() if id in self._read]
+
     def _opened(self) -> dict[str, SessionMetadata]:
         """The sealed sessions that open with the keys at hand."""
         from holdfast.catalog import Filter
@@ -245,12 +263,12 @@ class SealedBooks:
             known = self._read.get(id)
         if known is None or known[0] != entry.etag:
             try:
-                row = look(self._store, entry, None, step_bytes=entry.size + 1).row
+                found = look(self._store, entry, None, step_bytes=entry.size + 1)
             except (SecurityError, DataError):
                 return None  # one that does not open, or is damaged, stops no list
-            if row.meta.state == "sealed":
+            if found.row.meta.state == "sealed":
                 return None
-            known = entry.etag, row
+            known = entry.etag, found.row, found.tally
             with self._lock:
                 if len(self._read) >= _KEPT_MAX:
                     self._read.clear()

@@ -6,7 +6,7 @@ import builtins
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import blake2b
@@ -21,11 +21,15 @@ from holdfast.library._views import of_known_format
 from holdfast.model import (
     BEFORE_ALL,
     BLOB_KEY,
+    LINE_END_BYTES,
     SEAL_END,
     Event,
     Limits,
+    LineReader,
     Notice,
+    Position,
     check_id,
+    checksum_after,
     decode_json,
     encode_data,
     encode_line,
@@ -42,7 +46,7 @@ from holdfast.storage import MUST_NOT_EXIST, do_each
 
 if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
-    from holdfast.storage import Documents
+    from holdfast.storage import Documents, Log
 
 _KEY_PLACE = "shared/redaction"
 _KEY_NAME = "fingerprint.key"
@@ -51,6 +55,9 @@ _GIVEN_CHARS_MIN = 4
 _MARK_BYTES = 16
 _CLEAN_MAX = 200_000  # events that are remembered: 20 MB
 _SECONDS_PER_MIB = 10.0
+_FORKED = b'"type":"forked"'
+_SHARED_BYTES_MAX = 16 << 20  # longer logs are rarely forked often
+_BEGINNINGS_MAX = 16  # each has its events in memory
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 _QUARANTINE = "quarantine/"
@@ -80,9 +87,10 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     redactor = make_redactor(core, _texts(find), mode="mark", seconds_per_mib=_SECONDS_PER_MIB)
     unreached: builtins.list[str] = []
     left: builtins.list[str] = []
+    beginnings = _Beginnings(core)
     if not dry_run:
         for key in keys:
-            _whole_events(core, key)  # before anything is changed
+            beginnings.read(key)  # before anything is changed
         from holdfast.session import detach_children
 
         # Those that are rewritten themselves need no copy of what goes.
@@ -95,9 +103,11 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     def work(key: str) -> None:
         nonlocal unscanned, spared
         if dry_run:
-            plan = _plan(core, key, redactor, clean)
+            plan = beginnings.plan(key, redactor, clean)
         else:
-            plan = _rewrite(core, key, redactor, clean, unreached, planning)
+            with core.store.kept_open(key):
+                plan = _rewrite(core, key, lambda: beginnings.plan(key, redactor, clean), unreached, planning)
+                _redact_documents(core, key, redactor, unreached)
         with planning:
             sessions[key] = len(plan.seqs)
             found.update(plan.found)
@@ -151,27 +161,28 @@ def _redaction_key(core: Core) -> bytes:
 def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
     """The keys of the session and its relatives, all of which can be rewritten now."""
     keys = _trash.copies_of(core, check_id(id)) or [core.stored(id)]
+    origins = _trash.Origins(core)
     if relatives:
-        keys = builtins.list(dict.fromkeys([*keys, *_family(core, id)]))
+        keys = builtins.list(dict.fromkeys([*keys, *_family(core, id, origins)]))
     for key in keys:
         name = key.rpartition("/")[2]
-        if key.startswith("sessions/") and _trash.is_held(core, key):
+        if key.startswith("sessions/") and origins.is_held(key):
             raise Forbidden(f"session {name} is under legal hold", session_id=name)
         core.check_unlocked(key, "redact")
     return keys
 
 
-def _family(core: Core, id: str) -> builtins.list[str]:
+def _family(core: Core, id: str, origins: _trash.Origins) -> builtins.list[str]:
     """The keys of all sessions that events are shared with, in use and in the trash, by who was forked from whom."""
-    named = {entry.key: entry.key.rpartition("/")[2] for entry in core.store.entries()}
-    named |= {trashed.key: trashed.session_id for trashed in _trash.Trash(core).list()}
+    named: dict[str, str] = {}
     near: dict[str, set[str]] = {}
-    for key, name in named.items():
-        forks = [event for event in _trash.origins_of(core, key) or () if event.type == "forked"]
-        parent = forks[-1].data.get("session") if forks else None
-        if isinstance(parent, str):
-            near.setdefault(name, set()).add(parent)
-            near.setdefault(parent, set()).add(name)
+    for folder in ("sessions/", "trash/"):
+        for entry in core.inner.entries(folder):
+            name = named[entry.key] = _trash.name_of(core, entry.key)
+            origin = origins.of(entry)
+            if origin is not None and origin.parent is not None:
+                near.setdefault(name, set()).add(origin.parent)
+                near.setdefault(origin.parent, set()).add(name)
     met, todo = {id}, [id]
     while todo:
         fresh = near.get(todo.pop(), set()) - met
@@ -180,22 +191,84 @@ def _family(core: Core, id: str) -> builtins.list[str]:
     return [key for key, name in named.items() if name in met]
 
 
-def _whole_events(core: Core, key: str) -> builtins.list[Event]:
-    """The events of a log. Raises Damaged for one of which something is missing."""
-    events = builtins.list(of_known_format(read_range(core.store.log(key))))
-    if not events or any(event.seq != seq for seq, event in enumerate(events)):
+class _Beginning(msgspec.Struct):
+    """Events that several logs begin with, up to where the last fork was made."""
+
+    events: builtins.list[Event]
+    position: Position
+    """Where they end."""
+    redacted: RedactedLog | None = None
+    """What became of them, when that is known."""
+
+
+class _Beginnings:
+    """Logs are read and looked at here; what forks begin with is so once, however many they are."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[bytes, _Beginning] = {}
+
+    def read(self, key: str) -> tuple[_Beginning | None, builtins.list[Event]]:
+        """What others may begin with as well, and the events after it. Raises Damaged where something is missing."""
+        log = self._core.store.log(key)
+        data = None if log.unseal is not None else _short(log)
+        if data is None:
+            return None, _whole(key, [*of_known_format(read_range(log))])
+        start = data.rfind(b"\n", 0, max(data.rfind(_FORKED), 0)) + 1
+        shared = self._beginning(key, data[:start]) if start else None
+        reader = LineReader() if shared is None else LineReader(shared.position)
+        after = data if shared is None else data[start:]
+        rest = [*of_known_format(iter([*reader.feed(after), *reader.finish()]))]
+        return shared, _whole(key, rest, 0 if shared is None else shared.position.seq)
+
+    def plan(self, key: str, redactor: Redactor, clean: set[bytes]) -> RedactedLog:
+        """What the log would be. Raises Damaged."""
+        shared, events = self.read(key)
+        begun = None
+        if shared is not None:
+            if shared.redacted is None:
+                shared.redacted = without_secrets(shared.events, shared.events, redactor, clean)
+                shared.redacted.make_lines()
+            # One whose stream goes on after the fork is looked at as a whole.
+            begun = None if shared.redacted.is_open else shared.redacted.copy()
+            events = events if begun is not None else [*shared.events, *events]
+        whole = resolve_blobs(events, self._core.store.documents(key))
+        return without_secrets(events, whole, redactor, clean, begun)
+
+    def _beginning(self, key: str, data: bytes) -> _Beginning | None:
+        name = blake2b(data, digest_size=_MARK_BYTES).digest()
+        if found := self._known.get(name):
+            return found
+        reader = LineReader()
+        events = _whole(key, [*of_known_format(iter(reader.feed(data)))])
+        if reader.position.offset != len(data) or any(has_blob(bytes(event.raw)) for event in events):
+            return None  # payloads are each log's own
+        while len(self._known) >= _BEGINNINGS_MAX:
+            self._known.pop(next(iter(self._known)))
+        return self._known.setdefault(name, _Beginning(events, reader.position))
+
+
+def _short(log: Log) -> bytes | None:
+    """The bytes of a log, unless they are too many to be held twice."""
+    read: builtins.list[bytes] = []
+    size = 0
+    for chunk in log.read():
+        read.append(chunk)
+        size += len(chunk)
+        if size > _SHARED_BYTES_MAX:
+            return None
+    return b"".join(read)
+
+
+def _whole(key: str, events: builtins.list[Event], first: int = 0) -> builtins.list[Event]:
+    """The events, of which none is missing. Raises Damaged."""
+    if not (events or first) or any(event.seq != seq for seq, event in enumerate(events, first)):
         raise Damaged(f"the log at {key} is damaged", remedy="Repair it first: `holdfast repair`.", key=key)
     return events
 
 
-def _plan(core: Core, key: str, redactor: Redactor, clean: set[bytes]) -> RedactedLog:
-    """What the log would be. Raises Damaged."""
-    events = _whole_events(core, key)
-    return without_secrets(events, resolve_blobs(events, core.store.documents(key)), redactor, clean)
-
-
 def _rewrite(
-    core: Core, key: str, redactor: Redactor, clean: set[bytes], unreached: builtins.list[str], planning: threading.Lock
+    core: Core, key: str, make_plan: Callable[[], RedactedLog], unreached: builtins.list[str], planning: threading.Lock
 ) -> RedactedLog:
     """Make a key what it would be without secrets, and destroy what it was. Events are looked at by one at a time."""
     from holdfast.session import SealedDocuments, gather, rewriter_for
@@ -203,10 +276,11 @@ def _rewrite(
     log, documents = core.store.log(key), core.store.documents(key)
     with core.store.lease(key).held("redact", LEASE_MS) as epoch, closing(log):
         with planning:
-            plan = _plan(core, key, redactor, clean)
+            plan = make_plan()
         # Before the log: a snapshot must never know more than the log it belongs to. Also where
         # the log is clean: an earlier time may have been broken off.
-        _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
+        if core.inner.may_hold(key, _SNAPSHOTS):
+            _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
         if plan.changed:
             for name, payload in plan.blobs.items():
                 documents.put(f"{_BLOBS}{name}", payload)
@@ -216,13 +290,15 @@ def _rewrite(
             log.overwrite(gather(plan.lines(sealer)), epoch)
         elif core.store.base_size(key):
             log.overwrite(log.read(), epoch)  # clean, in files that another one's secrets are in
-        kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
-        if isinstance(documents, SealedDocuments):
-            kept = documents.stored_names(kept)
-        stored = core.inner.documents(key)
-        gone = [name for name in stored.names(_BLOBS) if name not in kept]
-        _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
-    _redact_documents(core, key, redactor, unreached)
+        stored, gone = core.inner.documents(key), builtins.list[str]()
+        if core.inner.may_hold(key, _BLOBS):
+            kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
+            if isinstance(documents, SealedDocuments):
+                kept = documents.stored_names(kept)
+            gone = [name for name in stored.names(_BLOBS) if name not in kept]
+        if core.inner.may_hold(key, _QUARANTINE):
+            gone += stored.names(_QUARANTINE)
+        _delete_all(stored, gone, unreached, key)
     return plan
 
 
@@ -296,6 +372,20 @@ class RedactedLog(msgspec.Struct):
     """The events that are not as they were."""
     unscanned: int = 0
     spared: int = 0
+    is_open: bool = False
+    """Whether a stream may go on after the last of them."""
+    begun: tuple[bytes, int, int] = (b"", 0, 0)
+    """Lines that are made already: their bytes, the checksum after them, and how many."""
+
+    def make_lines(self) -> None:
+        """Make the lines now: copies begin with them."""
+        lines = b"".join(self.lines())
+        self.begun = (lines, checksum_after(lines[-LINE_END_BYTES:]), len(self.events))
+
+    def copy(self) -> RedactedLog:
+        """Return the same, for events that go on differently."""
+        found, seqs = Counter(self.found), set(self.seqs)
+        return msgspec.structs.replace(self, events=[*self.events], blobs={**self.blobs}, found=found, seqs=seqs)
 
     @property
     def changed(self) -> bool:
@@ -313,8 +403,10 @@ class RedactedLog(msgspec.Struct):
 
     def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:
         """The log, each line with the checksum that its place gives it; sealed if it was."""
-        crc, before = 0, BEFORE_ALL
-        for event in self.events:
+        made, crc, count = (b"", 0, 0) if sealer is not None else self.begun
+        before = BEFORE_ALL
+        yield made
+        for event in self.events[count:]:
             body = line_body(event)
             if sealer is None:
                 line, crc = encode_line(event.seq, body, crc)
@@ -326,13 +418,18 @@ class RedactedLog(msgspec.Struct):
 
 
 def without_secrets(
-    events: Iterable[Event], whole: Iterable[Event], redactor: Redactor, clean: set[bytes] | None = None
+    events: Iterable[Event],
+    whole: Iterable[Event],
+    redactor: Redactor,
+    clean: set[bytes] | None = None,
+    begun: RedactedLog | None = None,
 ) -> RedactedLog:
     """The events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place.
 
-    ``clean`` remembers events in which there were none, which forks share: they are not looked at again.
+    ``clean`` remembers events in which there were none, which forks share: they are not looked at again. ``begun`` is
+    what became of those before, and is gone on with.
     """
-    done = RedactedLog([], {}, Counter(), set())
+    done = RedactedLog([], {}, Counter(), set()) if begun is None else begun
     clean = set() if clean is None else clean
     streams: dict[_Stream, list[list[_Piece]]] = {}
     for given, full in zip(events, whole, strict=True):
@@ -362,6 +459,7 @@ def without_secrets(
         done.events.append(event)
         if mark and event is given and not (kept.unscanned or kept.spared) and len(clean) < _CLEAN_MAX:
             clean.add(mark)
+    done.is_open = bool(streams)
     for parts in streams.values():
         _redact_stream(done, parts, redactor)
     return done

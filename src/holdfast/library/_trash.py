@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
 from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
-from holdfast.model import Event, Notice, SessionMetadata, check_id
+from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.replay import State
 from holdfast.session import check_made, now_ms
+
+if TYPE_CHECKING:
+    from holdfast.storage import Entry
 
 # The number makes the key longer than the id is, so the longest ids are cut.
 _TRASH_STEM_CHARS_MAX = 110
@@ -82,7 +86,7 @@ class Trash:
 
     def family(self, id: str) -> builtins.list[str]:
         """Return the keys of the forks that ``hf.erase`` would take along."""
-        return _kin_of(self._core, copies_of(self._core, check_id(id)))
+        return _kin_of(self._core, copies_of(self._core, check_id(id)), Origins(self._core))
 
 
 def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
@@ -165,7 +169,7 @@ def _trash_number(key: str) -> int:
 
 # Erasing: a session goes for good, with every copy of it that this store has.
 _FOLDERS = ("sessions/", "trash/")
-_ORIGINS = ("session_start", "opened", "forked", "merged")
+_MARKS = (b'"session_start"', b'"opened"', b'"forked"', b'"merged"', b'"metadata"')
 _ELSEWHERE = "Copies in other stores, exports and backups are not known here."
 
 
@@ -186,11 +190,12 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     if not mine:
         core.inner.scrub()  # what an erasure that was broken off left out of sight
         raise NotFound(f"there is no session {id}, also not in the trash", session_id=id)
-    found = _kin_of(core, mine)
+    origins = Origins(core)
+    found = _kin_of(core, mine, origins)
     chosen = [*mine, *found] if forks else mine
     for key in chosen:
-        _check_free(core, key)
-    unreached = _told_apart(core, mine, chosen, [] if forks else found)
+        _check_free(core, key, origins)
+    unreached = _told_apart(core, mine, chosen, [] if forks else found, origins)
     destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
     # Forks before what they share bytes with: an erasure that is broken off finds them again.
     core.inner.drop_all(chosen[len(mine) :])
@@ -207,40 +212,70 @@ def copies_of(core: Core, id: str) -> builtins.list[str]:
     return [*keys, *(one.key for one in Trash(core).list() if one.session_id == id)]
 
 
-def _kin_of(core: Core, mine: builtins.list[str]) -> builtins.list[str]:
+def _kin_of(core: Core, mine: builtins.list[str], origins: Origins) -> builtins.list[str]:
     """Every other session that has events of these: forks, their forks, copies."""
-    own = {ids[-1] for key in mine if (ids := _log_ids(core, key))}
-    others = [entry.key for folder in _FOLDERS for entry in core.inner.entries(folder) if entry.key not in mine]
-    return [key for key in sorted(others) if own & set(_log_ids(core, key))]
+    found = {entry.key: origins.of(entry) for folder in _FOLDERS for entry in core.inner.entries(folder)}
+    own = {origin.logs[-1] for key in mine if (origin := found.get(key)) and origin.logs}
+    return sorted(key for key, origin in found.items() if origin and key not in mine and own & {*origin.logs})
 
 
-def _log_ids(core: Core, key: str) -> builtins.list[str]:
-    """The log that a session is, last, and before it those that it was forked from."""
-    found = origins_of(core, key) or []
-    events = [event for event in found if event.type in ("session_start", "forked")]
-    ids = [str(event.data["log"]) for event in events if event.data.get("log")]
-    return ids if any(event.type == "forked" for event in events) else ids[:1]
+class Origin(NamedTuple):
+    """Where a session came from."""
+
+    logs: tuple[str, ...]
+    """The log that it is, last, and before it those that it was forked from."""
+    parent: str | None
+    """The session that it was forked from."""
+    merged: frozenset[str]
+    """The sessions whose events were taken over."""
+    may_be_held: bool
+    """Whether it says anything of a legal hold."""
 
 
-def origins_of(core: Core, key: str) -> builtins.list[Event] | None:
-    """The events that say where a session began and where it came from; None if it cannot be read."""
+class Origins:
+    """Where sessions came from, by their logs, each of which is read once as long as it stays as it is."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[str, tuple[str, Origin | None]] = {}
+
+    def of(self, entry: Entry) -> Origin | None:
+        """What the log of an entry says; None if it cannot be read."""
+        known = self._known.get(entry.key)
+        return known[1] if known is not None and known[0] == entry.etag else self._read(entry.key, entry.etag)
+
+    def is_held(self, key: str) -> bool:
+        """Whether a session is under legal hold, by its log."""
+        origin = self._known[key][1] if key in self._known else self._read(key)
+        if origin is None or not origin.may_be_held:
+            return False
+        state = state_of(self._core, key)
+        return state is not None and bool(state.metadata.get("legal_hold"))
+
+    def _read(self, key: str, etag: str = "") -> Origin | None:
+        found = _origin_of(self._core, key)
+        self._known[key] = (etag, found)
+        return found
+
+
+def _origin_of(core: Core, key: str) -> Origin | None:
     from holdfast.session import marked_events
 
-    with contextlib.suppress(HoldfastError):
-        found = marked_events(core.store.log(key), *(f'"{kind}"'.encode() for kind in _ORIGINS))
-        return [event for event in _views.of_known_format(found) if event.type in _ORIGINS]
-    return None
-
-
-def is_held(core: Core, key: str) -> bool:
-    """Whether a session is under legal hold, by its log."""
-    from holdfast.session import marked_events
-
-    with contextlib.suppress(HoldfastError):
-        if any(event.type == "metadata" for event in marked_events(core.store.log(key), b'"metadata"')):
-            state = state_of(core, key)
-            return state is not None and bool(state.metadata.get("legal_hold"))
-    return False
+    logs, merged, parent, forked, may_be_held = builtins.list[str](), set[str](), None, False, False
+    try:
+        for event in _views.of_known_format(marked_events(core.store.log(key), *_MARKS)):
+            if event.type in ("session_start", "forked"):
+                log = event.data.get("log")
+                logs += [str(log)] if log else []
+            if event.type == "forked":
+                forked, parent = True, event.data.get("session")
+            elif event.type == "merged" and isinstance(other := event.data.get("session"), str):
+                merged.add(other)
+            may_be_held = may_be_held or event.type == "metadata"
+    except HoldfastError:
+        return None
+    ids = logs if forked else logs[:1]
+    return Origin(tuple(ids), parent if isinstance(parent, str) else None, frozenset(merged), may_be_held)
 
 
 def state_of(core: Core, key: str) -> State | None:
@@ -251,34 +286,32 @@ def state_of(core: Core, key: str) -> State | None:
     return None
 
 
-def _name_of(core: Core, key: str) -> str:
+def name_of(core: Core, key: str) -> str:
     return key.rpartition("/")[2] if key.startswith("sessions/") else _trashed(core, key, 0).session_id
 
 
-def _check_free(core: Core, key: str) -> None:
+def _check_free(core: Core, key: str, origins: Origins) -> None:
     """Raise Locked while it is open, Forbidden while it is under legal hold."""
-    if is_held(core, key):
-        raise _held(_name_of(core, key))
+    if origins.is_held(key):
+        raise _held(name_of(core, key))
     with core.inner.lease(key).held("erase", LEASE_MS):
         pass
 
 
 def _told_apart(
-    core: Core, mine: builtins.list[str], chosen: builtins.list[str], spared: builtins.list[str]
+    core: Core, mine: builtins.list[str], chosen: builtins.list[str], spared: builtins.list[str], origins: Origins
 ) -> builtins.list[str]:
     """What stays and holds events of these; ``chosen`` go with them."""
     from holdfast.session import detach_children
 
     detach_children(core.inner, *chosen)
     told = [f"{key} begins with the same events and was left." for key in spared]
-    names = {_name_of(core, key) for key in mine}
+    names = {name_of(core, key) for key in mine}
     closed, merged = [], []
-    for key in (entry.key for folder in _FOLDERS for entry in core.inner.entries(folder)):
-        events = origins_of(core, key)
-        if events is None:
-            closed.append(f"{key} could not be read; it may have events of it.")
-        elif key.startswith("sessions/") and any(
-            event.type == "merged" and event.data.get("session") in names for event in events
-        ):
-            merged.append(f"{key} was merged with it and holds events of it.")
+    for entry in (entry for folder in _FOLDERS for entry in core.inner.entries(folder)):
+        origin = origins.of(entry)
+        if origin is None:
+            closed.append(f"{entry.key} could not be read; it may have events of it.")
+        elif entry.key.startswith("sessions/") and names & origin.merged:
+            merged.append(f"{entry.key} was merged with it and holds events of it.")
     return told + closed + merged

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         _finder,
         _health,
         _imports,
+        _inbox,
         _keys,
         _redaction,
         _retention,
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey
     from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
-    from holdfast.session import Durability, Follower, Observer, Repair, Report, Resume
+    from holdfast.session import Answer, Durability, Follower, Observer, Repair, Report, Resume, Waiting
 else:
     # Opening a store and recording needs none of them: together they take longer to load than all that an open needs.
     _branches, _copy, _export, _finder, _health, _imports = lazy_modules(
         "holdfast.library", "_branches _copy _export _finder _health _imports"
     )
-    _keys, _redaction, _retention, _trash, _views = lazy_modules(
-        "holdfast.library", "_keys _redaction _retention _trash _views"
+    _inbox, _keys, _redaction, _retention, _trash, _views = lazy_modules(
+        "holdfast.library", "_inbox _keys _redaction _retention _trash _views"
     )
 
 
@@ -102,6 +103,11 @@ class Holdfast:
     def keys(self) -> _keys.Keys:
         """Encryption at rest: what is sealed, and which keys open it."""
         return _keys.Keys(self._core)
+
+    @property
+    def inbox(self) -> _inbox.Inbox:
+        """What can go on since it was answered, tokens for others to answer with, events that sessions wait for."""
+        return _inbox.Inbox(self._core)
 
     @property
     def trash(self) -> _trash.Trash:
@@ -170,8 +176,7 @@ class Holdfast:
     def space(self, name: str) -> Holdfast:
         """Open one space of this store, such as the sessions of one user among many.
 
-        Close it before this object, whose connection it shares. Raises InvalidId unless ``name`` is
-        an id in small letters.
+        Close it before this object, whose connection it shares. InvalidId unless ``name`` is an id in small letters.
         """
         made = object.__new__(type(self))
         made._core = self._core.within(name)
@@ -187,8 +192,7 @@ class Holdfast:
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Measure the sessions that are opened from now on, also in spaces; end it by the result.
 
-        ``observer`` is told what each operation did and how long it took, such as
-        ``holdfast.observe.Metrics``. One that fails disturbs nobody.
+        ``observer`` (``holdfast.observe.Metrics``) is told what each operation did and how long it took.
         """
         return _sessions.observe(self._core, observer)
 
@@ -238,9 +242,8 @@ class Holdfast:
     ) -> replay.Recovery:
         """Return a valid conversation from whatever the log holds; content never makes it raise.
 
-        ``at`` stops after that event. What was changed is also a warning in the log of the
-        program, once. A session that is open here and has no event yet gives an empty list. Raises
-        NotFound for a session or an event that does not exist.
+        ``at`` stops after that event. What was changed is also a warning in the log of the program, once. A session
+        that is open here and has no event yet gives an empty list. Raises NotFound for one that does not exist.
         """
         return _views.recover(self._core, id, provider, incomplete, window_tokens, at)
 
@@ -276,6 +279,14 @@ class Holdfast:
         wanted = (tags, since, until, agent_id, model, status, parent, cwd, archived, text)
         return _finder.list_sessions(self._core, limit, *wanted, sort=sort, after=after)
 
+    def waiting(self, agent: str | None = None, session: str | None = None) -> builtins.list[Waiting]:
+        """Return the questions that are open, of sessions that are not in the archive; the oldest first."""
+        return _inbox.waiting(self._core, agent, session)
+
+    def answer(self, id: str, answer: Any, *, by: str = "user", **said: Any) -> Answer:
+        """Answer a question, from any process, with what ``Agent.resume`` takes; ``because`` is told. UsageError."""
+        return _inbox.answer(self._core, id, answer, by=by, **said)
+
     def info(self, id: str) -> SessionMetadata:
         """Return one session in the form of ``list``, read from its log at this moment."""
         return _finder.info(self._core, id)
@@ -283,6 +294,10 @@ class Holdfast:
     def session_ids(self, prefix: str = "") -> builtins.list[str]:
         """Return the ids that begin with ``prefix``, case aside, in no order."""
         return _finder.session_ids(self._core, prefix)
+
+    def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return as much of each id as tells it from every other, at least 7 characters; all of one that is short."""
+        return _finder.short_ids(self._core, ids)
 
     def search(
         self,
@@ -294,6 +309,8 @@ class Holdfast:
         until: dt.datetime | None = None,
         agent_id: str | None = None,
         model: str | None = None,
+        status: str | None = None,
+        archived: bool | None = None,
         role: str | None = None,
         tool: str | None = None,
         limit: int | None = 20,
@@ -302,10 +319,11 @@ class Holdfast:
 
         Words must all be in one event; ``"…"`` is a phrase, ``word*`` a beginning, ``-word`` an exclusion, ``a OR b``
         a choice; whatever else is in a query is text. ``since`` and ``until`` are of the event; ``tags``,
-        ``agent_id`` and ``model`` of its session; ``role`` may be "tool" for calls and results. What any process
-        appended before the call is found. Raises NotFound for a session that does not exist, and UsageError.
+        ``agent_id``, ``model``, ``status`` and ``archived`` of its session, as in ``list``; ``role`` may be "tool"
+        for calls and results. What any process appended before the call is found. Raises NotFound for a session that
+        does not exist, and UsageError.
         """
-        wanted = (tags, since, until, agent_id, model)
+        wanted = (tags, since, until, agent_id, model, status, None, None, archived)
         return _finder.search(self._core, query, session_id, role, tool, limit, *wanted)
 
     def stats(
@@ -350,8 +368,7 @@ class Holdfast:
     def tag(self, id: str, *tags: str) -> builtins.list[str]:
         """Add tags and return all that the session then has; one that is there changes nothing.
 
-        Raises UsageError for an empty one, TooLarge for one over ``limits.tag_chars_max``, and
-        records none of them then.
+        Raises UsageError for an empty one, TooLarge for one over ``limits.tag_chars_max``; none is recorded then.
         """
         return _sessions.tag(self._core, id, *tags)
 
@@ -366,10 +383,10 @@ class Holdfast:
     def fork(self, id: str, at: int | None = None, *, new_id: str | None = None, title: str | None = None) -> str:
         """Make a session with the events of this one up to ``at`` (default: all); return its id.
 
-        Works on a session that is open, here or elsewhere, and in the middle of a turn; inside a
-        batch it takes the whole batch. The fork is at rest and has the state of that moment. On
-        files it takes the same time at any length. Raises NotFound, Damaged (``at`` lies behind
-        damage), UsageError (a negative ``at``, an id that is taken), InvalidId, TooNew.
+        Works on a session that is open, here or elsewhere, and in the middle of a turn; inside a batch it takes the
+        whole batch. The fork is at rest and has the state of that moment. On files it takes the same time at any
+        length. Raises NotFound, Damaged (``at`` lies behind damage), UsageError (a negative ``at``, an id that is
+        taken), InvalidId, TooNew.
         """
         return _branches.fork(self._core, id, at, new_id=new_id, title=title)
 
@@ -433,12 +450,11 @@ class Holdfast:
     ) -> Any:
         """Return a session in another form: a str, or bytes for a bundle.
 
-        ``to`` is a path or a file that it is written to, piece by piece; then there is no result.
-        A path is written whole or not at all, for this user only, and never in the place of a file
-        unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
-        a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
-        a bundle; ``sign`` is the key of a signature in the format of minisign, which is written
-        beside a path that is given. ``progress`` is called now and then with how much is done, and
+        ``to`` is a path or a file that it is written to, piece by piece; then there is no result. A path is written
+        whole or not at all, for this user only, and never in the place of a file unless ``overwrite``. ``at`` stops
+        after that event. ``zone`` is the time zone of documents: a name, "local", or a tzinfo. ``cwd`` is the project
+        of a native file, ``passphrase`` seals a bundle; ``sign`` is the key of a signature in the format of minisign,
+        which is written beside a path that is given. ``progress`` is called now and then with how much is done, and
         of how much. Raises NotFound, UsageError, and TooNew for a format that is not known here.
         """
         asked = _export.asked(format, zone, cwd, passphrase, model, incomplete)
@@ -466,10 +482,9 @@ class Holdfast:
     ) -> builtins.list[str]:
         """Bring in the sessions of a file, a folder, or bytes; return their ids, always the same.
 
-        Only what is new in the source is added. Raises InvalidData if no known tool wrote it,
-        UsageError, and, after all others were brought in, what stopped one of them, such as Locked.
-        With ``verify_key``, a public key in the format of minisign or the path of one, the file
-        must be signed with it: Tampered, or KeyMissing without a signature beside it.
+        Only what is new in the source is added. Raises InvalidData if no known tool wrote it, UsageError, and, after
+        all others were brought in, what stopped one of them, such as Locked. ``verify_key`` is a public key of minisign
+        or its path, with which the file must be signed: Tampered, or KeyMissing without a signature beside it.
         """
         return _imports.import_(self._core, path, format, passphrase, verify_key)
 
@@ -499,10 +514,10 @@ class Holdfast:
     ) -> _copy.Copied:
         """Copy sessions with all they have, and agents with their lasting documents.
 
-        ``ids`` names the sessions; all of them, and every agent, if None. Made again, a copy goes
-        on where it stopped: what is there is compared and not sent twice, and a session that went
-        on gets only what is new. One that differs in the other store is told in ``failed`` and left
-        alone, and so are documents of an agent. ``progress(done, total)`` counts bytes.
+        ``ids`` names the sessions; all of them, and every agent, if None. Made again, a copy goes on where it
+        stopped: what is there is compared and not sent twice, and a session that went on gets only what is new. One
+        that differs in the other store is told in ``failed`` and left alone, and so are documents of an agent.
+        ``progress(done, total)`` counts bytes.
         """
         target = other._core if isinstance(other, Holdfast) else other  # noqa: SLF001 - one of ours
         return _copy.copy_to(self._core, target, ids, progress)
@@ -526,11 +541,11 @@ class Holdfast:
     ) -> _redaction.RedactionReport:
         """Take secrets out of a session that is recorded already.
 
-        What the rules find, and every text in ``find``, is replaced by a mark: in the log, whose
-        old bytes are destroyed, in payloads, snapshots, quarantine, its agent's memory, and the
-        catalogue; with ``relatives`` also in its forks, what it was forked from, and the trash.
-        ``dry_run`` only counts. Before anything is changed it raises Locked while one of them is
-        open, Forbidden while one is held, Damaged for a log that has to be repaired first.
+        What the rules find, and every text in ``find``, is replaced by a mark: in the log, whose old bytes are
+        destroyed, in payloads, snapshots, quarantine, its agent's memory, and the catalogue; with ``relatives`` also
+        in its forks, what it was forked from, and the trash. ``dry_run`` only counts. Before anything is changed it
+        raises Locked while one of them is open, Forbidden while one is held, Damaged for a log that has to be
+        repaired first.
         """
         return _redaction.redact(self._core, id, find=find, relatives=relatives, dry_run=dry_run)
 
@@ -554,9 +569,8 @@ class Holdfast:
     ) -> Pruned:
         """Do what the policies say, empty the trash of what is too old, and drop old snapshots.
 
-        ``policies`` replace those of the configuration. Beyond ``limits.sessions_live_max`` the
-        least recently used are archived whatever the policies say. Nothing else is deleted, and
-        what is goes to the trash. Open, pinned, held sessions and those tagged ``keep`` stay.
+        ``policies`` replace those of the configuration. Beyond ``limits.sessions_live_max`` the least recently used
+        are archived in any case. What is deleted goes to the trash. Open, pinned, held and ``keep`` sessions stay.
         """
         return _retention.prune(self._core, dry_run=dry_run, policies=policies, progress=progress)
 
@@ -571,17 +585,16 @@ class Holdfast:
     def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002 - called so since the first version
         """Put an agent's sessions into the trash, remove its documents; return how many sessions.
 
-        What a person wrote into ``custom_instructions.md`` stays unless ``instructions``. Before
-        anything is removed it raises Locked while a session is open, Forbidden while one is held.
+        ``custom_instructions.md`` stays unless ``instructions``. Raises Locked or Forbidden before anything is removed.
         """
         return _trash.purge_agent(self._core, agent_id, instructions=instructions)
 
     def erase(self, id: str, *, forks: bool = True) -> _trash.Erased:
         """Destroy a session, in use or in the trash, so that nothing of it is left in the store.
 
-        The data keys go first, then log, snapshots, payloads and quarantine; then those of every
-        fork, since it begins with the same events, unless ``forks`` is false; then the index. What
-        could not be reached is told. Raises NotFound; before anything is destroyed Locked while one
-        of them is open, Forbidden while one is held. Broken off, the same call goes on.
+        The data keys go first, then log, snapshots, payloads and quarantine; then those of every fork, since it
+        begins with the same events, unless ``forks`` is false; then the index. What could not be reached is told.
+        Raises NotFound; before anything is destroyed Locked while one of them is open, Forbidden while one is held.
+        Broken off, the same call goes on.
         """
         return _trash.erase(self._core, id, forks=forks)

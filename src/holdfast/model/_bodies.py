@@ -21,28 +21,34 @@ _Map = dict[str, Any] | None
 # must be there.
 _EXTRAS: dict[str, Any] = {"metadata": _Map, "usage": _Map, "raw": Any}  # any event may have them
 _MEMBERS: dict[str, dict[str, Any]] = {
-    "user": {"content": _Content, "role": (str, "user"), "agent": _Text},
+    "user": {"content": _Content, "role": (str, "user"), "agent": _Text, "steer": _Number},
     "assistant": {"content": _Content, "role": (str, "assistant"), "agent": _Text, "model": _Text}
     | {"covers_from": _Number},
     "system": {"content": _Content, "agent": _Text},
     "thinking": {"content": _Content, "signature": _Text, "agent": _Text, "covers_from": _Number},
-    "tool_call": {"id": str, "tool": str, "params": Any, "agent": _Text, "amends": (bool, False)},
+    "tool_call": {"id": str, "tool": str, "params": Any, "agent": _Text, "amends": (bool, False)}
+    | {"begun": (bool, True)},
     "tool_result": {"toolCallId": str, "result": Any, "is_error": (bool, False)},
     "delta": {"content": str, "kind": (str, "text"), "agent": _Text},
     "retracted": {"seqs": list[int], "replacement": Any},
     "turn_start": {"turn": _Turn},
-    "turn_end": {"turn": _Turn, "reason": (str, "completed")},
+    "turn_end": {"turn": _Turn, "reason": (str, "completed"), "limit": _Text},
     "agent_start": {"agent": str, "parent": _Text, "task": Any, "depth": _Number},
     "agent_iteration": {"agent": str, "iteration": _Number},
     "agent_complete": {"agent": str, "duration": float | None},
     "agent_error": {"agent": str, "error": Any},
     "delegation": {"parent": str, "child": str, "task": Any},
     "delegation_complete": {"parent": str, "child": str, "result": Any},
-    "suspended": {"reason": _Text, "token": _Text},
-    "resumed": {"reason": _Text},
+    # A question that is open until somebody answers it, a time comes or an event does.
+    "suspended": dict.fromkeys(("reason", "token", "id", "kind", "call", "tool", "event", "digest"), _Text)
+    | dict.fromkeys(("expires_at", "until"), _Number)
+    | {"on_expiry": (str, "deny"), "replayable": (bool, True), "path": (list[str], []), "above": (list[str], [])},
+    "resumed": {"reason": _Text, "token": _Text, "ids": list[str] | None},
+    # A word to a working agent, as it came; the ``user`` event that names it is where the model heard it.
+    "steer": {"content": _Content, "interrupt": (bool, False)},
     # A durable step begins: on the medium before its function is called.
     "step": {"step": str, "name": (str, ""), "digest": (str, ""), "attempt": (int, 1)}
-    | {"parent": _Text, "call": _Text},
+    | {"parent": _Text, "call": _Text, "answer": _Text, "begin": (bool, False)},
     "step_result": {"step": str, "attempt": (int, 1), "ok": (bool, False), "value": Any}
     | {"error": _Map, "retry_at": _Number, "cancelled": (bool, False), "found": (bool, False)}
     | {"unstored": _Text},
@@ -53,7 +59,8 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "memory_delete": {"key": str},
     "todo_update": {"todos": list[Any]},
     "plugin_state": {"name": str, "state": Any, "version": int | str | None},
-    "permission": dict.fromkeys(("tool", "call", "decision", "scope"), _Text) | {"expires_at": _Number},
+    "permission": dict.fromkeys(("tool", "call", "decision", "scope", "id", "by", "via", "reason"), _Text)
+    | {"expires_at": _Number, "args": _Map, "result": Any, "at": _Number},
     "tools": {"enabled": _Map, "namespaces": _Map, "priorities": _Map},
     "instructions": {"content": _Text},
     "config": {},  # a free map: read it from ``data``

@@ -190,7 +190,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 # What is known of a session without reading its conversation.
-Status = Literal["idle", "running", "waiting", "interrupted", "failed"]
+Status = Literal["idle", "running", "waiting", "interrupted", "failed", "suspended"]
 """What a session does, by its events and by whether the process that recorded them still runs."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -14,6 +14,7 @@ from holdfast.replay._state import (
     BYTES_PER_TOKEN,
     WHY_NOT_RUN,
     Approval,
+    AskState,
     LoadBlob,
     MemoryEntry,
     Permissions,
@@ -84,7 +85,17 @@ __getattr__ = lazy(
 )
 
 __all__ = ["Fold", "fold", "needs_interruption"]
-__all__ += ["BYTES_PER_TOKEN", "Approval", "LoadBlob", "MemoryEntry", "Permissions", "Stage", "State", "StepState"]
+__all__ += [
+    "BYTES_PER_TOKEN",
+    "Approval",
+    "AskState",
+    "LoadBlob",
+    "MemoryEntry",
+    "Permissions",
+    "Stage",
+    "State",
+    "StepState",
+]
 __all__ += ["WHY_NOT_RUN", "Tokens", "ToolState", "add_usage", "describe", "estimate_tokens", "read_recorded"]
 __all__ += ["STEPS", "Step", "check_format", "format_of", "read_variable", "stage_after", "upcast", "upcast_event"]
 __all__ += ["Calls", "blocks_of", "mark_of"]

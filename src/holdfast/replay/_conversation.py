@@ -272,6 +272,8 @@ class Scribe:
             sign(block, data)
         if data.get("amends") is not True or not self.thread.amend(key, block):
             self.thread.call(self._seq, key, block, begun=True)
+        if data.get("begun") is False:
+            self.thread.decide(key, "asked")
 
     def on_tool_result(self, data: dict[str, Any]) -> None:
         block = _result_block(data, self._note)
@@ -279,7 +281,12 @@ class Scribe:
 
     def on_permission(self, data: dict[str, Any]) -> None:
         """What a user was asked, or has answered, about a call."""
-        self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision")))
+        self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision"), data.get("id")))
+
+    def on_step(self, data: dict[str, Any]) -> None:
+        """A call that was recorded before begins."""
+        if data.get("begin") is True:
+            self.thread.decide(call_key(data.get("call")), "begun")
 
     def on_system(self, data: dict[str, Any]) -> None:
         for block in read_content(data.get("content"), self._note):
@@ -329,6 +336,7 @@ _TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
     "tool_call": Scribe.on_tool_call,
     "tool_result": Scribe.on_tool_result,
     "permission": Scribe.on_permission,
+    "step": Scribe.on_step,
     "system": Scribe.on_system,
     "delta": Scribe.on_delta,
     "retracted": Scribe.on_retracted,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _is_fit = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 # Members that say whose an event is, or that it is a part of something else.
-_is_usual = frozenset({"agent", "native", "covers_from", "thought_signature", "amends"}).isdisjoint
+_is_usual = frozenset({"agent", "native", "covers_from", "thought_signature", "amends", "begun"}).isdisjoint
 _SETTLING = ("user", "assistant", "tool_result")
 _SHAPES_MAX = 64
 

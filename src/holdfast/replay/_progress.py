@@ -15,7 +15,17 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._state import WHY_NOT_RUN, OpenedBy, PendingCall, State, StepState, Turning, read_todos, spend
+from holdfast.replay._state import (
+    WHY_NOT_RUN,
+    AskState,
+    OpenedBy,
+    PendingCall,
+    State,
+    StepState,
+    Turning,
+    read_todos,
+    spend,
+)
 from holdfast.replay._upcast import Steps, check_format
 
 Data = dict[str, Any] | None
@@ -36,6 +46,10 @@ class _Said(msgspec.Struct, gc=False):
     content: Any = None
 
 
+class _Heard(msgspec.Struct, gc=False):
+    steer: int | None = None
+
+
 class _Spent(msgspec.Struct, gc=False):
     usage: Any = None
     model: Any = None
@@ -46,6 +60,7 @@ class _Call(_Spent, kw_only=True, gc=False):
     id: str
     tool: str
     amends: Any = None
+    begun: Any = None
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -72,6 +87,7 @@ class _Step(msgspec.Struct, gc=False):
     attempt: int = 1
     parent: str | None = None
     call: str | None = None
+    begin: bool = False
 
 
 class _StepResult(msgspec.Struct, gc=False):
@@ -84,6 +100,30 @@ class _StepResult(msgspec.Struct, gc=False):
     unstored: str | None = None
 
 
+class _Ask(msgspec.Struct, gc=False):
+    id: str | None = None
+    token: str | None = None
+    kind: str = "input"
+    call: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    path: list[str] = []
+    above: list[str] = []
+    reason: str | None = None
+    digest: str | None = None
+    expires_at: int | None = None
+    on_expiry: str = "deny"
+    until: int | None = None
+    event: str | None = None
+    replayable: bool = True
+    resume_as: str = "tool_result"
+
+
+class _Resumed(msgspec.Struct, gc=False):
+    token: str | None = None
+    ids: list[str] | None = None
+
+
 class _Opened(msgspec.Struct):
     epoch: int = 0
     pid: int | None = None
@@ -93,6 +133,7 @@ class _Opened(msgspec.Struct):
 
 
 _decode_said = msgspec.json.Decoder(_Said).decode
+_decode_heard = msgspec.json.Decoder(_Heard).decode
 _decode_spent = msgspec.json.Decoder(_Spent).decode
 _decode_call = msgspec.json.Decoder(_Call).decode
 _decode_result = msgspec.json.Decoder(_Result).decode
@@ -101,6 +142,8 @@ _decode_retracted = msgspec.json.Decoder(_Retracted).decode
 _decode_turn = msgspec.json.Decoder(_Turn).decode
 _decode_step = msgspec.json.Decoder(_Step).decode
 _decode_step_result = msgspec.json.Decoder(_StepResult).decode
+_decode_ask = msgspec.json.Decoder(_Ask).decode
+_decode_resumed = msgspec.json.Decoder(_Resumed).decode
 _decode_opened = msgspec.json.Decoder(_Opened).decode
 
 
@@ -111,13 +154,19 @@ def fresh_data(event: Event) -> dict[str, Any]:
 
 def _user(state: State, event: Event, _data: Data) -> None:
     state.message_count += 1
-    if (state.pending_calls or state.deferred_calls) and _answers(event.raw):
+    if (state.pending_calls or state.deferred_calls or state.asks) and _answers(event.raw):
         for kind, block in blocks_of(_decode_said(event.raw).content):
             if kind == "tool_result":
                 _settle(state, block.get("tool_use_id"))
+    if state.unheard and (heard := _decode_heard(event.raw).steer) in state.unheard:
+        state.unheard.remove(heard)
     if state.title_auto is None:
         # From the recorded bytes: a long text is elsewhere there, and must give the same title.
         state.title_auto = _title_of(_decode_said(event.raw).content)
+
+
+def _steer(state: State, event: Event, _data: Data) -> None:
+    state.unheard.append(event.seq)
 
 
 def _title_of(content: Any) -> str | None:
@@ -156,8 +205,20 @@ def _assistant(state: State, event: Event, data: Data) -> None:
 
 
 def _settle(state: State, call: Any) -> None:
-    if isinstance(call, str) and state.pending_calls.pop(call, None) is None:
+    if not isinstance(call, str):
+        return
+    if state.pending_calls.pop(call, None) is None:
         state.deferred_calls.pop(call, None)
+    for ask in state.asks.values():
+        ask.done = ask.done or (ask.call == call and ask.resume_as == "tool_result")
+    if state.asks and not state.open_turns:
+        _forget_used(state)
+
+
+def _forget_used(state: State) -> None:
+    """Let go of the questions that nobody has to come back to."""
+    for id in [id for id, ask in state.asks.items() if ask.begun or ask.done]:
+        del state.asks[id]
 
 
 def _system(state: State, _event: Event, _data: Data) -> None:
@@ -185,19 +246,20 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
 
     def tool_call(state: State, event: Event, data: Data) -> None:
         # The writer's data only if it is well-formed: the recorded bytes decide what counts.
-        call = tool = amends = None
+        call = tool = amends = begun = None
         if data is not None:
-            call, tool, amends = data.get("id"), data.get("tool"), data.get("amends")
+            call, tool, amends, begun = data.get("id"), data.get("tool"), data.get("amends"), data.get("begun")
         if type(call) is str and type(tool) is str:
             if data is not None and ("usage" in data or "metadata" in data):
                 spend(state.usage_by_model, data.get("usage"), data.get("model"), data.get("metadata"))
         else:
             body = _decode_call(event.raw)
-            call, tool, amends = body.id, body.tool, body.amends
+            call, tool, amends, begun = body.id, body.tool, body.amends, body.begun
             if body.usage is not None or body.metadata is not None:
                 spend(state.usage_by_model, body.usage, body.model, body.metadata)
         known = state.pending_calls.get(call) if amends is True else None
-        state.pending_calls[call] = PendingCall(tool, event.seq, "begun" if known is None else known.stage)
+        stage = known.stage if known is not None else "asked" if begun is False else "begun"
+        state.pending_calls[call] = PendingCall(tool, event.seq, stage)
         if tool.lower() in names:
             state.todos = read_todos(fresh_data(event).get("params"))
 
@@ -211,7 +273,7 @@ def _todo_update(state: State, event: Event, _data: Data) -> None:
 def _tool_result(state: State, event: Event, data: Data) -> None:
     state.message_count += 1
     # Nobody waits for it, so its id need not be looked for in what may be long.
-    if not state.pending_calls and not state.deferred_calls:
+    if not state.pending_calls and not state.deferred_calls and not state.asks:
         return
     call = None if data is None else data.get("toolCallId")
     if type(call) is not str:
@@ -225,6 +287,9 @@ def _retracted(state: State, event: Event, _data: Data) -> None:
     for calls in (state.pending_calls, state.deferred_calls):
         for name in [name for name, call in calls.items() if call.seq in gone]:
             del calls[name]
+    for id in [id for id, ask in state.asks.items() if ask.seq in gone or ask.call_seq in gone]:
+        del state.asks[id]
+    state.unheard = [seq for seq in state.unheard if seq not in gone]
     for places in (state.streaming, state.asked):
         for run in [run for run, seq in places.items() if seq in gone]:
             del places[run]
@@ -234,7 +299,7 @@ def _turn_start(state: State, event: Event, _data: Data) -> None:
     turn = _decode_turn(event.raw).turn
     state.open_turns[event.run or ""] = Turning(event.seq if turn is None else turn, event.seq, event.timestamp)
     state.turns += 1
-    state.suspended = False
+    _forget_nameless(state)
     state.interrupted_at = state.failed_at = -1
 
 
@@ -250,9 +315,17 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
         _defer(state, asked=reason == "suspended")
     state.pending_calls.clear()
     state.streaming.clear()
-    state.suspended = reason == "suspended"
+    _forget_used(state)
+    if reason != "suspended":
+        _forget_nameless(state)
     if reason in ("failed", "error"):
         state.failed_at = state.message_count
+
+
+def _forget_nameless(state: State) -> None:
+    """Let go of questions of logs that give them no ids: there, a turn ends them."""
+    for id in [id for id in state.asks if "@" in id]:
+        del state.asks[id]
 
 
 def _agent_error(state: State, _event: Event, _data: Data) -> None:
@@ -262,12 +335,35 @@ def _agent_error(state: State, _event: Event, _data: Data) -> None:
 
 
 def _suspended(state: State, event: Event, _data: Data) -> None:
-    state.suspended = event.type == "suspended"
+    given = {name: value for name, value in msgspec.structs.asdict(_decode_ask(event.raw)).items() if value is not None}
+    # One of a log that knows no ids has its token, or nothing, to be told by.
+    id = given.pop("id", None) or f"{given.get('token', '')[:16]}@{event.seq}"
+    if id in state.asks:
+        return
+    call = state.pending_calls.get(given.get("call", "")) or state.deferred_calls.get(given.get("call", ""))
+    place: dict[str, Any] = {"seq": event.seq, "asked_at": event.timestamp, "run": event.run}
+    state.asks[id] = AskState(**given, **place, call_seq=-1 if call is None else call.seq)
+
+
+def _resumed(state: State, event: Event, _data: Data) -> None:
+    """Go on: with the answer of a token, with those named, or, if nothing is named, without any."""
+    body = _decode_resumed(event.raw)
+    for id, ask in list(state.asks.items()):
+        if ask.token == body.token if body.token is not None else body.ids is None or id in body.ids:
+            del state.asks[id]
 
 
 def _step(state: State, event: Event, _data: Data) -> None:
     given = msgspec.structs.asdict(_decode_step(event.raw))
-    key = given.pop("step")
+    key, call = given.pop("step"), given["call"]
+    if given.pop("begin"):
+        # No step of its own: a call that was recorded before begins, and ends with its result.
+        pending = state.pending_calls.get(call) or state.deferred_calls.pop(call, None)
+        if pending is not None:
+            state.pending_calls[call] = msgspec.structs.replace(pending, stage="begun")
+        for ask in state.asks.values():
+            ask.begun = ask.begun or ask.call == call
+        return
     state.steps[key] = StepState(**given, seq=event.seq, begun_at=event.timestamp)
     state.open_steps[key] = event.seq
 
@@ -308,13 +404,18 @@ def _closed(state: State, event: Event, _data: Data) -> None:
     """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
     if state.last_open is not None:
         state.last_open.closed = True
-    if state.suspended:
+    if state.asks and _rests(state):
         return
     if state.open_turns or state.streaming or state.open_steps:
         interrupted(state, event)
     if state.pending_calls:
         _defer(state, asked=True)
         state.pending_calls.clear()
+
+
+def _rests(state: State) -> bool:
+    """Whether it was left in order, to wait; where questions have no ids, also in mid-turn."""
+    return state.suspended and (not state.open_turns or any("@" in id for id in state.asks))
 
 
 def _defer(state: State, *, asked: bool) -> None:
@@ -335,6 +436,7 @@ def interrupted(state: State, _event: Event, _data: Data = None) -> None:
 
 PROGRESS: dict[str, Reducer] = {
     "user": _user,
+    "steer": _steer,
     "assistant": _assistant,
     "system": _system,
     "thinking": _thinking,
@@ -346,7 +448,7 @@ PROGRESS: dict[str, Reducer] = {
     "turn_end": _turn_end,
     "agent_error": _agent_error,
     "suspended": _suspended,
-    "resumed": _suspended,
+    "resumed": _resumed,
     "step": _step,
     "step_result": _step_result,
     "closed": _closed,
@@ -361,13 +463,15 @@ def needs_interruption(state: State) -> dict[str, Any] | None:
     is not interrupted, it waits. Ask before the first append of a new open; once the event is applied, the answer is
     None.
     """
-    if state.suspended or not state.mid_turn:
+    if not state.mid_turn or (state.asks and _rests(state)):
         return None
     turn, calls = state.open_turn, state.pending_calls
-    not_run = [name for name, call in calls.items() if call.stage in WHY_NOT_RUN]
+    # A call that waits, or that asked a delegate which does, is not over.
+    waiting = {name for ask in state.asks.values() for name in (*ask.above, "" if ask.begun else ask.call)}
+    not_run = [name for name, call in calls.items() if call.stage in WHY_NOT_RUN and name not in waiting]
     return {
         "turn": None if turn is None else turn.turn,
-        "calls": [name for name in calls if name not in not_run],
+        "calls": [name for name in calls if name not in not_run and name not in waiting],
         **({"not_run": not_run} if not_run else {}),
         "streaming": state.uncovered_delta,
         "reason": "the process ended in mid-turn",

@@ -403,7 +403,7 @@ def _hashable(value: Any) -> Any:
     return value if isinstance(value, (str, int)) else None
 
 
-_ABOUT_OTHERS = frozenset({"retracted", "permission"})  # they begin no run
+_ABOUT_OTHERS = frozenset({"retracted", "permission", "step"})  # they begin no run
 _ENDS = frozenset({"agent_complete", "agent_error"})
 _BRANCHES = frozenset({"forked", "merged"})
 _LIFE = frozenset({"agent_start", "agent_iteration", "delegation"}) | _ENDS
@@ -412,6 +412,7 @@ HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] =
     "user": Router.on_user,
     **dict.fromkeys(("assistant", "thinking", "delta", "tool_call"), Router.on_words),
     "permission": Router.on_permission,
+    "step": Router.on_permission,
     "delegation": Router.on_delegation,
     **dict.fromkeys(("tool_result", "system", "retracted", "compaction", *_BRANCHES), Router.on_others),
     **dict.fromkeys(_LIFE - {"delegation"}, Router.on_life),

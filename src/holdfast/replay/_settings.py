@@ -119,6 +119,7 @@ def _plugin_state(state: State, body: _Plugin, event: Event) -> None:
 
 
 class _Permission(msgspec.Struct):
+    id: str | None = None
     tool: str | None = None
     call: str | None = None
     decision: str | None = None
@@ -151,7 +152,10 @@ def _permission(state: State, body: _Permission, event: Event) -> None:
             for kind in ("allowlist", "blocklist"):
                 others = [name for name in getattr(known, kind) if name != body.tool]
                 setattr(known, kind, [*others, body.tool] if kind == body.decision else others)
-    call, stage = state.pending_calls.get(body.call or ""), stage_after(body.decision)
+    ask = state.asks.get(body.id or "")
+    if ask is not None and ask.answered < 0:
+        ask.answered = event.seq
+    call, stage = state.pending_calls.get(body.call or ""), stage_after(body.decision, body.id)
     if call is not None and stage is not None:
         state.pending_calls[str(body.call)] = msgspec.structs.replace(call, stage=stage)
 
@@ -305,7 +309,7 @@ def _rest(state: State, event: Event, _data: Data = None) -> None:
     """The events so far are another session's: whoever was at work there is not at work here."""
     interrupted(state, event)
     state.deferred_calls.clear()
-    state.suspended = False
+    state.asks.clear()
     state.interrupted_at = state.failed_at = -1
     state.last_open = None
 
@@ -329,6 +333,7 @@ def _imported(state: State, body: _Imported, _event: Event) -> None:
         state.root = state.root or parent
     state.permissions.approvals = {}
     state.permissions.allowlist = []
+    state.asks.clear()
     state.tools = ToolState()
     state.plugins = {}
     state.config = {}

@@ -27,13 +27,18 @@ WHY_NOT_RUN: dict[Stage, str] = {"asked": "nobody answered whether it may run", 
 """Why a call has not run, by how far it came; any other may have."""
 
 
-def stage_after(decision: Any) -> Stage | None:
-    """How far a call is after a decision about it, None for none: what neither asks nor refuses lets it run."""
+def stage_after(decision: Any, ask: Any = None) -> Stage | None:
+    """How far a call is after a decision about it, None for none: what neither asks nor refuses lets it run.
+
+    What answers an ``ask`` that waited is carried out later: the call begins with an event of its own.
+    """
     if not isinstance(decision, str):
         return None
     if decision == "ask":
         return "asked"
-    return "refused" if decision in _REFUSALS else "begun"
+    if decision in _REFUSALS:
+        return "refused"
+    return "begun" if ask is None else None
 
 
 LoadBlob = Callable[[dict[str, Any]], Any]
@@ -210,6 +215,52 @@ class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rena
     """The tool call that it carries out."""
 
 
+class AskState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A question that a session waits for: for a person, a time or an event. Times are Unix milliseconds."""
+
+    seq: int
+    """The event that asks."""
+    kind: str = "input"
+    """``permission`` or ``input`` of a person; ``time`` or ``event`` of nobody."""
+    call: str | None = None
+    call_seq: int = -1
+    """The event of the call that waits: it has the arguments."""
+    tool: str = ""
+    run: str | None = None
+    agent: str | None = None
+    path: list[str] = []
+    """The runs of delegates down to the one that waits, the outermost first."""
+    above: list[str] = []
+    """The calls by which those were asked, which wait for them."""
+    reason: str = ""
+    digest: str = ""
+    """Of the arguments, as they were shown."""
+    asked_at: int = 0
+    expires_at: int | None = None
+    on_expiry: str = "deny"
+    until: int | None = None
+    event: str | None = None
+    replayable: bool = True
+    """Whether the call can be made from the log: not if secrets were taken out of its arguments."""
+    token: str | None = None
+    resume_as: str = "tool_result"
+    answered: int = -1
+    """The event with the answer; -1 while there is none."""
+    begun: bool = False
+    """Whether what was approved has begun: then the answer is used up."""
+    done: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has answered it, nor went on without."""
+        return self.answered < 0 and not self.begun and not self.done
+
+    @property
+    def for_person(self) -> bool:
+        """Whether it is a person who is to answer it."""
+        return self.kind not in ("time", "event")
+
+
 class OpenedBy(msgspec.Struct, omit_defaults=True):
     """Who opened the session for writing, and whether it was closed again."""
 
@@ -229,7 +280,7 @@ class State(
     rename={"encoded": "variables"},
     # The version of this shape: a snapshot of another one does not decode and is passed over.
     tag_field="shape",
-    tag=3,
+    tag=4,
 ):
     """A session's state after the events up to ``seq``. Times are Unix milliseconds."""
 
@@ -289,7 +340,10 @@ class State(
     """Durable steps by key, as their last attempts left them."""
     open_steps: dict[str, int] = {}
     """Those that have begun and not ended, with the seq of their beginning."""
-    suspended: bool = False
+    asks: dict[str, AskState] = {}
+    """Questions by id: open, or answered and not yet gone on with."""
+    unheard: list[int] = []
+    """Events with a word to the working agent that the model has not heard yet."""
     interrupted_at: int = -1
     """The message count when work was cut short; a later message means that it went on."""
     failed_at: int = -1
@@ -353,6 +407,11 @@ class State(
         return bool(self.streaming)
 
     @property
+    def suspended(self) -> bool:
+        """Whether a question is open."""
+        return any(ask.is_open for ask in self.asks.values())
+
+    @property
     def mid_turn(self) -> bool:
         """Whether work was going on at this point of the log."""
         return bool(self.open_turns or self.pending_calls or self.streaming or self.open_steps)
@@ -361,14 +420,17 @@ class State(
     def status(self) -> Status:
         """What the session does: a turn that nobody is at any more is interrupted."""
         # Also in mid-turn: it was left so on purpose.
-        if self.suspended:
-            return "waiting"
+        open_asks = [ask for ask in self.asks.values() if ask.is_open]
+        if open_asks:
+            return "waiting" if any(ask.for_person for ask in open_asks) else "suspended"
         if self.mid_turn:
             return "running" if self.alive else "interrupted"
         if self.interrupted_at == self.message_count:
             return "interrupted"
         if self.failed_at == self.message_count:
             return "failed"
+        if self.asks:
+            return "suspended"  # all is answered, and nobody has gone on yet
         return "waiting" if self.deferred_calls else "idle"
 
     @property

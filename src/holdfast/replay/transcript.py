@@ -311,6 +311,9 @@ class Transcript:
         content = data.get("content")
         if self._streams:
             self._cover(event, data)
+        # What nobody said: a word to the model that it is to go on.
+        if event.type == "user" and data.get("synthetic") is True:
+            return
         blocks: list[Any] = content if isinstance(content, list) else [content]
         pieces: list[Piece] = []
         is_empty = True
@@ -345,6 +348,9 @@ class Transcript:
 
     def _on_call(self, event: Event, data: Data) -> None:
         self._call(event, data, data.get("id"), data.get("tool"), data.get("params"))
+        key = event.run, data.get("id")
+        if data.get("begun") is False and key in self._waiting:
+            self._not_run[key] = "asked"
 
     def _on_result(self, event: Event, data: Data) -> None:
         self._result(event, data, data.get("toolCallId"), data.get("result"), data)
@@ -378,7 +384,9 @@ class Transcript:
     # -- calls that did not run
     def _on_permission(self, event: Event, data: Data) -> None:
         """A user was asked, or has answered; the event need not be of the run of the call."""
-        stage, calls = stage_after(data.get("decision")), reversed(self._waiting)
+        stage, calls = stage_after(data.get("decision"), data.get("id")), reversed(self._waiting)
+        if event.type == "step" and data.get("begin") is True:
+            stage = "begun"
         key = next((key for key in calls if key[1] == data.get("call")), None)
         if key is not None and stage is not None:
             self._not_run.pop(key, None)
@@ -410,7 +418,9 @@ class Transcript:
             self._note(event, data, "interrupted", data.get("reason"))
         elif event.type == "agent_error":
             self._failed.add(event.run)
-            self._note(event, data, "error", data.get("error"))
+            error = data.get("error")
+            words = error.get("message") if isinstance(error, dict) else None
+            self._note(event, data, "error", words if isinstance(words, str) and words.strip() else error)
         elif event.type == "turn_end":
             reason = as_text(data.get("reason", "completed"))
             # The error was told in its own place already.
@@ -515,6 +525,7 @@ _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
     "delta": Transcript._on_delta,  # noqa: SLF001 - as above
     "permission": Transcript._on_permission,  # noqa: SLF001 - as above
+    "step": Transcript._on_permission,  # noqa: SLF001 - as above
     "agent_start": Transcript._on_agent_start,  # noqa: SLF001 - as above
     "delegation": Transcript._on_delegation,  # noqa: SLF001 - as above
     "delegation_complete": Transcript._on_delegation_complete,  # noqa: SLF001 - as above

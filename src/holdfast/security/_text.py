@@ -2,7 +2,8 @@
 
 What a model or a tool said may hold sequences that move the cursor, rename the window, write to the
 clipboard, turn the reading direction around or hide words. Nothing of that reaches a screen: each
-such character becomes one that can be seen, so that the reader also learns that it was there.
+such character becomes one that can be seen, so that the reader also learns that it was there. The two joiners stay
+where they are part of the writing: in emoji, and by the rules that names of domains have for them (RFC 5892, CONTEXTJ).
 """
 
 from __future__ import annotations
@@ -43,6 +44,35 @@ _INVISIBLE = (
 )
 # Two that belong to everyday text (emoji, Persian) get a mark that reads better than a question.
 _MARKS = {0x200C: "¦", 0x200D: "⁀"}
+_APART, _TOGETHER = "\u200c", "\u200d"
+_REACH = 16  # so many signs may stand on a letter: no text makes the search for it long
+_VIRAMA = 9  # the combining class of signs that take the vowel from a letter of India
+
+# Pictures that a joiner makes one of; Unicode calls them Extended_Pictographic.
+_PICTURES_JOINED = (
+    "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
+    "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff"
+)
+_SKINS = "\U0001f3fb-\U0001f3ff"
+# Vowel signs and the like, which stand above or below a letter and untie nothing (Joining_Type T).
+_SIGNS = (
+    "\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a"
+    "\u07eb-\u07f3\u08d3-\u08e1\u08e3-\u08ff"
+)
+# Letters that are tied to the next one (Joining_Type D), and those that only the one before is tied to (R): Arabic,
+# Syriac, N'Ko, Mongolian and Adlam. Between others a joiner changes no shape, and only hides.
+_TIED_ON = (
+    "\u0620\u0626\u0628\u062a-\u062e\u0633-\u063f\u0641-\u0647\u0649\u064a\u066e\u066f\u0678-\u0687\u069a-\u06bf"
+    "\u06c1\u06c2\u06cc\u06ce\u06d0\u06d1\u06fa-\u06fc\u06ff\u0712-\u0714\u071a-\u071d\u071f-\u0727\u0729\u072b"
+    "\u072d\u072e\u074e-\u0758\u075c-\u076a\u076d-\u0770\u0772\u0775-\u0777\u077a-\u077f\u07ca-\u07ea\u0886"
+    "\u0889-\u088d\u088f\u08a0-\u08a9\u08af\u08b0\u08b3-\u08b8\u08ba-\u08c8\u1807\u1820-\u1878\u1887-\u18a8\u18aa"
+    "\U0001e900-\U0001e943"
+)
+_TIED_BACK = (
+    "\u0622-\u0625\u0627\u0629\u062f-\u0632\u0648\u0671-\u0673\u0675-\u0677\u0688-\u0699\u06c0\u06c3-\u06cb\u06cd"
+    "\u06cf\u06d2\u06d3\u06d5\u06ee\u06ef\u0710\u0715-\u0719\u071e\u0728\u072a\u072c\u072f\u074d\u0759-\u075b"
+    "\u076b\u076c\u0771\u0773\u0774\u0778\u0779\u0870-\u0882\u088e\u08aa-\u08ac\u08ae\u08b1\u08b2\u08b9"
+)
 
 
 @cache
@@ -71,17 +101,49 @@ def neutralise(text: str) -> str:
     Newlines and tabs stay. One character gives one character, nothing else changes, and doing it
     twice changes nothing more.
     """
-    return text if _is_harmless(text) else text.translate(_visible())
+    return text if _is_harmless(text) else _joined(text, text.translate(_visible()))
 
 
 def neutralise_line(text: str) -> str:
     """``text`` for a place of one line: newlines and tabs become visible too."""
-    return text if _is_harmless(text) else text.translate(_visible_in_line())
+    return text if _is_harmless(text) else _joined(text, text.translate(_visible_in_line()))
 
 
 def _is_harmless(text: str) -> bool:
     """Whether nothing in a line is to be replaced, as in most; found without the tables."""
     return text.isprintable() and (text.isascii() or not any(map(_is_harmful, set(text))))
+
+
+def _joined(text: str, clean: str) -> str:
+    """Put back the joiners that join something; each character of the one stands where it stands in the other."""
+    if _APART not in text and _TOGETHER not in text:
+        return clean
+    shown = list(clean)
+    for at, char in enumerate(text):
+        if char in (_APART, _TOGETHER) and _joins(text, at):
+            shown[at] = char
+    return "".join(shown)
+
+
+def _joins(text: str, at: int) -> bool:
+    """Whether the joiner there is part of the writing."""
+    import unicodedata
+
+    if at and unicodedata.combining(text[at - 1]) == _VIRAMA:
+        return True
+    before, after = _neighbours(text[at])
+    return bool(before.search(text, max(at - _REACH, 0), at) and after.match(text, at + 1))
+
+
+@cache
+def _neighbours(joiner: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What must stand before a joiner and what after it: a picture each, or letters that would be tied."""
+    import re
+
+    if joiner == _TOGETHER:
+        return re.compile(f"[{_PICTURES_JOINED}][{_SKINS}]?\ufe0f?\\Z"), re.compile(f"[{_PICTURES_JOINED}]")
+    signs = f"[{_SIGNS}]{{0,{_REACH}}}"
+    return re.compile(f"[{_TIED_ON}]{signs}\\Z"), re.compile(f"{signs}[{_TIED_ON}{_TIED_BACK}]")
 
 
 def escape_json(document: str) -> str:

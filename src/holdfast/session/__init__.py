@@ -52,6 +52,28 @@ if TYPE_CHECKING:
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._verification import Report, TamperedPlace, verify_log
+    from holdfast.session.asks import (
+        ANSWERS,
+        Answer,
+        Edited,
+        Result,
+        Waiting,
+        answered_by,
+        ask_id,
+        check_settled,
+        documents_of,
+        drop_answer,
+        expired,
+        give_answers,
+        is_due,
+        is_late,
+        kept_answers,
+        overdue,
+        put_answer,
+        read_answer,
+        take_answers,
+        waiting_of,
+    )
     from holdfast.session.steps import RERUN, Rerun, Retry, StepCall, Steps, step
 
 # Loaded when first asked for: branching, following and mending are rare.
@@ -68,6 +90,10 @@ __getattr__ = lazy(
         "_repair": "gather repair_log",
         "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
+        "asks": (
+            "ANSWERS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer expired "
+            "give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers waiting_of"
+        ),
         "steps": "RERUN Rerun Retry StepCall Steps step",
         "_verification": "TamperedPlace Report verify_log",
     },
@@ -79,6 +105,20 @@ __all__ += ["Clock", "Draft", "Writer", "new_session_id", "now_ms"]
 __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "step"]
+# Questions that it waits for, and their answers.
+__all__ += ["ANSWERS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled", "expired"]
+__all__ += [
+    "documents_of",
+    "drop_answer",
+    "give_answers",
+    "is_due",
+    "is_late",
+    "kept_answers",
+    "overdue",
+    "put_answer",
+    "read_answer",
+]
+__all__ += ["take_answers", "waiting_of"]
 # How it is opened and loaded.
 __all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_made"]
 __all__ += ["check_title", "check_wait", "is_alive"]

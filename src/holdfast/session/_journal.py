@@ -433,6 +433,8 @@ class Journal:
         with self.lock:
             if self.users or self.ended:
                 return False  # someone has opened it again meanwhile, and perhaps closed it
+            if alive and save:
+                self.settle()  # an append that was interrupted may be in the log, and the last event comes after it
             ending = alive and save and self.opening.begun
             if ending:
                 self._write_batch([Draft("closed", {})])

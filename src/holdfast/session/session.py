@@ -37,6 +37,14 @@ entered: ContextVar[tuple[Session, Any] | None] = ContextVar("holdfast_session",
 """The sessions whose ``with`` blocks these are: the innermost, and what was before."""
 
 
+def open_block() -> tuple[Session, Any] | None:
+    """Return the innermost block whose session is open; an interrupt may have left closed ones above it."""
+    block = entered.get()
+    while block is not None and block[0].closed:
+        block = block[1]
+    return block
+
+
 class Part(Generic[T]):
     """What a session makes when it is first asked for, once however many threads ask."""
 
@@ -333,6 +341,10 @@ class Session:
         """The conversation, valid for the provider in every state; the list is the caller's, its messages read-only."""
         return _conversation.messages(self._journal, provider, incomplete)
 
+    def as_said(self, event: Event) -> Event:
+        """The event as it was said here, where this object heard what redaction took out of it."""
+        return self._journal.as_it_was(event)
+
     @property
     def redacts(self) -> bool:
         """Whether secrets are replaced in what this session records."""
@@ -401,19 +413,23 @@ class Session:
         self._journal.forgo(mark)
 
     def __enter__(self) -> Self:
-        entered.set((self, entered.get()))
+        entered.set((self, open_block()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._leave_block()
-        self.close()
+        try:
+            self._leave_block()
+        finally:
+            self.close()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave_block()
-        await self.aclose()
+        try:
+            self._leave_block()
+        finally:
+            await self.aclose()
 
     def _leave_block(self) -> None:
         block = entered.get()

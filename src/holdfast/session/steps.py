@@ -78,8 +78,9 @@ class Retry(msgspec.Struct, frozen=True):
             raise UsageError(f"on is a tuple of classes of exceptions, not {self.on!r}")
 
     def takes(self, kinds: list[str]) -> bool:
-        """Whether an error whose class has these names is one to try again after."""
-        return any(name_of_class(one) in kinds for one in self.on)
+        """Whether an error whose class has these names is one to try again after; time-outs only if one is named."""
+        named = [name_of_class(one) for one in self.on]
+        return any(one in kinds for one in named) and (not is_timeout(kinds) or is_timeout(named))
 
 
 class _Act(NamedTuple):
@@ -118,6 +119,10 @@ class StepCall(NamedTuple):
     covered: Any = None
     """What stands for the arguments where they are not plain data."""
     call: str | None = None
+    parent: str | None = None
+    """The step that it belongs to, where that is not the one inside of which it is called."""
+    renewable: bool = False
+    """Whether a call that comes after a failure is another attempt."""
 
     def digest(self, salt: str) -> str:
         """Return what tells its arguments from others and not what they are. Raises UsageError if they are no data."""
@@ -248,7 +253,8 @@ class Steps:
             if known.status == "done":
                 return known
             if known.status == "failed":
-                yield from self._wait_to_retry(step, known)
+                if not step.renewable:
+                    yield from self._wait_to_retry(step, known)
             elif (yield from self._resolve(step, known)):
                 return self._session.live_state.steps[step.key]
             attempt = known.attempt + 1
@@ -335,10 +341,9 @@ class Steps:
     def _begin(self, step: StepCall, attempt: int) -> None:
         data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
         frame = _running.get()
-        if frame is not None and frame.session is self._session:
-            data["parent"] = frame.key
-        if step.call is not None:
-            data["call"] = step.call
+        within = frame.key if frame is not None and frame.session is self._session else None
+        names = {"parent": step.parent or within, "call": step.call}
+        data |= {name: value for name, value in names.items() if value is not None}
         recorded = self._session.append("step", data)
         if recorded.data.get("step") != step.key:
             # Under another name it would never be found again, and be done twice.
@@ -361,7 +366,10 @@ class Steps:
             if not inspect.iscoroutinefunction(step.fn):
                 import asyncio
 
-                return await _settled(await asyncio.to_thread(run))
+                try:
+                    return await _settled(await asyncio.to_thread(run))
+                except RuntimeError as error:  # so says Python's own wait for a thread in the place of an interrupt
+                    raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
             token = _running.set(frame)
             try:
                 return await step.fn(*step.args, **step.kwargs)
@@ -372,18 +380,17 @@ class Steps:
 
     def _fail(self, step: StepCall, attempt: int, error: BaseException) -> float | None:
         """Record how an attempt ended; the seconds to wait, or None if it was the last one."""
-        retry = step.retry
-        again = retry is not None and isinstance(error, retry.on)
+        retry, kinds = step.retry, [name_of_class(one) for one in type(error).__mro__ if one is not object]
+        again = retry is not None and attempt < retry.attempts and retry.takes(kinds)
         # A request may have left before its answer was given up: that is not a failure.
-        is_unknown = not isinstance(error, Exception) or was_cancelled(error)
-        is_unknown = is_unknown or (isinstance(error, TimeoutError) and not again)
-        kinds = [name_of_class(one) for one in type(error).__mro__ if one is not object]
+        is_unknown = not isinstance(error, Exception) or was_cancelled(error) or isinstance(error, OutcomeUnknown)
+        is_unknown = is_unknown or (is_timeout(kinds) and not again)
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
         data["error"] = {"message": message_of(error), "kinds": kinds}
         wait_s = None
         if is_unknown:
             data["cancelled"] = True
-        elif again and retry is not None and attempt < retry.attempts:
+        elif again and retry is not None:
             wait_s = float(retry.wait_s)
             data["retry_at"] = int((time.time() + wait_s) * 1000)
         self._session.append("step_result", data)
@@ -478,9 +485,9 @@ def durable_function(
 
 def current_session() -> Session:
     """Return the session whose step runs here, or whose ``with`` block this is."""
-    from holdfast.session.session import entered
+    from holdfast.session.session import open_block
 
-    frame, block = _running.get(), entered.get()
+    frame, block = _running.get(), open_block()
     if frame is not None:
         return frame.session
     if block is None:
@@ -526,6 +533,11 @@ def name_of(fn: Work) -> str:
 def name_of_class(kind: type) -> str:
     """Return the name under which a class is recorded."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def is_timeout(kinds: list[str]) -> bool:
+    """Whether one of these classes is that of a time-out; many libraries have one of their own."""
+    return any("Timeout" in kind.rpartition(".")[2] for kind in kinds)
 
 
 def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -205,9 +205,10 @@ def _keys() -> SearchStrategy[str]:
 
 def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
     """Values for one member of an event's data, by the type that its body gives it."""
-    if not any(get_origin(part) is list for part in get_args(field.type)):
+    parts = get_args(field.type)
+    # The only union of a text and a list is a message's content.
+    if str not in parts or not any(get_origin(part) is list for part in parts):
         return _of_type(field.type)
-    # The only union with a list is a message's content.
     return _texts() | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": _texts()}), max_size=3)
 
 

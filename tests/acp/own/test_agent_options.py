@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from holdfast.apps.acp.agent import server
 from holdfast.apps.acp.agent.editor import EditorKit
-from holdfast.apps.cli import acp, cli
+from holdfast.apps.cli import cli
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
@@ -33,26 +33,34 @@ def run(monkeypatch, tmp_path, store_root):
     return run
 
 
-def test_without_options_it_is_the_embedded_model_that_asks(run, store_root):
-    """No key, no setting: the small model, its context, and the mode that asks first."""
+def test_without_options_it_is_the_guide_that_asks(run, store_root):
+    """No key, no setting: the guide, which is told on standard error, and the mode that asks first."""
     place, kit = run()
     assert run.code == 0
     assert place == str(store_root)
-    assert kit.is_small
-    assert kit.small_window == 4096
+    assert kit.is_plain
+    assert kit.is_guide
     assert kit.mode == "ask"
     assert kit.agent_id == "assistant"
-    assert "embedded" in kit.about
+    assert "no language model" in kit.about
+    assert kit.about in " ".join(run.errors.split())
+
+
+def test_the_embedded_model_keeps_its_small_context(run):
+    """Asked for by its name, it still gets no tools and a short memory."""
+    _, kit = run("--model", "local")
+    assert kit.is_plain
+    assert kit.small_window == 4096
 
 
 def test_model_agent_and_mode_are_taken(run):
     """Nothing of the model is loaded before it is needed."""
     _, kit = run("--model", "openai:gpt-5", "--agent", "planner", "--mode", "read-only")
-    assert not kit.is_small
+    assert not kit.is_plain
     assert kit.mode == "read-only"
     assert kit.agent_id == "planner"
     assert "openai:gpt-5" in kit.about
-    assert kit._made == []
+    assert kit.late_model._made == []
 
 
 def test_settings_are_taken_where_no_option_says_more(run, tmp_path):
@@ -73,8 +81,8 @@ def test_a_mode_that_there_is_not_is_wrong_usage(run):
 
 def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
     """Before anything is served: an editor would only see a prompt fail."""
-    monkeypatch.setattr(acp, "find_spec", lambda _: None)
-    assert run() is None
+    monkeypatch.setattr("holdfast.agent._kit.find_spec", lambda _: None)
+    assert run("--model", "openai:gpt-5") is None
     assert run.code == 2
     assert "pip install" in run.errors
 

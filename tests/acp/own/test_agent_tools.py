@@ -8,6 +8,7 @@ import json
 import pytest
 
 from holdfast.apps.acp.replay.replay import replay
+from holdfast.library import Holdfast
 
 
 def names(editor):
@@ -201,11 +202,25 @@ async def test_only_a_yes_is_a_yes(serve, hf, tmp_path, option, written):
     id = await editor.new(tmp_path)
     assert (await editor.prompt(id, "write"))["stopReason"] == "end_turn"
     assert bool(editor.files) is written
-    asked, answered = [e.data for e in hf.events(id, types=("permission",))]
-    assert (asked["decision"], asked["call"]) == ("ask", answered["call"])
+    [asked] = [e.data for e in hf.events(id, types=("suspended",))]
+    [answered] = [e.data for e in hf.events(id, types=("permission",))]
+    assert (asked["id"], asked["call"]) == (answered["id"], answered["call"])
     assert answered["decision"] == ("allow" if written else "deny")
     if not written:
         assert "Permission denied" in results(hf, id)[0]["message"]
+
+
+async def test_what_redaction_hides_is_written_as_it_was_said(serve, tmp_path):
+    """The log keeps no secret; the call that is allowed while its editor is here has it all the same."""
+    text = "key = 'sk-ant-" + "api03-" + "A1b2C3d4" * 11 + "'"
+    with Holdfast(f"file://{tmp_path}/redacted", redaction="mark") as library:
+        editor = await serve([("write_file", {"path": "a", "content": text})], "So.", lends=("write",), library=library)
+        id = await editor.new(tmp_path)
+        await editor.prompt(id, "write")
+        assert text not in str([event.data for event in library.events(id)])
+        assert editor.files == {str(tmp_path / "a"): text}
+        editor.pipe.close()
+        await editor.served
 
 
 async def test_always_holds_for_the_session_and_no_longer(serve, tmp_path):
@@ -263,7 +278,7 @@ async def test_a_crash_while_the_user_is_asked_or_a_command_runs(serve, hf, tmp_
 
 @pytest.mark.parametrize("how", ["notification", "outcome"])
 async def test_cancelled_while_the_user_is_asked(serve, hf, tmp_path, how):
-    """The turn ends as cancelled, the call as failed, and nothing was written."""
+    """The turn ends as cancelled, nothing was written, and the call waits until something else is said."""
     editor = await serve([("write_file", {"path": "a", "content": "x"})], "So.", lends=("write",))
     editor.option, editor.hang = {"outcome": {"outcome": "cancelled"}}, asyncio.Event()
     id = await editor.new(tmp_path)
@@ -275,9 +290,12 @@ async def test_cancelled_while_the_user_is_asked(serve, hf, tmp_path, how):
         editor.hang.set()
     assert (await turn)["stopReason"] == "cancelled"
     assert editor.files == {}
-    assert editor.of("tool_call_update")[-1]["status"] == "failed"
-    assert [e.data["reason"] for e in hf.events(id, types=("turn_end",))] == ["cancelled"]
+    assert editor.of("tool_call_update")[-1]["status"] == "pending"
+    assert [one.tool for one in hf.waiting(session=id)] == ["write_file"]
+    editor.hang.set()
     assert (await editor.prompt(id, "next"))["stopReason"] == "end_turn"
+    assert editor.of("tool_call_update")[-1]["status"] == "failed"
+    assert not hf.waiting(session=id)
 
 
 async def test_modes_decide_who_is_asked(serve, hf, tmp_path):

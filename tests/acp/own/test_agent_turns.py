@@ -248,7 +248,7 @@ async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, hf, tmp
         raise UsageError("the model needs an API key", remedy="Set ANTHROPIC_API_KEY.")
 
     editor = await serve()
-    object.__setattr__(editor.server._kit, "make_model", missing)
+    editor.server._kit.late_model._make = missing
     id = await editor.new(tmp_path)
     error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}])
     assert error.message == "the model needs an API key. Set ANTHROPIC_API_KEY."
@@ -313,17 +313,17 @@ async def test_cost_and_cached_tokens_are_told(serve, tmp_path, monkeypatch):
     """As far as the provider and the prices say."""
     from pydantic_ai.usage import RequestUsage
 
-    from holdfast.agent import _engine
+    from holdfast.agent import _providers
 
     figures = RequestUsage(input_tokens=900, output_tokens=50, cache_read_tokens=400, cache_write_tokens=30)
-    read = _engine.read_reply
+    read = _providers.read_reply
 
     def priced(response):
         response.usage = figures
         response.model_name = "claude-sonnet-4-5"
         return read(response)
 
-    monkeypatch.setattr("holdfast.agent._engine.read_reply", priced)
+    monkeypatch.setattr("holdfast.agent._providers.read_reply", priced)
     editor = await serve("Fine.")
     answer = await editor.prompt(await editor.new(tmp_path), "Hi")
     assert answer["usage"] == {

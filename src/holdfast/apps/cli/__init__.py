@@ -16,7 +16,7 @@ __all__ = ["App", "cli", "main"]
 def main() -> NoReturn:
     """The entry point of the command: the quick way for a plain list, else the whole command."""
     arguments = sys.argv[1:]
-    if "list" in arguments:
+    if "list" in arguments or "ls" in arguments:
         from holdfast.apps.cli._quick_list import quick_list
 
         code = quick_list(arguments)

@@ -21,6 +21,7 @@ from holdfast.model import VERSION
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from holdfast.agent import Kit
     from holdfast.apps.cli._pager import Held
     from holdfast.library import Holdfast
 
@@ -31,6 +32,11 @@ SECTIONS = {
         "run": "Answer one prompt, on a session that stays.",
         "tui": "Browse, read, search and talk in a terminal app.",
         "web": "Open every session in a browser, on this machine.",
+    },
+    "Answer": {
+        "waiting": "List the questions that sessions wait for.",
+        "approve": "Allow a call that waits.",
+        "deny": "Refuse a call that waits.",
     },
     "Look": {
         "list": "List the sessions, newest first.",
@@ -89,6 +95,7 @@ PAGED = frozenset(
 )
 _NAME_CHARS = 10  # the longest verb, so that all sections are aligned
 _HEADING = re.compile(r" {0,2}[A-Z][a-z ]+:$")
+ALIASES = {"ls": "list", "rm": "delete", "cat": "show"}  # as people type them
 COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 LOADED: dict[str, click.Command] = {}  # the verbs whose modules are loaded; `verb` puts them here
@@ -101,6 +108,7 @@ _SUBJECTS = {
     "front_ends": "bridge mcp tui web",
     "help": "completion man",
     "import_": "import",
+    "inbox": "approve deny waiting",
     "keys": "decrypt encrypt rotate",
     "labels": "pin tag title",
     "show": "recover snapshots",
@@ -130,6 +138,7 @@ class App:
     def __init__(self, place: str | None = None, told: Flags | None = None) -> None:
         told = told or Flags()
         self.place = place
+        self.verb = ""
         self.takes_wait = False
         self.wait_ms: int | None = None
         """How long to wait for a session that another process has; None for as settings say."""
@@ -150,6 +159,7 @@ class App:
 
             # What the library warns of is said by the verbs themselves.
             logging.getLogger("holdfast").addHandler(logging.NullHandler())
+            _check_store(self.place, self.verb)
             given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
             # What a command records is on the medium before it ends; no timer has to see to it.
             self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
@@ -159,6 +169,10 @@ class App:
 
                 self._library.keys.ask_passphrase(getpass)
         return self._library
+
+    def short(self, id: str) -> str:
+        """Return as much of an id as tells it from every other."""
+        return self.library.short_ids([id])[id]
 
     @property
     def where(self) -> str:
@@ -208,6 +222,12 @@ class App:
         """Tell something on standard error that is no failure."""
         tell_warning(self.err, message, remedy, as_json=self.as_json)
 
+    def tell_guide(self, kit: Kit | None) -> None:
+        """Say on standard error that the guide answers and no model, where that is so."""
+        if kit is not None and kit.is_guide:
+            self.err.line(Span(kit.about, "faint"))
+            self.err.flush()
+
 
 class Parts(click.Group):
     """A command that has parts, whose names are known with what each does, in the order of the help page."""
@@ -238,6 +258,12 @@ class Parts(click.Group):
 
 class _Verbs(Parts):
     """Verbs that are loaded when they are called."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, also by the name that other commands have for it."""
+        return super().resolve_command(ctx, [ALIASES.get(args[0], args[0]), *args[1:]])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
@@ -289,6 +315,48 @@ class _Verbs(Parts):
         return code
 
 
+# They make a store where there is none; whoever only looks for something meant one that is there.
+_MAKES_A_STORE = frozenset(
+    [
+        "chat",
+        "run",
+        "tui",
+        "web",
+        "import",
+        "copy",
+        "acp",
+        "bridge",
+        "mcp",
+        "serve",
+        "config",
+        "doctor",
+        "metrics",
+        "help",
+        "recover",
+    ]
+)
+
+
+def _check_store(place: str | None, verb: str) -> None:
+    """Raise NotFound for a store that ``--store`` names and that does not exist, with the one that may be meant."""
+    from holdfast.storage import is_path
+
+    # What can be no path is refused by the library.
+    if not place or "\0" in place or verb in _MAKES_A_STORE or not is_path(place):
+        return
+    path = os.path.expanduser(place)
+    if os.path.lexists(path):
+        return
+    from holdfast.apps.cli._failure import likely_store
+    from holdfast.errors import NotFound
+
+    meant = likely_store(path)
+    remedy = f"Did you mean {meant}?" if meant else "`holdfast doctor` says where your store is."
+    raise NotFound(
+        f"there is no store at {path}", remedy=f"{remedy} A new one is made by `holdfast chat` or `holdfast import`."
+    )
+
+
 def with_shared_options(command: C) -> C:
     """Return the verb with ``--color``, ``--no-pager`` and a help that a pager shows if it is long."""
     # Once for each: a command is asked for again by completion, help and manual pages.
@@ -329,7 +397,9 @@ def print_help(app: App, text: str) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--store", metavar="URL", help="The store: a path or a URL [env: HOLDFAST_STORE].")
-@click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version.")
+@click.version_option(
+    VERSION, "-v", "-V", "--version", prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version."
+)
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:
     """Keep the sessions of AI agents: look at them, check them, mend them.
@@ -338,6 +408,7 @@ def cli(ctx: click.Context, store: str | None) -> None:
     """
     app = ctx.ensure_object(App)
     app.place = store
+    app.verb = ctx.invoked_subcommand or ""
     # The store is closed and the pager waited for whichever way the verb ends.
     ctx.call_on_close(app.close)
     if ctx.invoked_subcommand is not None:
@@ -358,7 +429,7 @@ def cli(ctx: click.Context, store: str | None) -> None:
 
 def fail(app: App, error: BaseException) -> int:
     """Tell a failure in a sentence; the exit code."""
-    failure = explain(error, waits=app.takes_wait)
+    failure = explain(error, waits=app.takes_wait, verb=app.verb)
     if failure.message:
         # A screen of its own: that of the app may be in the middle of something.
         tell_failure(standard_error(app.err.colour), failure, as_json=app.as_json)

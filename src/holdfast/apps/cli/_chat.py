@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, fork_seq, offered_commands, plain_text, read_command
+from holdfast.agent import EXIT_WORDS, can_go_on, fork_seq, is_child, offered_commands, plain_text, read_command
+from holdfast.apps.cli._answer import AnswerView, Look, drawn_edit
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, suggestion, tell
+from holdfast.apps.cli._screen import wants_colour
 from holdfast.apps.cli._summary import print_conversation, print_header
 from holdfast.apps.cli._talk import Talker
 from holdfast.apps.cli.chat import Wishes, standard_input
 from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Column, Piece, Span
-from holdfast.apps.render.words import ago
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.replay import is_complete
+from holdfast.apps.render.words import ago, counted, price, short
+from holdfast.errors import HoldfastError, ModelFailed, UsageError
+from holdfast.model import Event
+from holdfast.replay import Entry, as_text, read_transcript
+from holdfast.security import neutralise
 from holdfast.session import Session, now_ms
+from holdfast.storage import Folder
 
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
 
-_SHOWN_EVENTS = 40
+_PASTE_S = 0.03
+_TURNS_SHOWN = 10
+_FILE_BYTES_MAX = 1024 * 1024
+_PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
+_PICTURES |= {".webp": "image/webp"}
+_FILE = re.compile(r"(?<!\S)@(\S+)")
+_PREVIEW_CHARS = 90
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 
 
@@ -36,8 +51,13 @@ class Chat:
         self.is_over = False
         self.has_failed = False
         self.is_terminal = sys.stdin.isatty() and app.out.is_terminal
-        self.talker = Talker(app, wishes, self._permit if self.is_terminal else None)
-        self._reader = PromptReader(InputHistory(), [f"/{name}" for name in COMMANDS])
+        self.draws = self.is_terminal and _may_draw(app, wishes)
+        self.look = Look(wants_colour(app.out.colour, is_terminal=True), not (wishes.light or _is_light()))
+        self.talker = Talker(app, wishes, self._permit if self.is_terminal else None, late=self.is_terminal)
+        self.gone_back: list[str] = []
+        """The sessions that /back left, for /undo."""
+        self._view: AnswerView | None = None
+        self._read = self._reader()
 
     @property
     def session_id(self) -> str | None:
@@ -50,7 +70,7 @@ class Chat:
             self.app.err.line(Span(self.talker.choice.explain(), "faint"))
             self.greet()
             if self.is_terminal:
-                self.app.err.line(Span("/help lists the commands, /exit leaves.", "faint"))
+                self.talker.prepare()
             for line in self._lines():
                 self._take(line)
                 if self.is_over:
@@ -71,32 +91,62 @@ class Chat:
         if session is None or not session.restored:
             return
         if self.is_terminal:
-            start = max(0, session.seq - _SHOWN_EVENTS)
-            if start:
+            start = _last_turn(self.app, session)
+            if start > 1:
                 self.app.out.line(Span("  … earlier: /history", "faint"))
-            print_conversation(self.app, self.app.library.events(session.id, start), full=False, first=start)
-            self.app.out.line()
+            events = self.app.library.events(session.id, start)
+            if self.draws:
+                self.show(read_transcript(events, start))
+            else:
+                print_conversation(self.app, events, full=False, first=start)
+                self.app.out.line()
         # A crash leaves a question without an answer, or a call without a result.
-        messages, state = session.messages(), session.live_state
-        if messages and (state.unfinished or not is_complete(messages)):
+        if can_go_on(session):
+            state = session.live_state
             what = "failed" if state.status == "failed" else "was interrupted"
-            self.app.err.line(Span(f"The last answer {what}. /continue goes on with it.", "warning"))
+            told = f"The last answer {what}. /continue goes on with it."
+            if self.is_terminal:
+                when = ago(state.updated_at, now_ms())
+                told = f"⟲ {what.removeprefix('was ')} {when}: Enter goes on"
+            self.app.err.line(Span(told, "warning"))
 
-    def say(self, text: str | None) -> None:
+    def show(self, entries: Iterable[Entry]) -> None:
+        """Draw what was said, as it looked when it was said."""
+        view = AnswerView(self.app.out.beside, self.look)
+        for entry in entries:
+            if entry.kind == "user":
+                view.lines([f"› {line}" for line in neutralise(entry.text).split("\n")] + [""])
+            elif entry.kind == "assistant":
+                view.piece(entry.text)
+            elif entry.kind == "call":
+                view.called(entry.id or "", entry.name, entry.value)
+            elif entry.kind in ("result", "failure"):
+                view.ends(entry.id or "", entry.text, failed=entry.kind == "failure", at=entry.timestamp)
+            elif entry.kind == "note":
+                view.lines([neutralise(f"· {entry.name}")])
+        view.settle()
+
+    def say(self, text: str | list[dict[str, Any]] | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
+        self._view = AnswerView(self.app.out.beside, self.look) if self.draws else None
         try:
-            result = self.talker.answer(text)
+            result = self.talker.answer(text, self._view)
         except KeyboardInterrupt:
             self.app.err.line(Span("(stopped; what was said is kept)", "warning"))
             return
         if result.suspended is not None:
             self.app.err.line(Span("The agent waits for someone.", "warning"))
-        if self.is_terminal:
+        if self.is_terminal and not self.draws:
             self.app.out.line()
 
     def confirm(self, question: str) -> bool:
         """Whether the user says yes; without a terminal nobody does."""
         return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
+
+    def choose(self, question: str, count: int) -> int | None:
+        """The place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
+        answer = self._ask(question) if self.is_terminal else ""
+        return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= count else None
 
     # -- inside ------------------------------------------------------------------------------
     def _lines(self) -> Iterator[str]:
@@ -104,7 +154,7 @@ class Chat:
         while True:
             try:
                 if self.is_terminal:
-                    yield self._reader.read("you> ")
+                    yield self._read()
                 elif line := piped.readline():
                     yield line.rstrip("\n")
                 else:
@@ -119,7 +169,10 @@ class Chat:
     def _take(self, line: str) -> None:
         text = plain_text(line).strip()
         if not text:
-            return
+            session = self.talker.session
+            if not self.is_terminal or session is None or not can_go_on(session):
+                return
+            text = "/continue"
         if text in EXIT_WORDS:
             self.is_over = True
             return
@@ -129,14 +182,38 @@ class Chat:
                 obey(self, *command)
             else:
                 # Two slashes say one: the way out for a message that begins with a slash.
-                self.say(text.removeprefix("/") if text.startswith("//") else text)
+                self.say(with_files(text.removeprefix("/") if text.startswith("//") else text))
         except HoldfastError as error:
             self.has_failed = True
             failure = explain(error, waits=self.app.takes_wait)
-            tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy)
+            again = " /retry tries again." if isinstance(error, ModelFailed) and self.is_terminal else ""
+            tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy + again)
+
+    def _reader(self) -> Callable[[], str]:
+        """How a message is read at a terminal."""
+        history = InputHistory()
+        if not self.draws:
+            return LineReader(history, [f"/{name}" for name in COMMANDS]).read
+        from holdfast.apps.cli._prompt import PromptReader
+
+        words = {name: command.does for name, command in COMMANDS.items()}
+        return PromptReader(history, words, self._status, colour=self.look.colour).read
+
+    def _status(self) -> str:
+        """The line below the prompt: model, tokens, cost, title."""
+        session = self.talker.session
+        parts = [self.talker.choice.name or "the server's model"]
+        if session is not None:
+            usage = session.live_state.usage
+            parts += [f"{short(usage.input_tokens + usage.output_tokens)} tokens", price(usage.cost)]
+            parts.append(session.title or "")
+        return "  ·  ".join(filter(None, parts))
 
     def _permit(self, request: PermissionRequest) -> Any:
         """Ask whether a tool may be used."""
+        if self._view is not None:
+            self._view.lines(drawn_edit(request.args, self.look))
+            self._view.rests = True
         self.app.out.end_stream()
         shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
         self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
@@ -146,6 +223,8 @@ class Chat:
             answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
         finally:
             signal.signal(signal.SIGINT, before)
+            if self._view is not None:
+                self._view.rests = False
         return _ANSWERS.get(answer, False)
 
     def _ask(self, question: str) -> str:
@@ -156,8 +235,26 @@ class Chat:
             return ""
 
 
-# Lines that are typed at a prompt, with what was typed before.
-class PromptReader:
+def _may_draw(app: App, wishes: Wishes) -> bool:
+    """Whether a terminal may be drawn on: not for a screen reader, nor with NO_COLOR unless --color says so."""
+    return not wishes.plain and (not os.environ.get("NO_COLOR") or app.out.colour in ("always", "never"))
+
+
+def _is_light() -> bool:
+    """Whether the terminal says that its ground is light, as some do: ``COLORFGBG=0;15``."""
+    return os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+
+
+def _last_turn(app: App, session: Session) -> int:
+    """Where the last thing that a person said stands in the log."""
+    for event in app.library.events(session.id, types=["user"], reverse=True):
+        if not is_child(event) and event.data.get("synthetic") is not True:
+            return event.seq
+    return 0
+
+
+# Lines that are typed where nothing is drawn, with what was typed before.
+class LineReader:
     """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
 
     def __init__(self, history: InputHistory, words: list[str]) -> None:
@@ -179,10 +276,13 @@ class PromptReader:
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
 
-    def read(self, prompt: str) -> str:
-        """Return the next line. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
-        line = input(prompt)
-        if self._history.add(line) and self._readline is not None:
+    def read(self) -> str:
+        """Return the next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
+        line = input("you> ")
+        # What is pasted comes at once: its lines are one message.
+        while select.select([sys.stdin], [], [], _PASTE_S)[0] and (more := sys.stdin.readline()):
+            line += "\n" + more.rstrip("\n")
+        if "\n" not in line and self._history.add(line) and self._readline is not None:
             self._readline.add_history(line)
         return line
 
@@ -236,6 +336,105 @@ def _load(chat: Chat, rest: str) -> None:
         raise UsageError("/load needs the id of a session", remedy="/list shows them.")
     chat.talker.switch(choose(chat.app.library, rest))
     chat.greet()
+
+
+def _sessions(chat: Chat, rest: str) -> None:
+    """The newest sessions with their last words; on a terminal one can be chosen by its number."""
+    words = rest.casefold()
+    found = chat.app.library.list(limit=200, agent_id=chat.talker.agent_id)
+    rows = [row for row in found if words in f"{row.title} {row.session_id}".casefold()][:_TURNS_SHOWN]
+    if not rows:
+        chat.app.out.line("No session fits.")
+        return
+    for number, row in enumerate(rows, 1):
+        when = Span(f"  {ago(row.updated_at, now_ms())}, {counted(row.message_count, 'message')}", "faint")
+        chat.app.out.line(Span(f"{number:>2} ", "name"), row.title or row.session_id, when, hang=3)
+        chat.app.out.line(Span(f"   {_last_words(chat, row.session_id)}", "faint"))
+    chosen = chat.choose("Which one (its number)? ", len(rows))
+    if chosen is not None:
+        _load(chat, rows[chosen].session_id)
+
+
+def _last_words(chat: Chat, id: str) -> str:
+    for event in chat.app.library.events(id, types=["user", "assistant"], reverse=True, limit=1):
+        return as_text(event.data.get("content"))[:_PREVIEW_CHARS].replace("\n", " ")
+    return ""
+
+
+def _search(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise UsageError("/search needs words to look for")
+    hits = chat.app.library.search(rest, limit=_TURNS_SHOWN)
+    for number, hit in enumerate(hits, 1):
+        chat.app.out.line(Span(f"{number:>2} ", "name"), hit.title or hit.session_id, Span(f"  #{hit.seq}", "faint"))
+        chat.app.out.line(Span(f"   {' '.join(hit.snippet.text.split())}", "faint"), hang=3)
+    if not hits:
+        chat.app.out.line("Nothing was found.")
+        return
+    chosen = chat.choose("Open which one (its number)? ", len(hits))
+    if chosen is not None:
+        _load(chat, hits[chosen].session_id)
+
+
+def _asked(chat: Chat) -> list[Event]:
+    """What the user said in this session, newest first."""
+    said = chat.app.library.events(_session(chat).id, types=["user"], reverse=True)
+    return [event for event in said if not is_child(event) and event.data.get("synthetic") is not True]
+
+
+def _back(chat: Chat, rest: str) -> None:
+    """Go back to before something that the user said; the session stays as it is, and this goes on beside it."""
+    asked = _asked(chat)
+    if not asked:
+        raise UsageError("nothing was said yet")
+    if not rest:
+        for number, event in enumerate(asked[:_TURNS_SHOWN], 1):
+            words = " ".join(as_text(event.data.get("content")).split())[:_PREVIEW_CHARS]
+            chat.app.out.line(Span(f"{number:>2} ", "name"), words, hang=3)
+        chosen = chat.choose("Back to before which one (its number; 1 is the last)? ", len(asked))
+        if chosen is None:
+            return
+        rest = str(chosen + 1)
+    if not rest.isdecimal() or not 1 <= int(rest) <= len(asked):
+        raise UsageError(f"/back takes a number from 1, the last turn, to {len(asked)}, the first")
+    _go_before(chat, asked[int(rest) - 1])
+    chat.greet()
+
+
+def _go_before(chat: Chat, event: Event) -> None:
+    library, left = chat.app.library, _session(chat).id
+    starts = library.events(left, stop=event.seq, types=["turn_start"], reverse=True, limit=1)
+    at = next((start.seq for start in starts if start.run == event.run), event.seq) - 1
+    if at < 1:
+        chat.talker.begin()
+    else:
+        chat.talker.switch(library.restore(left, at))
+    chat.gone_back.append(left)
+
+
+def _undo(chat: Chat, _: str) -> None:
+    if not chat.gone_back:
+        raise UsageError("there is no /back to take back")
+    chat.talker.switch(chat.gone_back.pop())
+    chat.greet()
+
+
+def _retry(chat: Chat, _: str) -> None:
+    """Ask the last question again: in place if it has no answer yet, else from before it."""
+    session, asked = _session(chat), _asked(chat)
+    if can_go_on(session):
+        chat.say(None)
+        return
+    if not asked:
+        raise UsageError("nothing was said yet")
+    _go_before(chat, asked[0])
+    chat.say(asked[0].data["content"])
+
+
+def _model(chat: Chat, rest: str) -> None:
+    if rest:
+        chat.talker.use_model(rest)
+    chat.app.out.line(chat.talker.choice.explain())
 
 
 def _new(chat: Chat, _: str) -> None:
@@ -294,7 +493,33 @@ def _session(chat: Chat) -> Session:
     return session
 
 
+def with_files(text: str) -> str | list[dict[str, Any]]:
+    """A message with the files that it names as ``@path``: text as it is, pictures as pictures. Raises UsageError."""
+    blocks: list[dict[str, Any]] = []
+    for path in dict.fromkeys(_FILE.findall(text)):
+        place, name = os.path.split(os.path.expanduser(path))
+        if not os.path.isfile(os.path.join(place, name)):
+            continue  # an address or a name of somebody: only what is a file is one
+        data = Folder(place or ".").read(name, _FILE_BYTES_MAX)
+        kind = _PICTURES.get(os.path.splitext(name)[1].lower())
+        if kind is not None:
+            source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
+            blocks.append({"type": "image", "source": source})
+            continue
+        try:
+            blocks.append({"type": "text", "text": f"{path}:\n{plain_text(data.decode())}"})
+        except UnicodeDecodeError:
+            raise UsageError(f"{path} is neither text nor a picture", remedy="Leave the @ out to name it.") from None
+    return [{"type": "text", "text": text}, *blocks] if blocks else text
+
+
 OWN: dict[str, Callable[[Chat, str], None]] = {
+    "sessions": _sessions,
+    "search": _search,
+    "back": _back,
+    "undo": _undo,
+    "retry": _retry,
+    "model": _model,
     "list": _list,
     "load": _load,
     "new": _new,

@@ -41,6 +41,8 @@ def choose(library: Holdfast, given: str) -> str:
             raise UsageError(_several(given, found), remedy="Give the id that it has here.") from None
         if found:
             return found[0]
+        if isinstance(error, InvalidId):
+            error.remedy = "Name a session by its id or the beginning of it; `holdfast list` shows them."
         _lead_to_import(library, given, error)
         raise
 
@@ -62,7 +64,11 @@ def choose_deleted(library: Holdfast, given: str) -> str:
     if given == NEWEST and deleted:
         return deleted[0].session_id
     ids = sorted({one.session_id for one in deleted})
-    return pick(given, ids, f"no session {given} in the trash")
+    try:
+        return pick(given, ids, f"no session {given} in the trash")
+    except (NotFound, InvalidId) as error:
+        error.remedy = "See what is there with `holdfast list --trash`."
+        raise
 
 
 def session_ids(library: Holdfast) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,8 +31,13 @@ class Failure(NamedTuple):
     kind: str = "defect"  # the code of the error for programs: that of its class, or of what else went wrong
 
 
-def explain(error: BaseException, *, waits: bool = False) -> Failure:
+def explain(error: BaseException, *, waits: bool = False, verb: str = "") -> Failure:
     """Return what to tell the user of a verb, which may take ``--wait``, about an exception."""
+    if isinstance(error, UsageError) and error.remedy == UsageError.remedy:
+        # Its own remedy is about Python calls.
+        return Failure(
+            error.message, f"See `{' '.join(filter(None, ('holdfast', verb, '--help')))}`.", error.exit, error.code
+        )
     if isinstance(error, HoldfastError):
         return Failure(*told(error, waits=waits), error.exit, error.code)
     if isinstance(error, click.exceptions.Exit):
@@ -62,7 +68,36 @@ def _explain_click(error: click.ClickException) -> Failure:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the whole page
         parts = error.ctx.command.list_commands(error.ctx)  # type: ignore[attr-defined]  # a group
         message = f"{path} needs one of: {', '.join(parts)}"
-    return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code, UsageError.code)
+    example = _example(context) if isinstance(error, click.MissingParameter) else ""
+    remedy = f"{example}See `{path} --help`."
+    return Failure(message[:1].lower() + message[1:], remedy, error.exit_code, UsageError.code)
+
+
+def _example(context: click.Context | None) -> str:
+    """The first example of a verb's help page, for somebody who left something out."""
+    page = (context.command.epilog or "") if context is not None else ""
+    line = next((line for line in page.split("\n") if line.startswith("  holdfast ")), "")
+    return f"For example: `{line.strip().partition('   ')[0]}`. " if line else ""
+
+
+def likely_store(path: str) -> str | None:
+    """The store that may be meant by a path where there is none: one of nearly that name there, or the usual one."""
+    folder, name = os.path.split(os.path.abspath(path))
+    beside = [one for one in _folders(folder) if os.path.isdir(os.path.join(folder, one, "sessions"))]
+    close = difflib.get_close_matches(name[:128], beside, n=1)
+    if close:
+        return os.path.join(folder, close[0])
+    from holdfast._config import store_without_settings
+
+    usual = os.path.expanduser(store_without_settings() or "")
+    return usual if os.path.isdir(os.path.join(usual, "sessions")) and usual else None
+
+
+def _folders(place: str) -> list[str]:
+    try:
+        return os.listdir(place)
+    except OSError:
+        return []
 
 
 # Failures and warnings, told to people in a sentence and to programs as JSON.

@@ -47,6 +47,8 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 class AtLeast(click.IntRange):
     """A whole number that is not below ``least``; help leaves that to common sense."""
 
+    name = "whole number"
+
     def __init__(self, least: int) -> None:
         super().__init__(min=least)
 
@@ -233,7 +235,7 @@ json_option = click.option(
 def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
     told = "At most so many; 0 for all."
-    return option("--limit N", told, type=AtLeast(0), default=default)
+    return option("--limit N", told, name="-n", type=AtLeast(0), default=default)
 
 
 def port_option(default: int, help: str = "The port") -> Callable[[F], F]:

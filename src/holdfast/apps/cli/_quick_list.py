@@ -32,31 +32,31 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("ID"),
     Column("UPDATED", spared=True),
-    Column("TITLE", flexible=True, least=30),
+    Column("TITLE", flexible=True, least=20),
     Column("MSGS", right=True, spared=True),
+    Column("COST", right=True, spared=True),
     Column("TOKENS", right=True, optional=True, spared=True),
-    Column("COST", right=True, optional=True, spared=True),
     Column("TAGS", flexible=True, optional=True, spared=True),
     Column("TOPICS", flexible=True, optional=True, spared=True),
-    Column("STATE", optional=True),
+    Column("STATE"),
 )
 _STYLES = {"running": "good", "archived": "faint"}
 _STYLES |= dict.fromkeys(("waiting", "interrupted", "sealed"), "warning")
 _STYLES |= dict.fromkeys(("failed", "damaged", "too_new", "unreadable"), "bad")
 
 
-def session_cells(row: SessionMetadata | Listed, now: int, mark: str = "") -> list[Piece]:
-    """What the columns say of a session at a time, with a mark before its id."""
+def session_cells(row: SessionMetadata | Listed, now: int, id: str, mark: str = "") -> list[Piece]:
+    """What the columns say of a session at a time, by its short id, with a mark before it."""
     state = row.status if row.state == "ok" else row.state
     if state == "idle" and row.archived:
         state = "archived"
     return [
-        Span(mark + row.session_id, "name"),
+        Span(mark + id, "name"),
         Span(ago(row.updated_at, now), "faint"),
         row.title or "",
         str(row.message_count),
-        ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
         price(row.cost),
+        ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
         ", ".join(row.tags),
         Span(", ".join(row.auto_tags), "faint"),
         Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
@@ -131,13 +131,13 @@ def _understood(arguments: list[str]) -> _Words | None:
     """The command line, if nothing in it is strange."""
     words, is_list = _Words(), False
     for name, value in _options(arguments):
-        if name == "list" and not is_list:
+        if name in ("list", "ls") and not is_list:
             is_list = True
         elif name == "--store" and value:
             words.store = value
         elif name == "--color" and value in COLOURS:
             words.colour = value
-        elif name == "--limit" and is_list and _is_limit(value):
+        elif name in ("--limit", "-n") and is_list and _is_limit(value):
             words.limit = int(value or 0)
         elif name == "--json" and is_list:
             words.as_json = True
@@ -153,7 +153,7 @@ def _options(arguments: list[str]) -> Iterator[tuple[str, str | None]]:
     rest = iter(arguments)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name not in ("--store", "--color", "--limit"):
+        if name not in ("--store", "--color", "--limit", "-n"):
             yield word, None
         elif equals:
             yield name, value
@@ -182,7 +182,7 @@ def _text(words: _Words, found: Newest) -> str | None:
         out.json_document(document_of(found))
     else:
         now = time_ns() // _NS_PER_MS
-        out.table(COLUMNS, [session_cells(row, now) for row in found.rows])
+        out.table(COLUMNS, [session_cells(row, now, found.short[row.session_id]) for row in found.rows])
     text = held.getvalue()
     # Held until now, so that nothing has been written if the whole command has to do it.
     return text if not (out.is_terminal and words.may_page) or _has_room(text) else None

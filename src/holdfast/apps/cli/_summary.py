@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.render.page import Span
-from holdfast.apps.render.transcript import body, folded, heading
-from holdfast.apps.render.words import ago, clock, counted, day_time
+from holdfast.apps.render.transcript import Step, body, edit_of, folded, heading, paired
+from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price
+from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Entry, read_transcript
 from holdfast.session import now_ms
@@ -17,8 +18,11 @@ from holdfast.session import now_ms
 T = TypeVar("T")
 _LABEL_CHARS = 10
 _AROUND = 3
+_FIRST_EVENTS = 5  # where an import says what it read
+_EDIT_LINES = 20
 _STYLES = {kind: kind for kind in ("user", "assistant", "thinking")}
 _STYLES |= {"system": "warning", "call": "tool", "result": "tool", "failure": "bad", "note": "warning"}
+_TOOL_KINDS = ("call", "result", "failure")
 _MARKS = {"call": "→ ", "result": "← ", "failure": "✗ ", "note": "· "}
 
 
@@ -35,6 +39,10 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
         "updated": _moment(row.updated_at, now),
         "messages": f"{row.message_count:,} in {counted(row.event_count, 'event')}",
         "tokens": tokens,
+        "cost": price(row.cost),
+        "model": row.model or "",
+        "cwd": row.cwd or "",
+        "from": _source(app, row.session_id),
         "tags": ", ".join(row.tags),
         "agent": row.agent_id or "",
         "parent": row.parent or "",
@@ -55,10 +63,16 @@ def print_conversation(
     last: int | None = None,
     first: int = 0,
     lost_from: int | None = None,
+    turn: int | None = None,
+    tools: bool = False,
+    errors: bool = False,
 ) -> None:
-    """Everything that was said and done in the order of the log, or only the last entries."""
-    day = ""
-    for entry in last_of(read_transcript(events, first, lost_from), last):
+    """Everything that was said and done in the order of the log, or only the last steps, or those that are wanted."""
+    day, is_narrowed = "", turn is not None or tools or errors
+    steps = _of_turn(paired(read_transcript(events, first, lost_from)), turn)
+    wanted = (step for step in steps if not tools or step.entry.kind in _TOOL_KINDS)
+    for step in last_of((step for step in wanted if not errors or step.went_wrong), last):
+        entry = step.entry
         # The user's own day, so that a talk over midnight reads as it was lived.
         today = day_time(entry.timestamp)[:10]
         if today != day:
@@ -66,9 +80,25 @@ def print_conversation(
             app.out.line()
             app.out.line(Span(today or "(no time)", "faint"))
         _print_entry(app, entry, full=full)
+        _print_result(app, step, full=full)
     if not day:
         app.out.line()
-        app.out.line(Span("  Nothing was said yet.", "faint"))
+        app.out.line(Span("  There is nothing of that kind." if is_narrowed else "  Nothing was said yet.", "faint"))
+
+
+def _of_turn(steps: Iterable[Step], turn: int | None) -> Iterator[Step]:
+    """The steps of one turn, counted from 1, or all. Raises NotFound."""
+    number, was_user = 0, False
+    for step in steps:
+        is_user = step.entry.kind == "user"
+        number += is_user and not was_user
+        was_user = is_user
+        if turn is None or number == turn:
+            yield step
+        elif number > turn:
+            return
+    if turn is not None and turn > number:
+        raise NotFound(f"there is no turn {turn}; the last is {number}", remedy="Choose an earlier one.")
 
 
 def print_around(app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None) -> None:
@@ -106,15 +136,47 @@ def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
 
 def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     mark += _MARKS.get(entry.kind, "")
+    style = "bad" if Step(entry).went_wrong and entry.kind == "note" else _STYLES[entry.kind]
     app.out.line()
-    app.out.line(
-        Span(f"{mark}{heading(entry)}", _STYLES[entry.kind]), Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint")
-    )
+    app.out.line(Span(f"{mark}{heading(entry)}", style), Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint"))
+    edit = edit_of(entry)
+    if edit is None:
+        _print_text(app, entry, full=full)
+        return
+    given, lines = edit
+    app.out.text(given)
+    for line in lines if full else lines[:_EDIT_LINES]:
+        app.out.line(Span(f"  {line}", {"-": "bad", "+": "good"}.get(line[:1], "faint")), hang=4)
+    if not full and len(lines) > _EDIT_LINES:
+        app.out.line(Span(f"  … {counted(len(lines) - _EDIT_LINES, 'more line')}; all with --full", "faint"))
+
+
+def _print_result(app: App, step: Step, *, full: bool) -> None:
+    """What a call brought, right below it, and how long it took."""
+    if (result := step.result) is None:
+        return
+    took = f"  {latency(step.took_ms)}" if step.took_ms else ""
+    told = Span(f"{_MARKS[result.kind]}{heading(result)}", _STYLES[result.kind])
+    app.out.line(told, Span(f"{took}  #{result.seq}", "faint"))
+    _print_text(app, result, full=full)
+
+
+def _print_text(app: App, entry: Entry, *, full: bool) -> None:
     text, hidden = (body(entry), 0) if full else folded(entry)
-    if text:
+    if text and entry.kind in ("user", "assistant"):
+        app.out.markdown(text.rstrip("\n"))
+    elif text:
         app.out.text(text.rstrip("\n"), style="thinking" if entry.kind == "thinking" else "")
     if hidden:
         app.out.line(Span(f"  … {counted(hidden, 'more character')}; all with --full", "faint"))
+
+
+def _source(app: App, session_id: str) -> str:
+    """The tool whose session was imported; empty for one that was recorded here."""
+    for event in app.library.events(session_id, 0, _FIRST_EVENTS, types=["imported"]):
+        tool = event.data.get("tool") or event.data.get("format")
+        return tool if isinstance(tool, str) else ""
+    return ""
 
 
 def _moment(time_ms: int, now: int) -> str:

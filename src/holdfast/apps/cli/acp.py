@@ -6,13 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from holdfast.agent import needs_agent
 from holdfast.apps.cli._app import App, Parts
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import AtLeast, json_option, model_option, named_option, option, verb
@@ -95,13 +93,11 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
       holdfast acp agent --model anthropic:claude-sonnet-4-5
       holdfast acp agent --mode read-only
     """
-    with needs_agent():
-        if find_spec("pydantic_ai") is None:  # it is loaded with the first prompt, which is too late
-            raise ModuleNotFoundError(name="pydantic_ai")
-        from holdfast.apps.acp.agent.editor import EditorKit
-        from holdfast.apps.acp.agent.server import serve_agent
+    from holdfast.apps.acp.agent.editor import EditorKit
+    from holdfast.apps.acp.agent.server import serve_agent
 
     kit = EditorKit.configured(app.place, model=model, agent=agent, mode=mode)
+    app.tell_guide(kit)
     serve_agent(app.place, kit)
 
 

@@ -10,10 +10,12 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._options import AtLeast, complete_id, json_option, option, session_argument, verb
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
+from holdfast.apps.cli._options import AtLeast, complete_id, json_option, option, session_argument, verb, yes_option
 from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
+from holdfast.errors import UsageError
 from holdfast.replay import Clash
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
     if app.as_json:
         app.out.json(answers.SessionForked(session_id=made, parent=parent, at=seq))
     else:
-        app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))
+        short = app.library.short_ids([parent, made])
+        app.out.line(f"{how} ", Span(short[parent], "name"), f" after event {seq}: ", Span(short[made], "name"))
 
 
 @verb("fork")
@@ -129,11 +132,13 @@ class _Turns(click.ParamType[list[int] | str]):
 @option("--policy", "Whose value counts where both changed the same.", of="ours theirs both ask", default="ours")
 @_id_option
 @_title_option
+@yes_option
 @json_option
-def merge_verb(app: App, /, *, a: str, b: str, policy: str, **wishes: Any) -> None:
+def merge_verb(app: App, /, *, a: str, b: str, policy: str, yes: bool, **wishes: Any) -> int:
     """Make a new session from A, with the turns of B since they parted.
 
-    Memory, variables and todos are merged; what both changed is listed. A and B stay as they are.
+    Memory, variables and todos are merged; what both changed is listed. A and B stay as they are. Sessions that have no
+    event in common are merged after a question, or with --yes.
 
     Examples:
       holdfast merge trip-planner 01jx
@@ -141,19 +146,34 @@ def merge_verb(app: App, /, *, a: str, b: str, policy: str, **wishes: Any) -> No
       holdfast merge trip-planner 01jx --turns summary
     """
     ours, theirs = choose(app.library, a), choose(app.library, b)
+    if not yes and app.library.compare(ours, theirs).ancestor is None and not _may_merge(app, ours, theirs):
+        app.err.line("Nothing was merged.")
+        return EXIT_FAILED
     made = app.library.merge(ours, theirs, policy=policy, ask=_asker(app) if policy == "ask" else None, **wishes)
     report = app.library.merge_report(made)
     assert report is not None
     if app.as_json:
         app.out.json(answers.SessionMerged(session_id=made, report=report))
-        return
-    app.out.line("merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name"))
+        return EXIT_FINE
+    short = app.library.short_ids([ours, theirs, made])
+    names = [Span(short[id], "name") for id in (ours, theirs, made)]
+    app.out.line("merged ", names[0], " and ", names[1], " into ", names[2])
     many = counted(report.merged_turns, "turn")
     app.out.line(f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}")
     for name in report.taken:
         app.out.line("  taken over: ", name)
     for clash in report.conflicts:
         app.out.line(Span("  conflict: ", "warning"), f"{clash.kind} {clash.name}", f" ({clash.taken} taken)")
+    return EXIT_FINE
+
+
+def _may_merge(app: App, ours: str, theirs: str) -> bool:
+    """Ask whether two sessions that never were one are to be merged."""
+    short = app.library.short_ids([ours, theirs])
+    told = f"{short[ours]} and {short[theirs]} have no event in common"
+    if not app.can_ask:
+        raise UsageError(told, remedy="Say --yes to put all turns of the second behind those of the first.")
+    return click.confirm(f"{told}. Merge them all the same?", err=True)
 
 
 def _asker(app: App) -> Callable[[Clash], str] | None:

@@ -15,6 +15,7 @@ from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 from holdfast.library.answers import filled
 from holdfast.library.answers.turns import RunAnswer
+from holdfast.model import VERSION
 
 
 class Wishes(NamedTuple):
@@ -24,6 +25,8 @@ class Wishes(NamedTuple):
     agent: str | None = None
     session: str | None = None
     new: bool = False
+    plain: bool = False
+    light: bool = False
 
 
 _talk_options = together(
@@ -51,13 +54,16 @@ def standard_input() -> TextIO:
 
 @verb("chat")
 @_talk_options
+@click.option("--plain", is_flag=True, help="Draw nothing: lines in and lines out, as screen readers want it.")
+@click.option("--light", is_flag=True, help="Dark letters on a light ground.")
 @wait_option
 def chat_verb(app: App, /, **wishes: Any) -> int:
     """Talk to an agent. Everything is kept as it is said: quit, or be killed, and go on.
 
     Without options it goes on with the agent's current session. In a pipe each line is a message;
-    the answers go to standard output. The model: --model, else the configuration, else an API key
-    in the environment, else the small one that is embedded.
+    the answers go to standard output. Who answers: --model, else the configuration, else an API key
+    in the environment, else a model server on this machine (Ollama, LM Studio, llama.cpp, vLLM),
+    else the guide, which is no language model and shows what a session is.
 
     Examples:
       holdfast chat                          go on where you stopped
@@ -66,6 +72,11 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
       holdfast chat --model anthropic:claude-sonnet-4-5
       echo 'What did I say?' | holdfast chat
     """
+    if sys.stdin.isatty() and app.out.is_terminal:
+        # The first line comes before anything that takes long to load.
+        hint = Span("  /help lists the commands, Ctrl-D leaves.", "faint")
+        app.err.line(Span(f"holdfast {VERSION}", "strong"), hint)
+        app.err.flush()
     from holdfast.apps.cli._chat import Chat
 
     return Chat(app, Wishes(**wishes)).run()
@@ -93,8 +104,9 @@ def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
     text = given_prompt(prompt)
     talker = Talker(app, Wishes(**wishes))
     try:
-        if app.err.is_terminal and not app.as_json:
+        if (app.err.is_terminal or talker.choice.is_guide) and not app.as_json:
             app.err.line(Span(talker.choice.explain(), "faint"))
+        if app.err.is_terminal and not app.as_json:
             talker.tell_session()
         if not app.as_json:
             talker.answer(text)

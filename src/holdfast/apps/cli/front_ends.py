@@ -89,6 +89,11 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
     from holdfast.agent import Kit
     from holdfast.apps.cli._health import check_settings, check_store
 
+    def make_kit() -> Kit:
+        kit = Kit.configured(app.place, **wishes)
+        app.tell_guide(kit)
+        return kit
+
     def ready(url: str) -> None:
         app.err.line(Span("Open ", "good"), url)
         app.err.line(Span("It works once, for one browser. Ctrl-C ends it.", "faint"))
@@ -97,12 +102,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
             open_browser(url)
 
     serve_web(
-        app.place,
-        lambda: Kit.configured(app.place, **wishes),
-        host=host,
-        port=port,
-        checks=lambda: [*check_store(app), *check_settings()],
-        ready=ready,
+        app.place, make_kit, host=host, port=port, checks=lambda: [*check_store(app), *check_settings()], ready=ready
     )
 
 
@@ -188,6 +188,7 @@ def bridge_verb(
     if stdio and socket is not None:
         raise UsageError("a bridge is either at a socket or on standard input", remedy="Use one.")
     kit = Kit.configured(app.place, model=model, agent=agent)
+    app.tell_guide(kit)
     if stdio:
         serve_stdio(app.place, kit)
         return

@@ -11,7 +11,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_tag, json_option, option, refuse, session_argument, verb, wait_option
 from holdfast.apps.render.page import Column, Piece, Span
-from holdfast.errors import ModelFailed
+from holdfast.errors import ModelFailed, UsageError
 
 if TYPE_CHECKING:
     from holdfast.library.answers import sessions as answers
@@ -186,17 +186,16 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
     import asyncio
 
     from holdfast._config import configuration
-    from holdfast.agent import needs_agent
-
-    with needs_agent():
-        from holdfast.agent import Ask, Engine, choose_model
+    from holdfast.agent import Ask, choose_model, engine_of
 
     async def request() -> str:
-        async with Engine(choice.resolve()) as engine:
+        async with engine_of(choice.resolve()) as engine:
             return (await engine.request(Ask([{"role": "user", "content": prompt}]))).text
 
     settings = configuration({} if app.place is None else {"store": app.place})
     choice = choose_model(model, settings).named()
+    if choice.is_guide:
+        raise UsageError("only a language model finds a title, and none was found", remedy=choice.explain())
     app.err.line(Span(choice.explain(), "faint"))
     # The conversation is text of strangers: it comes last, named as material.
     prompt = f"{_WORDS}\n---\n{_transcript(app, session_id)}"

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import tell_none
+from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, refuse, verb
 from holdfast.apps.cli._quick_list import COLUMNS, LIMIT, older, session_cells
 from holdfast.apps.render.failures import strangers_hint
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _WITH_TRASH = {"trash", "limit", "everything", "json", "store"}
 _TITLE = Column("TITLE", flexible=True, least=30)
+_SHOWN = {column.name.lower(): Column(column.name, right=column.right, flexible=column.flexible) for column in COLUMNS}
+_SHOWN |= {name: Column(name.upper().replace("_", " "), flexible=True) for name in ("agent", "model", "cwd", "parent")}
+_SHOWN |= {"session_id": Column("SESSION ID"), "created": Column("CREATED"), "size": Column("SIZE", right=True)}
 _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, spared=True))
 
 
@@ -50,6 +55,12 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
     model="Only sessions that this model answered last.",
 )
 @option("--status STATUS", f"Only of this status: {', '.join(STATUSES)}.", type=click.Choice(STATUSES))
+@click.option("--failed", is_flag=True, help="Only failed ones: the same as --status failed.")
+@option(
+    "--columns NAMES",
+    f"Which columns, with commas between: {', '.join(_SHOWN)}.",
+    callback=lambda _ctx, _parameter, names: _columns(names),
+)
 @named_option("--parent", of="session", help="Only forks of this session.")
 @named_option(
     "--cwd",
@@ -65,7 +76,17 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
 @click.option("--trash", is_flag=True, help="What was deleted, last first, and can come back.")
 @json_option
 def list_verb(
-    app: App, *, limit: int, everything: bool, watch: bool, tree: bool, trash: bool, sort: str, **narrowed: Any
+    app: App,
+    *,
+    limit: int,
+    everything: bool,
+    watch: bool,
+    tree: bool,
+    trash: bool,
+    failed: bool,
+    columns: tuple[str, ...],
+    sort: str,
+    **narrowed: Any,
 ) -> None:
     """List the sessions, newest first.
 
@@ -82,7 +103,8 @@ def list_verb(
       holdfast list --since 2026-05-01 --until 2026-05-31 --limit 0
       holdfast list lisbon
       holdfast list --sort cost --limit 10
-      holdfast list --status interrupted
+      holdfast list --failed
+      holdfast ls -n 5 --columns id,title,model,cwd
       holdfast list --watch
       holdfast list --trash
       holdfast list --json | jq -r '.sessions[].session_id'
@@ -91,13 +113,16 @@ def list_verb(
     if trash:
         list_trash(app, shown)
         return
+    if failed and narrowed["status"] not in (None, "failed"):
+        refuse("choose one of --failed and --status")
+    narrowed["status"] = "failed" if failed else narrowed["status"]
     narrowed["text"] = " ".join(narrowed.pop("words")) or None
 
     def ask() -> Page:
         return app.library.list(shown, sort=sort, **narrowed)
 
     if watch:
-        watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree))
+        watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree, columns=columns))
         return
     rows = ask()
     if app.as_json:
@@ -106,15 +131,55 @@ def list_verb(
         app.out.json(SessionPage(sessions=rows, next=rows.next))
         return
     if rows:
-        _print(app, rows, tree=tree)
+        _print(app, rows, tree=tree, columns=columns)
     filtered = any(value not in (None, ()) for value in narrowed.values()) or (sort != _ORDERS[0] and bool(rows))
     _tell_rest(app, rows, narrowed["tags"], filtered=filtered)
 
 
-def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
+def _columns(names: str | None) -> tuple[str, ...]:
+    """The columns that were asked for; none for those that are shown by themselves."""
+    wanted = tuple(name.strip().lower() for name in (names or "").split(",") if name.strip())
+    for name in wanted:
+        if name not in _SHOWN:
+            refuse(f"there is no column {name[:40]!a}{suggestion(name, _SHOWN)} There are: {', '.join(_SHOWN)}")
+    return wanted
+
+
+def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool, columns: Sequence[str] = ()) -> None:
     now = now_ms()
     marked = forest(rows) if tree else (("", row) for row in rows)
-    app.out.table(COLUMNS, [session_cells(row, now, mark) for mark, row in marked])
+    short = app.library.short_ids(row.session_id for row in rows)
+    shown = [(mark, _merged(app, row) if tree else row) for mark, row in marked]
+    cells = [_cells(row, now, short[row.session_id], mark, columns) for mark, row in shown]
+    app.out.table([_SHOWN[name] for name in columns] if columns else COLUMNS, cells)
+
+
+def _merged(app: App, row: SessionMetadata) -> SessionMetadata:
+    """A row whose title names the second parent, if it is a merge."""
+    from holdfast.apps.render.transcript import origin
+
+    other = origin(app.library, row).merged
+    if other is None:
+        return row
+    short = app.library.short_ids([other])[other] if app.library.exists(other) else other
+    return msgspec.structs.replace(row, title=f"{row.title or row.session_id} (merged with {short})")
+
+
+def _cells(row: SessionMetadata, now: int, id: str, mark: str, columns: Sequence[str]) -> list[Piece]:
+    cells = session_cells(row, now, id, mark)
+    if not columns:
+        return cells
+    known = dict(zip((column.name.lower() for column in COLUMNS), cells, strict=True))
+    known |= {
+        "session_id": Span(mark + row.session_id, "name"),
+        "created": Span(ago(row.created_at, now), "faint"),
+        "agent": row.agent_id or "",
+        "model": row.model or "",
+        "cwd": row.cwd or "",
+        "parent": row.parent or "",
+        "size": size(row.size_bytes),
+    }
+    return [known[name] for name in columns]
 
 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:
@@ -128,8 +193,8 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         app.warn(*hint)
     elif not rows:
         app.err.line(f"There are no sessions in {app.where} yet.")
-        app.err.line(Span("  They appear with the first event that a program records:", "faint"))
-        app.err.line(Span('  holdfast.open().session("my-session").user("Hello")', "faint"))
+        app.err.line(Span("  holdfast chat              talk to an agent; its session stays", "faint"))
+        app.err.line(Span("  holdfast import --scan     bring in the sessions of other tools", "faint"))
 
 
 def list_trash(app: App, limit: int | None) -> None:

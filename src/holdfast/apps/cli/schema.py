@@ -25,6 +25,7 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "list": ("holdfast list --json", sessions.SessionPage),
     "list-watch": ("holdfast list --watch --json, each line", sessions.SessionChange),
     "list-trash": ("holdfast list --trash --json", sessions.TrashPage),
+    "waiting": ("holdfast waiting --json", sessions.OpenQuestions),
     "search": ("holdfast search --json", events.SearchAnswer),
     "show": ("holdfast show --json", events.SessionDocument),
     "show-event": ("holdfast show --events --json, each line", events.EventRecord),

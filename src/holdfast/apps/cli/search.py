@@ -12,6 +12,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, verb
 from holdfast.apps.render.page import Piece, Span
+from holdfast.apps.render.search import gather, parents_in
 from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
@@ -64,22 +65,26 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
     _print(app, hits)
     best = hits[0]
     app.err.line()
-    app.err.line(Span(f"To look around a hit: holdfast show {best.session_id} --at {best.seq}", "faint"))
+    app.err.line(Span(f"To look around a hit: holdfast show {app.short(best.session_id)} --at {best.seq}", "faint"))
     if len(hits) == limit:
         app.err.line(Span("There may be more; all with --limit 0.", "faint"))
 
 
 def _print(app: App, hits: Sequence[Hit]) -> None:
-    """The hits, best first; those of one session that follow each other under one heading."""
+    """The hits by session, the one with the best first; what forks share is shown once, and they are named."""
     now = now_ms()
-    shown: str | None = None
+    short = app.library.short_ids(hit.session_id for hit in hits)
+    for number, group in enumerate(gather(hits, parents_in(app.library))):
+        if number:
+            app.out.line()
+        title: list[Piece] = [Span(group.title, "strong"), "  "] if group.title else []
+        also = ", ".join(short[id] for id in group.also_in)
+        app.out.line(*title, Span(short[group.session_id], "name"), Span(f"  also in {also}" if also else "", "faint"))
+        _print_hits(app, group.hits, now)
+
+
+def _print_hits(app: App, hits: Sequence[Hit], now: int) -> None:
     for hit in hits:
-        if hit.session_id != shown:
-            if shown is not None:
-                app.out.line()
-            shown = hit.session_id
-            title: list[Piece] = [Span(hit.title, "strong"), "  "] if hit.title else []
-            app.out.line(*title, Span(hit.session_id, "name"))
         who = hit.tool if hit.tool and hit.role in _ARROWS else hit.role
         said = Span(f"{_ARROWS.get(hit.role, '')}{who}", _STYLES.get(hit.role, "warning"))
         app.out.line(Span(f"  #{hit.seq} ", "faint"), said, Span(f"  {ago(hit.timestamp, now)}", "faint"))

@@ -88,6 +88,7 @@ def serve_verb(app: App, /, *, model: str | None, agent: str | None, no_agent: b
         app.err.flush()
 
     kit = None if no_agent else Kit.configured(app.place, model=model, agent=agent)
+    app.tell_guide(kit)
     serve(app.place, kit, ready=ready, **listening)
 
 

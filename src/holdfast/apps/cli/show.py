@@ -87,6 +87,9 @@ _CONVERSATION = frozenset(
     "--at SEQ", "Around this event; with --events, --state, --messages or --json as it was after it.", type=AtLeast(0)
 )
 @option("--last N", "Only the last N entries or events.", type=AtLeast(1))
+@option("--turn N", "Only this turn, counted from 1.", type=AtLeast(1))
+@click.option("--tools", is_flag=True, help="Only calls of tools with their results.")
+@click.option("--errors", is_flag=True, help="Only what failed or was cut off.")
 @click.option("--events", is_flag=True, help="Every event; with --json one per line.")
 @click.option("--state", is_flag=True, help="The state as JSON.")
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
@@ -101,6 +104,8 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
       holdfast show -                        the newest session
       holdfast show trip-planner --full
       holdfast show trip-planner --last 5
+      holdfast show trip-planner --turn 3
+      holdfast show trip-planner --errors
       holdfast show trip-planner --at 12     around event 12, as search names it
       holdfast show trip-planner --at 12 --state    as it was after event 12
       holdfast show trip-planner --events --json
@@ -109,6 +114,10 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
     events, state, messages = (given.pop(name) for name in ("events", "state", "messages"))
     if events + state + messages > 1:
         refuse("choose one of --events, --state and --messages")
+    part = {name: given.pop(name) for name in ("turn", "tools", "errors")}
+    for name in (name for name, value in part.items() if value):
+        if at is not None or events or state or messages or app.as_json:
+            refuse(f"--{name} is for the conversation alone, without --at, --events, --state, --messages and --json")
     recovery = {name: value for name, value in given.items() if value is not None}
     if recovery and not messages:
         refuse(f"--{next(iter(recovery)).replace('_', '-')} belongs to --messages")
@@ -132,7 +141,7 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
         shown = _events(app, session_id, None)
         # In full also what is kept apart from the log.
         shown = _resolved(app, session_id, shown) if full else shown
-        print_conversation(app, shown, full=full, last=last, lost_from=lost_from(app.library, session_id))
+        print_conversation(app, shown, full=full, last=last, lost_from=lost_from(app.library, session_id), **part)
     return _judge(app, row)
 
 

@@ -140,7 +140,12 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         fine["content"][EVENT_STREAM] = {"schema": {}}
     problem = _problem_content(schema_of)
     statuses = {"400", "429", "503"} | ({"401", "403"} if endpoint.scope else set())
-    if "{id}" in endpoint.path or endpoint.scope == "write" or endpoint.query.__name__ == "Search":
+    if (
+        "{id}" in endpoint.path
+        or endpoint.scope == "write"
+        or endpoint.body is not None
+        or endpoint.query.__name__ in ("Search", "WaitingAsked")
+    ):
         statuses |= {"404", "409", "413", "422"}
     if endpoint.body is not None or endpoint.takes_bytes:
         statuses |= {"408"}

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from holdfast.apps.http import _requests as requests
 from holdfast.apps.http._call import EVENT_STREAM, JSON, Call, Endpoint, Refused
+from holdfast.apps.http._inbox import answer_outside, answer_question, list_waiting, make_token, revoke_token, signal
 from holdfast.apps.http._requests import Append
 from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.apps.http._stream import follow
@@ -312,6 +313,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _row("GET /v1/trash", "List what can be brought back.", lambda call: TrashPage.of(call.hf.trash.list()),
          answer=TrashPage),
     _row("POST /v1/trash/{id}/undelete", "Bring a session back from the trash.", undelete),
+    _row("GET /v1/waiting", "List the questions that sessions wait for, the oldest first.", list_waiting,
+         query=requests.WaitingAsked),
+    _row("PUT /v1/waiting/{ask}", "Answer a question; the first answer counts.", answer_question,
+         body=requests.AnswerRequest),
+    _row("POST /v1/waiting/{ask}/tokens", "Make a token by which somebody outside answers a question.", make_token,
+         body=requests.TokenWish),
+    _row("POST /v1/answers", "Answer a question with its token, which is all that is needed.", answer_outside,
+         body=requests.OutsideAnswer, scope=None),
+    _row("POST /v1/answers/revoke", "Let a token for somebody outside answer nothing any more.", revoke_token,
+         body=requests.TokenGiven),
+    _row("POST /v1/signals/{event}", "Tell the calls that wait for an event that it came: for webhooks.", signal,
+         body=requests.SignalGiven),
     _row("GET /v1/sessions/{id}", "Show what a session is.", lambda call: call.hf.info(call.id),
          answer=SessionMetadata),
     _row("PATCH /v1/sessions/{id}", "Change title, tags and pin.", label, body=requests.Labels, writes=True),

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.errors import UsageError
 from holdfast.model import Status, check_id
+from holdfast.session import Edited, Result
 
 Id = Annotated[
     str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="An id of a session.", title="id")
@@ -201,3 +203,54 @@ class ApprovalRequest(_Given, frozen=True, kw_only=True):
 
     approved: bool
     scope: Literal["once", "session", "always"] = "once"
+
+
+class WaitingAsked(_Given, frozen=True, kw_only=True):
+    """Which questions: all, or those of an agent or a session."""
+
+    agent: _Text | None = None
+    session: Id | None = None
+
+
+class AnswerRequest(_Given, frozen=True, kw_only=True):
+    """An answer: ``args`` belong to edit, ``result`` to result, and ``because`` is told to the model."""
+
+    decision: Literal["allow", "deny", "edit", "result"]
+    args: dict[str, Any] | None = None
+    result: Any = None
+    because: _Text | None = None
+    scope: Literal["once", "session", "always"] = "once"
+
+    @property
+    def given(self) -> Any:
+        """The answer as the library takes it. Raises UsageError for edit without arguments."""
+        if self.decision == "edit":
+            if self.args is None:
+                raise UsageError("an edit has the arguments that are to count", remedy='Send "args".')
+            return Edited(self.args)
+        return Result(self.result) if self.decision == "result" else self.decision == "allow"
+
+
+class OutsideAnswer(AnswerRequest, frozen=True, kw_only=True):
+    """An answer by somebody outside, whom a token lets answer one question."""
+
+    token: _Text
+
+
+class TokenWish(_Given, frozen=True, kw_only=True):
+    """For whom a token is, and how long it counts."""
+
+    holder: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    expires_in_ms: Annotated[int, msgspec.Meta(ge=1, le=10**12)] | None = None
+
+
+class TokenGiven(_Given, frozen=True, kw_only=True):
+    """The token that is to answer nothing any more."""
+
+    token: _Text
+
+
+class SignalGiven(_Given, frozen=True, kw_only=True):
+    """What the calls that wait for the event get as their result."""
+
+    value: Any = None

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 from holdfast.agent import Kit
 from holdfast.apps.gate.limits import Buckets, address_of
 from holdfast.apps.http._call import EVENT_STREAM, Endpoint, Refused, audit
+from holdfast.apps.http._inbox import Waker
 from holdfast.apps.http._spaces import BoundedThreads, Spaces
 from holdfast.apps.http._turns import RunningTurns
 from holdfast.apps.http.tokens import Token, TokenBook
@@ -44,6 +45,7 @@ class Service:
         self.threads = BoundedThreads(threads)
         self.spaces = Spaces(hf, self.threads, idle_s=idle_s)
         self.turns = RunningTurns(kit, self.spaces, self.threads, root=root)
+        self.waker = Waker(self)
         self.stopping = asyncio.Event()
         self._buckets = Buckets(rate, max(int(rate * 4), 1))
         self._failures = Buckets(1, 30)
@@ -65,16 +67,23 @@ class Service:
         # Nearly always known; only once in a while is the store asked, and never on the event loop.
         token = find(given) if self.tokens.is_fresh else await self.threads.run(find, given)
         if token is None:
-            # Guesses are counted by address, since a wrong token belongs to nobody.
-            wait = self._failures.take(address_of(connection.scope))
+            try:
+                self.count_guess(connection)
+            except Refused:
+                if connection.scope["type"] == "websocket":
+                    audit("input_refused", connection, None, status=429)
+                raise
             if connection.scope["type"] == "websocket":
-                audit("input_refused", connection, None, status=429 if wait else 401)
-            if wait:
-                raise Refused(429, "too_many", "too many requests without a good token", wait_s=wait)
+                audit("input_refused", connection, None, status=401)
             remedy = "Make one with `holdfast serve token create`; send Authorization: Bearer <token>."
             raise Refused(401, "token", "a token is needed that is good here", remedy)
         self.count(token)
         return token
+
+    def count_guess(self, connection: HTTPConnection) -> None:
+        """Count a wrong token by its address, since it belongs to nobody. Raises Refused (429)."""
+        if wait := self._failures.take(address_of(connection.scope)):
+            raise Refused(429, "too_many", "too many requests without a good token", wait_s=wait)
 
     def count(self, token: Token) -> None:
         """Count one request or message. Raises Refused (429) when there are too many."""
@@ -134,6 +143,7 @@ class Service:
 
     async def close(self) -> None:
         """Close everything that is open; what was acknowledged is safe."""
+        await self.waker.stop()
         self.begin_stop()
         assert self._stop is not None
         await asyncio.wait([self._stop])

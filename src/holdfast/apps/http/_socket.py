@@ -17,10 +17,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from holdfast.agent import Message, Scope
 from holdfast.apps.http._call import Refused, audit, problem, told_problem
 from holdfast.apps.http._operations import record
-from holdfast.apps.http._requests import Append, TurnRequest
+from holdfast.apps.http._requests import AnswerRequest, Append, TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.apps.http._stream import Following
-from holdfast.apps.http._turns import heard
+from holdfast.apps.http._turns import heard, shown
 from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
@@ -28,18 +28,30 @@ from holdfast.library.answers import encoded
 from holdfast.library.answers import turns as answers
 from holdfast.library.answers.events import EventRecord
 from holdfast.library.answers.failures import ProblemTold
+from holdfast.library.answers.sessions import OpenQuestions
 from holdfast.model import check_id
-from holdfast.session import Session, new_session_id
+from holdfast.session import Answer, Session, Waiting, new_session_id
 
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
 
-TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")  # what a client may send
+TYPES = (
+    "user_input",
+    "input",
+    "append",
+    "subscribe",
+    "tool_approve",
+    "waiting",
+    "answer",
+    "cancel",
+)  # what a client may send
 EVENTS: dict[str, type[msgspec.Struct]] = {
     "session.connected": answers.Connected,
     "session.subscribed": answers.Subscribed,
     "session.event": EventRecord,
     "session.appended": answers.Recorded,
+    "session.waiting": OpenQuestions,
+    "session.answered": Answer,
     "session.cancelled": answers.TurnStopped,
     "input.received": answers.Recorded,
     "agent.piece": answers.TurnPiece,
@@ -73,6 +85,11 @@ class Input(msgspec.Struct, frozen=True):
     tool_id: str = ""
     approved: bool = False
     scope: Scope = "once"
+    id: str = ""
+    decision: str = ""
+    args: dict[str, Any] | None = None
+    result: Any = None
+    because: str | None = None
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
@@ -161,6 +178,9 @@ class _Input:
             going_on = self._service.spaces.host.turn((self._token.space, self._id))
             if going_on is not None:
                 self._do(self._pass_on(heard(going_on)))
+            for one in await self._waiting():
+                if one.kind == "permission":
+                    await self._send("agent.tool_request_approval", shown(one))
             while True:
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
@@ -199,6 +219,9 @@ class _Input:
         if said.type == "subscribe":
             await self._subscribe(said.components)
             return
+        if said.type == "waiting":
+            await self._send("session.waiting", OpenQuestions(waiting=await self._waiting()))
+            return
         # Everything but to subscribe puts something on record.
         if not self._token.may("write"):
             raise Refused(403, "scope", "this token may read only")
@@ -207,14 +230,36 @@ class _Input:
         elif said.type == "append":
             await self._append(said)
         elif said.type == "tool_approve":
-            turns, place = self._service.turns, (self._token.space, self._id)
-            turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope)
+            turns, place, by = self._service.turns, (self._token.space, self._id), self._token.who
+            await turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope, by=by)
+        elif said.type == "answer":
+            await self._answer_question(said)
         elif said.type == "cancel":
             stopped = await self._service.spaces.host.cancel((self._token.space, self._id))
             await self._send("session.cancelled", answers.TurnStopped(session_id=self._id, stopped=stopped))
         else:
             detail = f"{said.type[:40]!a} is no type of message"
             raise Refused(400, "usage", detail, f"One of {', '.join(TYPES)}.")
+
+    async def _waiting(self) -> list[Waiting]:
+        """The open questions of this session."""
+        id = self._id
+        async with self._service.spaces.use(self._token.space) as hf:
+            return await self._service.threads.run(lambda: hf.waiting(session=id) if hf.exists(id) else [])
+
+    async def _answer_question(self, said: Input) -> None:
+        wish = {"decision": said.decision, "args": said.args, "result": said.result, "because": said.because}
+        try:
+            read = msgspec.convert({**wish, "scope": said.scope}, AnswerRequest)
+        except msgspec.ValidationError as error:
+            raise Refused(422, "invalid_data", f"the answer is wrong: {error}") from error
+        who: dict[str, Any] = {"by": self._token.who, "via": "http", "because": read.because, "scope": read.scope}
+        async with self._service.spaces.use(self._token.space) as hf:
+            run = self._service.threads.run
+            counts = await run(lambda: hf.answer(said.id, read.given, session_id=self._id, **who))
+        await self._send("session.answered", counts)
+        if (turn := self._service.turns.wake(self._token.space, self._id)) is not None:
+            self._do(self._pass_on(heard(turn)))
 
     async def _subscribe(self, components: list[str]) -> None:
         """Send what is recorded from now on, of these types; ``*`` is all of them."""

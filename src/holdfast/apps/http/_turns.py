@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -19,14 +21,16 @@ from holdfast.apps.http._stream import sse
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers import encoded
-from holdfast.library.answers.turns import TurnAnswer, TurnEnded, TurnPiece
-from holdfast.session import Session
+from holdfast.library.answers.turns import ToolQuestion, TurnAnswer, TurnEnded, TurnPiece
+from holdfast.session import Session, Waiting, is_due
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, RunResult, RunStream
 
-_APPROVAL_S = 300.0
+_HOLD_S = 300.0  # so long a turn that a client began is held open for an answer; the question itself stays
+_LOOK_S = 1.0
 _TURNS_OF_SPACE_MAX = 32
+_GO_ON = TurnRequest(prompt=None)
 
 
 class RunningTurns:
@@ -63,13 +67,38 @@ class RunningTurns:
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
         return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
 
-    def approve(self, space: str, id: str, call: str, *, approved: bool, scope: Scope = "once") -> None:
-        """Let a tool run, or not. Raises Refused if none waits under that id."""
-        turn = self._host.turn((space, id))
-        if turn is None or not turn.answer(call, approved=approved, scope=scope):
-            raise Refused(404, "not_found", "no tool of that id waits here")
+    async def approve(self, space: str, id: str, call: str, *, approved: bool, scope: Scope, by: str) -> None:
+        """Let a tool run, or not, durably. Raises Refused if none waits under that id."""
 
-    async def _answer(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:
+        def give(hf: Holdfast) -> bool:
+            found = [one.id for one in hf.waiting(session=id) if one.call == call] if hf.exists(id) else []
+            for ask in found[:1]:
+                hf.answer(ask, approved, by=by, via="http", scope=scope, session_id=id)
+            return bool(found)
+
+        async with self._spaces.use(space) as hf:
+            if not await self._threads.run(give, hf):
+                raise Refused(404, "not_found", "no tool of that id waits here")
+        self.wake(space, id)
+
+    def wake(self, space: str, id: str) -> HostedTurn | None:
+        """Let a session go on that was answered: the turn that waits for it, else a new one, which is returned."""
+        turn, kit = self._host.turn((space, id)), self._kit
+        if turn is not None:
+            turn.news.set()
+        elif kit is not None and self._host.takes_turns and len(self._host.turns) < self._turns_max:
+            return self._host.begin((space, id), lambda turn: self._answer(turn, None, None, kit))
+        return None
+
+    def tools(self, space: str) -> frozenset[str]:
+        """The names of the tools that agents of a space have here."""
+        from holdfast.agent import builtin_tools
+
+        assert self._kit is not None
+        habits = self._kit.habits(lambda: builtin_tools(self._folder(space)), instructed=True)
+        return frozenset(tool.name for tool in habits["tools"])
+
+    async def _answer(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
         except (HoldfastError, Refused):
@@ -78,25 +107,65 @@ class RunningTurns:
             logging.getLogger("holdfast.http").exception("a turn of session %s failed", turn.key[1])
             raise Refused(500, "internal", "the server made a mistake") from error
 
-    async def _run(self, turn: HostedTurn, wish: TurnRequest, key: str | None, kit: Kit) -> TurnAnswer:
+    async def _run(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
+        """A turn that a client wished for, or one on a session that was answered meanwhile."""
         space, id = turn.key
         async with self._spaces.use(space) as hf, self._spaces.session(space, id, partial(_open, kit)) as session:
             # A client that heard no answer asks again with its key, and must not pay twice.
-            if key is not None:
+            if wish is not None and key is not None:
                 wish, recorded = await self._threads.run(_take_key, session, wish, key)
                 if recorded is not None:
                     return recorded
-            agent = await self._threads.run(self._make_agent, kit, hf, session, turn)
-            result = await turn.stream(_stream(agent, wish, session), session, durable=True)
+            # Another server may have gone on with it while we waited for the session.
+            if wish is None and not await self._threads.run(is_due, session):
+                return TurnAnswer(session_id=id, output="")
+            agent = await self._threads.run(self._make_agent, kit, hf, session, space)
+            going_on = agent.resume_stream(id, answers={}, session=session) if wish is None else None
+            result = await turn.stream(going_on or _stream(agent, wish or _GO_ON, session), session, durable=True)
+            while wish is not None and await self._is_answered(turn, session, agent, result):
+                going_on = agent.resume_stream(id, answers={}, session=session)
+                result = await turn.stream(going_on, session, durable=True)
             return _answered(session, result)
 
-    def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, turn: HostedTurn) -> Agent:
+    async def _is_answered(self, turn: HostedTurn, session: Session, agent: Agent, result: RunResult) -> bool:
+        """Tell what a run waits for, and hold the turn for a while; whether an answer came."""
+        asked = [one for one in result.waiting if one.kind == "permission"]
+        if not asked:
+            return False
+        about = {tool.name: tool.description for tool in agent.spec.tools}
+        for one in asked:
+            turn.tell("tool_request_approval", shown(one, about.get(one.tool, "")))
+        left = _HOLD_S
+        while left > 0:
+            turn.news.clear()
+            if await self._threads.run(is_due, session):
+                return True
+            with contextlib.suppress(TimeoutError):
+                # Others answer in the store, which tells nobody.
+                await asyncio.wait_for(turn.news.wait(), _LOOK_S)
+            left -= _LOOK_S
+        return False
+
+    def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, space: str) -> Agent:
         from holdfast.agent import builtin_tools
 
-        folder = None if self._root is None else os.path.join(self._root, turn.key[0])
-        root = folder if folder is not None and os.path.isdir(folder) else None
-        ask = partial(turn.ask, wait_s=_APPROVAL_S)
-        return kit.agent(hf, session, lambda: builtin_tools(root), ask)
+        return kit.agent(hf, session, lambda: builtin_tools(self._folder(space)), "suspend")
+
+    def _folder(self, space: str) -> str | None:
+        folder = None if self._root is None else os.path.join(self._root, space)
+        return folder if folder is not None and os.path.isdir(folder) else None
+
+
+def shown(one: Waiting, about: str = "") -> ToolQuestion:
+    """A question of the inbox as the stream of a turn tells it."""
+    return ToolQuestion(
+        session_id=one.session_id,
+        tool_id=one.call or one.id,
+        tool_name=one.tool,
+        description=about,
+        params=one.args,
+        question=one.id,
+    )
 
 
 def heard(turn: HostedTurn) -> AsyncIterator[Message]:
@@ -110,8 +179,8 @@ async def _shown(id: str, told: AsyncIterator[Message]) -> AsyncIterator[Message
         match name:
             case "piece":
                 yield name, TurnPiece(session_id=id, text=value)
-            case "question":
-                yield "tool_request_approval", value.shown()
+            case "tool_request_approval":
+                yield name, value
             case "failed":
                 yield "error", told_problem(value)
             case "done":
@@ -137,6 +206,9 @@ def _stream(agent: Agent, wish: TurnRequest, session: Session) -> RunStream:
 
 def _answered(session: Session, result: RunResult) -> TurnAnswer:
     answer = TurnAnswer(session_id=session.id, output=result.output, usage=msgspec.to_builtins(result.usage))
+    if result.waiting:
+        open_ones = [msgspec.structs.replace(one, token=None) for one in result.waiting]
+        answer = msgspec.structs.replace(answer, status="waiting", waiting=open_ones)
     if (waits := result.suspended) is None:
         return answer
     how = {"resume_token": waits.token, "resume_as": waits.resume_as, "reason": waits.reason}
@@ -182,8 +254,9 @@ async def begin_turn(call: Call) -> Response:
 
 async def approve(call: Call) -> Response:
     """An answer to the question whether a tool may run."""
-    tool, said = call.request.path_params["call"], call.body
-    call.service.turns.approve(call.space, call.id, tool, approved=said.approved, scope=said.scope)
+    assert call.token is not None
+    tool, said, by = call.request.path_params["call"], call.body, call.token.who
+    await call.service.turns.approve(call.space, call.id, tool, approved=said.approved, scope=said.scope, by=by)
     return Response(None, 204)
 
 

@@ -41,6 +41,7 @@ def http_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Co
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.waker.start()
         try:
             yield
         finally:

@@ -61,6 +61,11 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.scope == scope
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
 
+    @property
+    def who(self) -> str:
+        """By whom an answer is that comes with it."""
+        return self.label or f"token {self.id}"
+
     def is_good(self, now: int) -> bool:
         """Whether it counts at that time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

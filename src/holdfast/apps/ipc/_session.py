@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from holdfast.agent import Host, HostedTurn, Kit, needs_agent
+from holdfast.agent import Host, HostedTurn, Kit
 from holdfast.apps.ipc import messages
 from holdfast.apps.ipc.messages import busy, failure
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
@@ -218,10 +218,9 @@ class Current:
             return answers.QueryAnswer(response=response, session_id=session.id)
 
     def _make_agent(self, session: Session) -> Agent:
-        with needs_agent():
-            from holdfast.agent import builtin_tools
+        from holdfast.agent import builtin_tools
 
-            return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permission)
+        return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permission)
 
     async def _demonstrate(self, turn: HostedTurn, session: Session, text: str) -> str:
         """A turn without a model: what a front end sees and what is recorded are the same."""

@@ -77,6 +77,10 @@ class Canvas(ABC):
         """Some paragraphs, indented, with their own newlines."""
         self._ready().text(Span(neutralise(text), style), indent * _INDENT_SPACES)
 
+    def markdown(self, text: str, *, indent: int = 1) -> None:
+        """Markdown, laid out where there are colours; elsewhere as it was written."""
+        self._ready().markdown(text, indent * _INDENT_SPACES)
+
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
         """Rows under a heading."""
         clean = [[_clean(cell) for cell in row] for row in rows]
@@ -135,6 +139,10 @@ class Ink(ABC):
     @abstractmethod
     def text(self, span: Span, indent: int) -> None:
         """Some lines, all indented."""
+
+    def markdown(self, text: str, indent: int) -> None:
+        """Markdown as it was written."""
+        self.text(Span(neutralise(text)), indent)
 
     @abstractmethod
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
@@ -241,6 +249,18 @@ class Colour(Ink):
 
         text = Text(span.text, STYLES[span.style], overflow="fold")
         self._console.print(Padding(text, (0, 0, 0, indent)))
+
+    def markdown(self, text: str, indent: int) -> None:
+        """Laid out, if there are colours to tell with what its marks would."""
+        if not self._colour:
+            super().markdown(text, indent)
+            return
+        from rich.segment import Segment, Segments
+
+        from holdfast.apps.render.markdown import harmless_lines, markdown, paragraphs
+
+        for line in harmless_lines(markdown(paragraphs(text)), self._width - indent):
+            self._console.print(Segments([Segment(" " * indent), *line]), soft_wrap=True)
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """No wider than the terminal, as far as there is something to cut."""

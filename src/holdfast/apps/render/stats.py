@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span
-from holdfast.apps.render.words import counted, day_time, short
+from holdfast.apps.render.words import counted, day_time, duration, latency, short
 from holdfast.catalog import Period, SessionFigures, Share, Stats, Timeline, ToolFigures, TopicCount, TurnFigures
 
 _COLUMNS_MAX = 120
@@ -48,7 +48,7 @@ def _heading(page: Canvas, text: str, note: str = "") -> None:
 
 def _summary(page: Canvas, stats: Stats) -> None:
     said = f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}"
-    active = Span(f"   {_duration(stats.active_ms)} active", "faint")
+    active = Span(f"   {duration(stats.active_ms)} active", "faint")
     page.line(Span(counted(stats.sessions, "session"), "strong"), said, active, hang=2)
     if stats.tokens:
         both = f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out"
@@ -181,9 +181,9 @@ def _tools(page: Canvas, tools: Sequence[ToolFigures]) -> None:
         (Column("TOOL", flexible=True), lambda tool: Span(tool.name, "tool")),
         (_figure("CALLS"), lambda tool: f"{tool.calls:,}"),
         (_figure("FAILED"), failed),
-        (_spared("MEDIAN"), lambda tool: _latency(tool.median_ms)),
-        (_spared("95 %"), lambda tool: _latency(tool.p95_ms)),
-        (_spared("LONGEST"), lambda tool: _latency(tool.max_ms)),
+        (_spared("MEDIAN"), lambda tool: at_most(tool, tool.median_ms)),
+        (_spared("95 %"), lambda tool: at_most(tool, tool.p95_ms)),
+        (_spared("LONGEST"), lambda tool: latency(tool.max_ms)),
         (Column("", spared=True), lambda tool: Span(bar(tool.calls, most, _BAR), "good")),
     ]
     _table(page, tools, columns, "Tools")
@@ -204,7 +204,7 @@ def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures]) -> N
         (Column("ID"), lambda one: Span(one.session_id, "name")),
         (Column("TITLE", flexible=True), lambda one: one.title or ""),
         (_spared("TURNS"), lambda one: f"{one.turns:,}"),
-        (_spared("ACTIVE"), lambda one: _duration(one.active_ms)),
+        (_spared("ACTIVE"), lambda one: duration(one.active_ms)),
         (_figure("TOKENS"), lambda one: short(one.tokens)),
         (_figure("COST"), lambda one: _cost(one.cost, one.unpriced_tokens, one.tokens)),
     ]
@@ -219,7 +219,7 @@ def print_timeline(page: Canvas, timeline: Timeline) -> None:
     page.line(
         Span(timeline.session_id, "name"),
         f"   {counted(len(timeline.turns), 'turn')}   {short(timeline.tokens)} tokens{cost}",
-        Span(f"   {_duration(timeline.active_ms)} active", "faint"),
+        Span(f"   {duration(timeline.active_ms)} active", "faint"),
     )
     if not timeline.turns:
         return
@@ -229,7 +229,7 @@ def print_timeline(page: Canvas, timeline: Timeline) -> None:
         (_figure("SEQ"), lambda turn: Span(str(turn.seq), "faint")),
         (Column("START", spared=True), lambda turn: Span(day_time(turn.start), "faint")),
         (_spared("PAUSE", optional=True), _pause),
-        (_figure("TOOK"), lambda turn: _latency(turn.duration_ms)),
+        (_figure("TOOK"), lambda turn: latency(turn.duration_ms)),
         (Column("", spared=True), lambda turn: Span(bar(turn.duration_ms, longest, 10), "good")),
         (_figure("TOKENS", optional=True), lambda turn: short(turn.tokens) if turn.tokens else ""),
         (_spared("COST", optional=True), lambda turn: "" if turn.cost is None else _money(turn.cost)),
@@ -240,7 +240,7 @@ def print_timeline(page: Canvas, timeline: Timeline) -> None:
 
 
 def _pause(turn: TurnFigures) -> Span:
-    return Span(_duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint")
+    return Span(duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint")
 
 
 def _used(turn: TurnFigures) -> Span:
@@ -255,24 +255,9 @@ def _money(dollars: float) -> str:
     return f"${dollars:,.2f}"
 
 
-def _latency(ms: float | None) -> str:
-    if ms is None:
-        return ""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    return f"{ms / 1000:.1f} s" if ms < 60_000 else _duration(ms)
-
-
-def _duration(ms: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 20``, ``2 d 4 h``."""
-    minutes, seconds = divmod(int(ms // 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, rest = divmod(hours, 24)
-    if days:
-        return f"{days:,} d {rest} h"
-    if hours:
-        return f"{hours} h {minutes:02}"
-    return f"{minutes} min" if minutes else f"{seconds} s"
+def at_most(tool: ToolFigures, ms: float | None) -> str:
+    """A median or a quantile of a tool: ``1.5 s``, or ``≤ 3.0 s`` where only a bound of it is known."""
+    return latency(ms) if tool.is_exact or ms is None else f"≤ {latency(ms)}"
 
 
 # Figures drawn with characters: bars, sparklines, columns, a calendar. Pure: numbers to text.

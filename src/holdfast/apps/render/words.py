@@ -53,6 +53,27 @@ def price(cost: float | None) -> str:
     return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
+def latency(ms: float | None) -> str:
+    """Return how long something took: ``12 ms``, ``1.5 s``; nothing for None."""
+    if ms is None:
+        return ""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else duration(ms)
+
+
+def duration(ms: float) -> str:
+    """Return a span of time: ``45 s``, ``12 min``, ``3 h 20``, ``2 d 4 h``."""
+    minutes, seconds = divmod(int(ms // 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, rest = divmod(hours, 24)
+    if days:
+        return f"{days:,} d {rest} h"
+    if hours:
+        return f"{hours} h {minutes:02}"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
 def ago(time_ms: int, now_ms: int) -> str:
     """``just now``, ``5 min ago``, ``3 h ago``, ``2 d ago``; further back the date."""
     if not time_ms:

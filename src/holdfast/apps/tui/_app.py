@@ -22,9 +22,9 @@ from textual.theme import Theme
 
 from holdfast.agent import Host
 from holdfast.apps.render.failures import told
+from holdfast.apps.render.markdown import paragraphs
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_screen import MainScreen
-from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._sessions import SessionPages, Start
 from holdfast.apps.tui._widgets import hand_over, is_there
 from holdfast.errors import HoldfastError, UsageError
@@ -261,6 +261,11 @@ class SessionsApp(KeyOrder):
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
         self.talks.say(session_id, plain_text(text), new=session_id in self.fresh)
+
+    def go_on(self, session_id: str) -> None:
+        """Let the agent of a session go on with a turn that did not come to its end."""
+        self.talks.keep(session_id)
+        self.talks.say(session_id, None)
 
     def _make_agents(self, permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
         from holdfast.agent import AgentMaker

@@ -428,7 +428,7 @@ class ConversationPane(Vertical):
     def __init__(self, library: Holdfast, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.view = ConversationView(library, id="conversation")
-        self._line = SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
+        self._line = SayLine(placeholder="Say something; Enter sends, Alt+Enter begins a line, Esc leaves", id="say")
 
     def compose(self) -> ComposeResult:
         yield Static("", id="heading")
@@ -470,11 +470,15 @@ class ConversationPane(Vertical):
 
 
 class SayLine(TextLine):
-    """Shares its history with ``holdfast chat``; a line that begins with a blank is not kept."""
+    """Shares its history with ``holdfast chat``; a line that begins with a blank is not kept.
+
+    What is pasted is one message with all its lines; where one ends, a sign stands.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "recall(-1)", "Earlier", show=False),
         Binding("down", "recall(1)", "Later", show=False),
+        Binding("alt+enter,ctrl+j", "newline", "New line", show=False),
     ]
 
     def __init__(self, *, placeholder: str, id: str) -> None:
@@ -496,10 +500,20 @@ class SayLine(TextLine):
         self._lines = self._history.lines()
         self._at = len(self._lines)
 
+    def _on_paste(self, event: events.Paste) -> None:
+        """Take in every line: Textual's own handler takes the first, and lets the others go."""
+        event.prevent_default()
+        event.stop()
+        self.replace("\n".join(event.text.splitlines()), *self.selection)
+
+    def action_newline(self) -> None:
+        self.insert_text_at_cursor("\n")
+
     def keep(self, line: str) -> None:
         if not line.startswith(" "):
             self._lines.append(line)
-            if self._history is not None:
+            # The file has a line for each: what has several is remembered for as long as the app runs.
+            if self._history is not None and "\n" not in line:
                 self.run_worker(partial(self._history.add, line), thread=True)
         self._at = len(self._lines)
 

@@ -9,9 +9,10 @@ from rich.padding import Padding
 from rich.text import Text
 from textual.strip import Strip
 
+from holdfast.apps.render.markdown import markdown, paragraphs
 from holdfast.apps.render.transcript import body, is_long_winded
 from holdfast.apps.render.words import clock, counted, day_time
-from holdfast.apps.tui._safe import cut, lay_out, paragraphs, styled
+from holdfast.apps.tui._safe import cut, lay_out, styled
 from holdfast.replay import Entry
 
 _MARKDOWN_CHARS_MAX = 60_000
@@ -67,6 +68,12 @@ def block_of(entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: b
     return EntryBlock(entry, who, look, lines)
 
 
+def first_line(text: Text, width: int) -> list[Strip]:
+    """A line that is cut where it ends, as one line of that width."""
+    text.truncate(width, overflow="ellipsis")
+    return lay_out(text, width)[:1] or [Strip.blank(0)]
+
+
 def _heading(entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool, found: bool) -> Text:
     mark = "▶ " if found else ""
     fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
@@ -96,41 +103,6 @@ def _body(entry: Entry, look: EntryLook) -> RenderableType:
     if hidden > 0:
         text = f"{text[:_TEXT_CHARS_MAX]}\n… {hidden:,} more characters; an export has them all"
     if entry.kind in ("assistant", "system") and len(text) <= _MARKDOWN_CHARS_MAX:
-        return _markdown(text, "ansi_dark" if look.dark else "ansi_light")
+        return markdown(text, dark=look.dark)
     style = "italic dim" if entry.kind in ("thinking", "note") else ""
     return Text(text, style, overflow="fold")
-
-
-def _markdown(text: str, theme: str) -> RenderableType:
-    """Markdown of which every word is shown: tags, references, pictures and titles are text."""
-    from markdown_it import MarkdownIt
-    from rich.markdown import Markdown  # takes longer to load than the list to show
-
-    parser = MarkdownIt().enable(["strikethrough", "table"])
-    # Each of these would hide words of the text from who reads it.
-    parser.disable(["html_block", "html_inline", "reference"])
-    shown = Markdown("", code_theme=theme, hyperlinks=False)
-    shown.parsed = []
-    for token in parser.parse(text):
-        # Rich shows a name only by its colours; one that it does not know would be lost.
-        if token.type == "fence" and not _is_language(token.info):
-            named = parser.parse("name")
-            for child in named[1].children or ():
-                child.content = token.info.strip()
-            shown.parsed += named
-        for child in token.children or ():
-            given = [str(value) for value in child.attrs.values() if value]
-            if child.type == "image":
-                child.type, child.tag, child.children = "text", "", None
-                child.content = f"[{' '.join(filter(None, (child.content, *given)))}]"
-            elif child.type == "link_open":
-                child.attrs["href"] = " ".join(given)
-        shown.parsed.append(token)
-    return shown
-
-
-def _is_language(name: str) -> bool:
-    """Whether the name behind a fence is seen in how the code looks."""
-    from rich.syntax import Syntax
-
-    return not name.strip() or Syntax("", name.strip()).lexer is not None

@@ -21,6 +21,16 @@ from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 
 _TYPING_S = 0.12
+# In lines that fit the narrowest list.
+_EMPTY = """No sessions yet.
+
+n  begins one: talk to an agent
+
+Sessions of other tools are brought in by
+   holdfast import --scan
+
+A program records its own:
+   holdfast.open().session("mine").user("Hi")"""
 
 
 class ListPane(Vertical):
@@ -189,8 +199,8 @@ class ListPane(Vertical):
             return "Nothing fits. Esc shows all sessions."
         tool = self._pages.foreign_tool()
         if tool is not None:  # in one line, below the folder's own name
-            return f"Sessions of {tool} lie here: `holdfast import` brings them in."
-        return "No sessions yet. n begins one; `holdfast import` brings in those you have."
+            return f"Sessions of {tool} lie here.\n`holdfast import` brings them in."
+        return _EMPTY
 
     def open_filter(self) -> None:
         """Show the filter line; what is typed into it narrows the list."""

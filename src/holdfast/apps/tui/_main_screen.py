@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PREVIEW_S = 0.15
 _RENEW_S = 2.0
+UNFINISHED = ("interrupted", "failed")  # what an agent can go on with
 _FIRST_S = 0.1  # between two looks whether a new session was begun
 
 _STOP = {"stop": "Stop"}
@@ -42,6 +43,7 @@ _LIST_KEYS = _STOP | {
     "open": "Read",
     "filter": "Filter",
     "search": "Search",
+    "go_on": "Continue",
     "talk": "Talk",
     "new": "New",
     "sort": "Sort",
@@ -52,6 +54,7 @@ _LIST_KEYS = _STOP | {
 }
 _READING_KEYS = _STOP | {
     "back": "List",
+    "go_on": "Continue",
     "talk": "Talk",
     "toggle_all": "Unfold",
     "jump": "Jump",
@@ -88,6 +91,7 @@ class MainScreen(Screen[None]):
         Binding("slash", "filter", "Filter", key_display="/", tooltip="Filter the list"),
         Binding("f", "search", "Search", tooltip="Search everything"),
         Binding("c", "talk", "Talk", tooltip="Talk on this session"),
+        Binding("C", "go_on", "Continue", tooltip="Continue what was interrupted or failed"),
         Binding("n", "new", "New", tooltip="New session"),
         Binding("s", "sort", "Sort", tooltip="Sort by the next column"),
         Binding("d", "act('delete')", "Delete", tooltip="Delete"),
@@ -155,6 +159,8 @@ class MainScreen(Screen[None]):
         """The session that actions are about: the one that is read, else that under the cursor."""
         id = self.conversation.session_id
         row = self.sessions.chosen
+        if self.is_reading and id is None:  # a new one, in which nothing was said yet
+            id = self.app.tracking.session_id
         if self.is_reading and id is not None and (row is None or row.session_id != id):
             return self.app.tracking.known.get(id) or SessionMetadata(session_id=id)
         return row
@@ -168,6 +174,8 @@ class MainScreen(Screen[None]):
         """The key bar shows what can be done here and now."""
         if action == "stop":
             return self._answering is not None
+        if action == "go_on":
+            return self._can_go_on and not isinstance(self.focused, Input)
         if action == "back":
             return self.is_reading or self.list_pane.is_filtering
         name = parameters[0] if action == "act" else action
@@ -296,6 +304,10 @@ class MainScreen(Screen[None]):
 
     @on(ListPane.RowsCame)
     def _loaded(self) -> None:
+        here = self.app.tracking.session_id
+        if self.is_reading and here is not None:
+            # A new session has a row once something was said; the highlight goes to it.
+            self.sessions.is_elsewhere = not self.sessions.choose(here)
         self._tell_heading()
         self.call_after_refresh(self.app.started)
 
@@ -326,7 +338,8 @@ class MainScreen(Screen[None]):
 
     def read(self, session_id: str, at: int | None = None) -> None:
         self.add_class("-reading")
-        self.sessions.choose(session_id)
+        self.sessions.is_elsewhere = not self.sessions.choose(session_id)
+        self.sessions.refresh()
         self._pane.read(session_id, at)
         self._switch(session_id)
         self._tell_heading()
@@ -345,6 +358,7 @@ class MainScreen(Screen[None]):
     def leave_reading(self) -> None:
         self._pane.close_line()
         self.remove_class("-reading")
+        self.sessions.is_elsewhere = False
         self._switch(None)
         self.sessions.focus()
         if self.has_class("-wide"):
@@ -376,6 +390,18 @@ class MainScreen(Screen[None]):
         else:
             self._talk_on(self.chosen.session_id)
 
+    @property
+    def _can_go_on(self) -> bool:
+        row = self.chosen
+        return row is not None and row.status in UNFINISHED and not self.app.talks.is_running(row.session_id)
+
+    def action_go_on(self) -> None:
+        """Let the agent go on with a turn that was interrupted, or try one again that failed."""
+        if self.chosen is not None and self._can_go_on:
+            id = self.chosen.session_id
+            self.read(id)
+            self.app.go_on(id)
+
     def action_new(self) -> None:
         """Begin a new session; it is there with the first thing that is said."""
         id = new_session_id()
@@ -386,6 +412,8 @@ class MainScreen(Screen[None]):
         if self.conversation.session_id != session_id or not self.is_reading:
             if session_id in self.app.fresh:
                 self.add_class("-reading")
+                self.sessions.is_elsewhere = True
+                self.sessions.refresh()
                 self.conversation.read(None)
                 self.app.tracking.start_session(session_id)
             else:

@@ -18,9 +18,10 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
-from holdfast.apps.render.transcript import family
+from holdfast.apps.render.transcript import family, origin
 from holdfast.apps.render.words import ago, counted, forest
-from holdfast.apps.tui._safe import content, first_line, lay_out, styled
+from holdfast.apps.tui._entry_lines import first_line
+from holdfast.apps.tui._safe import content, lay_out, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
@@ -232,12 +233,14 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
         if ids != self._ids:
             self._cursor = ids.index(self._session_id)
         self._ids, now = ids, now_ms()
-        lines = []
+        lines, titles = [], {row.session_id: row.title for row in rows}
         for number, (mark, row) in enumerate(ordered):
+            merged = origin(self.library, row).merged
             here = "▶ " if number == self._cursor else "  "
             text = styled(
                 (here + mark, "bold"),
                 (row.title or row.session_id, "bold reverse" if row.session_id == self._session_id else ""),
+                (f"  + {titles.get(merged) or merged}" if merged else "", "bold"),
                 (f"  {counted(row.message_count, 'message')}  {ago(row.updated_at, now)}", "dim"),
                 (f"  {row.session_id}", "dim"),
             )
@@ -274,7 +277,7 @@ _KEYS = {
     "The list": {
         "↑ ↓ PgUp PgDn Home End": "move; End goes to the oldest of all",
         "Enter": "read the session",
-        "/": "filter as you type: words, tag:x status:waiting agent:x model:x",
+        "/": "filter as you type: words, tag:x status:failed agent:x model:x",
         "s": "sort by another column",
         "Space": "mark, for a comparison or a merge",
         "f": "search what was said, in every session",
@@ -295,7 +298,8 @@ _KEYS = {
         "Enter, Space, click": "unfold a tool call, a result or thinking",
         "o": "unfold or fold all of them",
         ":": "jump to an event (120), a turn (t7) or a time (14:30, 2026-05-01)",
-        "c": "talk; Enter sends",
+        "c": "talk; Enter sends, Alt+Enter begins a new line, a paste is one message",
+        "C": "continue what was interrupted, try again what failed",
         "Ctrl+X": "stop the answer; what was said is kept",
     },
     "Marks": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
@@ -13,8 +14,10 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
+from holdfast.apps.render.search import FoundSession, gather, parents_in
 from holdfast.apps.render.words import ago, counted
-from holdfast.apps.tui._safe import content, cut, first_line, styled
+from holdfast.apps.tui._entry_lines import first_line
+from holdfast.apps.tui._safe import content, cut, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, TextLine, ask_beside
 from holdfast.catalog import Hit
 from holdfast.errors import HoldfastError
@@ -32,17 +35,26 @@ class HitList(LineView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"hits--cursor"}
     DEFAULT_CSS = """
     HitList { padding: 0 1; }
-    HitList > .hits--cursor { background: $boost; text-style: bold; }
+    HitList > .hits--cursor {
+        background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
+    }
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.can_focus = False  # the keys stay with the query
         self.hits: list[Hit] = []
+        self._also: dict[tuple[str, int], str] = {}  # the sessions that have the same words
         self.cursor = 0
 
-    def put(self, hits: list[Hit]) -> None:
+    def put(self, found: list[FoundSession]) -> None:
         """Show other hits; one that was chosen stays so: what is typed last is answered after keys were pressed."""
+        hits = [hit for one in found for hit in one.hits]
+        self._also = {
+            (one.session_id, one.hits[0].seq): f"  also in {', '.join(one.also_in.values())}"
+            for one in found
+            if one.also_in
+        }
         chosen = [(hit.session_id, hit.seq) for hit in self.hits[self.cursor : self.cursor + 1] if self.cursor]
         places = [(hit.session_id, hit.seq) for hit in hits]
         self.hits, self.cursor = hits, next((places.index(place) for place in chosen if place in places), 0)
@@ -54,7 +66,7 @@ class HitList(LineView):
 
     def draw(self) -> None:
         width, now = self.scrollable_content_region.width, now_ms()
-        self.show([line for hit in self.hits for line in _hit_lines(hit, width, now)])
+        self.show([line for hit in self.hits for line in self._hit_lines(hit, width, now)])
 
     def move(self, by: int) -> None:
         self.cursor = min(max(self.cursor + by, 0), max(len(self.hits) - 1, 0))
@@ -71,11 +83,23 @@ class HitList(LineView):
         if self.hits and number // _HIT_LINES == self.cursor and number % _HIT_LINES < 2:
             look = self.component("hits--cursor")
             width = self.scrollable_content_region.width
-            return Strip([Segment("", look), *line]).apply_style(look).extend_cell_length(width, look)
+            # Its words alone: their own colours are for another ground.
+            return Strip([Segment(line.text, look)]).adjust_cell_length(width, look)
         return line
 
     def on_resize(self) -> None:
         self.draw()
+
+    def _hit_lines(self, hit: Hit, width: int, now: int) -> list[Strip]:
+        where = f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
+        where += self._also.get((hit.session_id, hit.seq), "")
+        title = cut(hit.title or hit.session_id, max(width - cell_len(where), 20))
+        # The words around, with those that were found marked.
+        marks = (
+            (part.replace("\n", " "), "bold underline" if is_found else "") for part, is_found in hit.snippet.parts()
+        )
+        heading, snippet = styled((title, "bold"), (where, "dim")), styled(("  ", ""), *marks)
+        return [*first_line(heading, width), *first_line(snippet, width), Strip.blank(0)]
 
 
 class SearchScreen(Screen[tuple[str, int] | None]):
@@ -126,20 +150,29 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         if not query.strip():
             self._show([], "")
             return
+        library = self._library
         self.query_one("#found", Static).update(content("searching …"))
 
-        def found(hits: list[Hit]) -> None:
-            self._show(hits, counted(len(hits), "hit") + (" and more" if len(hits) == _HITS_MAX else ""))
+        def ask() -> tuple[list[Hit], list[FoundSession]]:
+            hits = library.search(query, limit=_HITS_MAX + 1)
+            return hits, gather(hits[:_HITS_MAX], parents_in(library))
+
+        def found(came: tuple[list[Hit], list[FoundSession]]) -> None:
+            hits, shown = came
+            is_cut, sessions = len(hits) > _HITS_MAX, len({hit.session_id for hit in hits[:_HITS_MAX]})
+            many = f"more than {_HITS_MAX} hits" if is_cut else counted(len(hits), "hit")
+            once = "; what forks share is shown once" if len(shown) < sessions else ""
+            self._show(shown, f"{many} in {counted(sessions, 'session')}{once}")
 
         def failed(error: HoldfastError) -> None:
             self._show([], str(error))
 
-        ask_beside(self, lambda: self._library.search(query, limit=_HITS_MAX), found, failed, group="search")
+        ask_beside(self, ask, found, failed, group="search")
 
-    def _show(self, hits: list[Hit], told: str) -> None:
+    def _show(self, found: list[FoundSession], told: str) -> None:
         self._is_asking = False
         self.query_one("#found", Static).update(content(told))
-        self.query_one(HitList).put(hits)
+        self.query_one(HitList).put(found)
         if self._takes_first:
             self.action_take()
 
@@ -167,12 +200,3 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
-
-
-def _hit_lines(hit: Hit, width: int, now: int) -> list[Strip]:
-    where = f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
-    title = cut(hit.title or hit.session_id, max(width - len(where), 10))
-    # The words around, with those that were found marked.
-    marks = ((part.replace("\n", " "), "bold underline" if is_found else "") for part, is_found in hit.snippet.parts())
-    heading, snippet = styled((title, "bold"), (where, "dim")), styled(("  ", ""), *marks)
-    return [*first_line(heading, width), *first_line(snippet, width), Strip.blank(0)]

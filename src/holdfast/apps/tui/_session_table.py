@@ -24,7 +24,8 @@ from holdfast.session import now_ms
 _NEAR_END = 40  # rows before the last one at which the next page is asked for
 _TITLE_MIN = 20
 _TAG_MIN = 6
-_TAGS_FROM = 84  # columns; in a narrower list tags stand behind the title
+_STATE_FROM = 100  # columns; in a narrower list a state stands behind its title, and takes no room from the others
+_TAGS_FROM = 118  # the same for tags
 
 
 class ListColumn(NamedTuple):
@@ -56,9 +57,9 @@ _COLUMNS = (
     ListColumn("UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"),
     ListColumn("MSGS", 6, lambda row, _: f"{row.message_count:,}", right=True, from_width=56, order="messages"),
     ListColumn("TOKENS", 7, lambda row, _: _tokens(row), "list--faint", right=True, from_width=66, order="tokens"),
-    ListColumn("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
+    ListColumn("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=_STATE_FROM),
     ListColumn("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
-    ListColumn("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
+    ListColumn("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=150),
 )
 
 
@@ -66,7 +67,7 @@ class SessionTable(LineView):
     """Rows of sessions with a cursor; the first line is the heading."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"list--{part}" for part in ("heading", "cursor", "faint", "state", "tag", "mark")
+        f"list--{part}" for part in ("heading", "cursor", "faint", "state", "bad", "tag", "mark")
     }
     DEFAULT_CSS = """
     SessionTable > .list--heading { color: $faint; text-style: bold; }
@@ -75,6 +76,7 @@ class SessionTable(LineView):
     }
     SessionTable > .list--faint { color: $faint; }
     SessionTable > .list--state { color: $text-warning; text-style: bold; }
+    SessionTable > .list--bad { color: $text-error; text-style: bold; }
     SessionTable > .list--tag { color: $text-accent; }
     SessionTable > .list--mark { color: $text-success; text-style: bold; }
     """
@@ -113,6 +115,7 @@ class SessionTable(LineView):
         self.busy: set[str] = set()
         self.order = "updated"  # what the rows are sorted by; its column is marked
         self.nothing = ""  # what is said where there are no rows
+        self.is_elsewhere = False  # what is shown beside the list is in none of its rows, so none stands out
 
     @property
     def chosen(self) -> SessionMetadata | None:
@@ -232,11 +235,12 @@ class SessionTable(LineView):
         else:
             number = self.scroll_offset.y + y - 1
             if number >= len(self.rows):
-                told = self.nothing if number == 1 and not self.rows else ""
+                lines = [] if self.rows else ["", *self.nothing.split("\n")]
+                told = lines[number] if number < len(lines) else ""
                 look = base + self.component("list--faint")
                 return Strip([Segment("   " + cut(told, width - 3), look)]).adjust_cell_length(width, look)
             strip = self._row(number, width)
-            if number == self.cursor:
+            if number == self.cursor and not self.is_elsewhere:
                 look = self.component("list--cursor")
                 return Strip([Segment(strip.text, base + look)]).adjust_cell_length(width, base + look)
         return strip.apply_style(base).adjust_cell_length(width, base)
@@ -259,21 +263,32 @@ class SessionTable(LineView):
         row, now = self.rows[number], now_ms()
         columns, room = self._shown(width)
         segments = [Segment(self._marks(row), self.component("list--mark"))]
-        segments += self._title(row, room, has_tags=width >= _TAGS_FROM)
+        segments += self._title(row, room, width)
         for column in columns:
             style = self.component(column.style) if column.style else Style.null()
+            style = self._state_look(row) if column.name == "STATE" else style
             text = _fit(column.text(row, now), column.width, right=column.right)
             segments.append(Segment(" " + text, style))
         return Strip(segments)
 
-    def _title(self, row: SessionMetadata, room: int, *, has_tags: bool) -> list[Segment]:
-        """The title, and in the room that it leaves the tags, where they have no column."""
-        title = cut(row.title or row.session_id, room)
-        left = room - cell_len(title) - 2
-        if has_tags or not row.tags or left < _TAG_MIN:
-            return [Segment(_fit(title, room), Style.null())]
-        tags = _fit("  " + " ".join(f"#{tag}" for tag in row.tags), left + 2)
-        return [Segment(title, Style.null()), Segment(tags, self.component("list--tag"))]
+    def _title(self, row: SessionMetadata, room: int, width: int) -> list[Segment]:
+        """The title; behind it the state, and in the room that is left the tags, where they have no column."""
+        state = "" if width >= _STATE_FROM else state_of(row)
+        state = f"  {state}" if state else ""
+        title = cut(row.title or row.session_id, room - cell_len(state))
+        left = room - cell_len(title) - cell_len(state)
+        is_tagged = width < _TAGS_FROM and row.tags and left - 2 >= _TAG_MIN
+        tags = "  " + " ".join(f"#{tag}" for tag in row.tags) if is_tagged else ""
+        return [
+            Segment(title, Style.null()),
+            Segment(state, self._state_look(row)),
+            Segment(_fit(tags, left), self.component("list--tag")),
+        ]
+
+    def _state_look(self, row: SessionMetadata) -> Style:
+        """Red where something went wrong, else as a state."""
+        is_bad = row.state != "ok" or row.status == "failed"
+        return self.component("list--bad" if is_bad else "list--state")
 
     def _marks(self, row: SessionMetadata) -> str:
         """Marked; being answered, open for writing somewhere, or restored here."""

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.agent import Host, HostedTurn, Question, Scope, needs_agent
+from holdfast.agent import Host, HostedTurn, Question, Scope
 from holdfast.apps.render.words import counted
 from holdfast.apps.web._page import Note, back_to, guest_of, session_url, site_of
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
@@ -109,11 +109,13 @@ async def begin(request: Request) -> Response:
 
 
 async def talk(request: Request) -> Response:
-    """Say something on a session, stop its answer, or answer whether a tool may be used."""
+    """Say something on a session, let it go on, stop its answer, or answer whether a tool may be used."""
     form, talks, id = await form_of(request), site_of(request).talks, str(request.path_params["id"])
     match request.url.path.rpartition("/")[2]:
         case "say":
             await talks.say(id, _words(form))
+        case "continue":
+            await talks.go_on(id)
         case "stop":
             talks.stop(id)
         case "answer":
@@ -239,12 +241,21 @@ class Talks:
 
     def trouble(self, session_id: str) -> str:
         """Why the last answer failed, if it did."""
-        turn = self._newest.get(session_id)
-        if turn is None or turn.error is None:
+        error = self._error(session_id)
+        if error is None:
             return ""
-        if isinstance(turn.error, HoldfastError):
-            return f"{turn.error.message}. {turn.error.remedy}"
-        return str(turn.error)[:500] or type(turn.error).__name__
+        if isinstance(error, HoldfastError):
+            return f"{error.message}. {error.remedy}"
+        return str(error)[:500] or type(error).__name__
+
+    def remedy(self, session_id: str) -> str:
+        """What to do about the failure of the last answer, as far as that is known."""
+        error = self._error(session_id)
+        return error.remedy if isinstance(error, HoldfastError) else ""
+
+    def _error(self, session_id: str) -> BaseException | None:
+        turn = self._newest.get(session_id)
+        return None if turn is None else turn.error
 
     async def begin(self, text: str) -> str:
         """A new session with a first message; its id. Raises as ``say``."""
@@ -260,6 +271,13 @@ class Talks:
         """Give a message to the agent of a session. Raises UsageError, NotFound, Locked."""
         if not text.strip():
             raise UsageError("the message is empty", remedy="Write something first.")
+        await self._start(session_id, text)
+
+    async def go_on(self, session_id: str) -> None:
+        """Let the agent go on with an answer that was interrupted or failed. Raises as ``say``."""
+        await self._start(session_id, None)
+
+    async def _start(self, session_id: str, text: str | None) -> None:
         kit = await self._ready()
         self._check_rests(session_id)
         # Here and not in the turn: what cannot be opened is told to whoever sent the message.
@@ -298,8 +316,13 @@ class Talks:
 
     async def _ready(self) -> Kit:
         if self._kit is None:
-            with needs_agent():
+            try:
                 self._kit = await asyncio.to_thread(self._make_kit)
+            except ModuleNotFoundError as error:
+                raise UsageError(
+                    f"this needs the package {error.name}, which is not installed",
+                    remedy="Install it with: pip install 'holdfast[agent,local]'",
+                ) from error
         return self._kit
 
     def _agent(self, kit: Kit, session: Session) -> Agent:
@@ -307,7 +330,7 @@ class Talks:
 
         return kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permit)
 
-    async def _answer(self, turn: HostedTurn, agent: Agent, session: Session, text: str) -> None:
+    async def _answer(self, turn: HostedTurn, agent: Agent, session: Session, text: str | None) -> None:
         async with self._host.ause(session.id, lambda: session):
             # It is recorded as it comes, and pages read the record.
             await turn.stream(agent.run_stream(text, session=session), session)

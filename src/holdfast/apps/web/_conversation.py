@@ -48,6 +48,7 @@ class ShownItem:
     is_cut: bool = False
     is_stream: bool = False  # whether it is of several events, none of which has all of it
     is_writing: bool = False
+    is_error: bool = False
     media: list[ShownMedia] = field(default_factory=list)
 
 
@@ -182,6 +183,7 @@ def _item(entry: Entry, number: int, who: str) -> ShownItem:
     """An entry as an item; ``number`` files of its event are in items before it."""
     item = ShownItem(entry.seq, entry.part, entry.timestamp, entry.kind, who)
     item.is_stream = entry.state != "whole"
+    item.is_error = entry.kind == "note" and entry.name == "error"
     shown = list(_files(entry))
     item.media = [
         ShownMedia(number + index, one.kind, one.media_type, one.media_type in PICTURES)

@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.render.search import FoundSession, gather, parents_in
 from holdfast.apps.web._page import Site, page, site_of, wants_part
 from holdfast.catalog import Hit
-from holdfast.errors import UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.library import Holdfast
-from holdfast.model import STATUSES, SessionMetadata, is_id
+from holdfast.model import STATUSES, SessionMetadata, fold_id, is_id
 
 _ROWS = 50
-_HITS = 120
+_HITS_MAX = 2_000  # a third of a second; of more it is said that there are more
+_NAMED_MAX = 1_000
 _SNIPPETS = 3
 _IDS = 5
 _ID_CHARS_MIN = 4
@@ -34,7 +36,8 @@ AGES: dict[str, tuple[str, float | None, float | None]] = {
 }
 # Word, and what it is called in the library.
 ORDERS: dict[str, tuple[str, str]] = {
-    "": ("Newest first", "updated"),
+    "": ("Best match, else newest", "updated"),
+    "newest": ("Newest first", "updated"),
     "oldest": ("Oldest first", "updated:asc"),
     "created": ("Last begun", "created"),
     "title": ("By title", "title"),
@@ -79,23 +82,36 @@ class PageRequest(NamedTuple):
         return f"/?{urlencode(given)}" if given else "/"
 
     def filters(self, now: dt.datetime) -> dict[str, Any]:
-        """What ``hf.list`` is asked for."""
+        """What ``hf.list`` and ``hf.search`` are asked for."""
         _, since, until = AGES[self.age]
         return {
             "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],
             "agent_id": self.agent or None,
             "since": None if since is None else now - dt.timedelta(days=since),
             "until": None if until is None else now - dt.timedelta(days=until),
+            "status": self.status or None,
+            "archived": {"archived": True, "active": False}.get(self.kept),
         }
 
 
-class SessionHits(NamedTuple):
-    """A session in which something was found, and where."""
+class FoundRow(NamedTuple):
+    """A session in which something was found, and the first places of it."""
 
-    session_id: str
-    title: str | None
-    time: int
+    row: SessionMetadata
     hits: list[Hit]
+    more: int  # how many places it has beyond these
+    also_in: dict[str, str]  # sessions that have the same words, by id, with their titles
+
+
+class SearchPage(NamedTuple):
+    """Some of what was found, and how much that is in all."""
+
+    rows: list[FoundRow]
+    places: int
+    sessions: int
+    is_cut: bool  # whether there is more than was looked for
+    is_shared: bool  # whether some sessions are named in the row of another
+    next: int | None
 
 
 def list_page(request: Request) -> Response:
@@ -105,17 +121,18 @@ def list_page(request: Request) -> Response:
     values: dict[str, Any] = {"asked": asked, "ages": AGES, "orders": ORDERS, "statuses": CHOICES}
     values |= {"found": None, "rows": [], "strangers": ("", ""), "more": None}
     began = time.perf_counter()
+    after = request.query_params.get("after", "")[:2_000]
     if asked.q:
-        values["found"] = _search(site.hf, asked)
+        values["found"] = _search(site.hf, asked, int(after) if after.isascii() and after.isdecimal() else 0)
     else:
-        after = request.query_params.get("after", "")[:2_000]
         values["rows"], values["more"] = _rows(site, asked, after)
         if not values["rows"] and not asked.is_narrowed:
             values["strangers"] = strangers_hint(site.hf)
     values["took_ms"] = round((time.perf_counter() - began) * 1000)
     if wants_part(request):
         is_next = "after" in request.query_params
-        response = page(request, "part/rows.html" if is_next else "part/results.html", **values)
+        following = "part/found.html" if asked.q else "part/rows.html"
+        response = page(request, following if is_next else "part/results.html", **values)
         if not is_next:
             response.headers["x-url"] = asked.url()  # without the fields that are empty
         return response
@@ -135,27 +152,45 @@ def trash_page(request: Request) -> Response:
 
 
 def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetadata], str | None]:
-    archived = {"archived": True, "active": False}.get(asked.kept)
-    wanted = asked.filters(dt.datetime.now(dt.UTC)) | {"archived": archived, "status": asked.status or None}
-    rows = site.hf.list(_ROWS, after=after or None, sort=ORDERS[asked.sort][1], **wanted)
+    rows = site.hf.list(
+        _ROWS, after=after or None, sort=ORDERS[asked.sort][1], **asked.filters(dt.datetime.now(dt.UTC))
+    )
     return list(rows), rows.next
 
 
-def _search(hf: Holdfast, asked: PageRequest) -> list[SessionHits]:
+def _search(hf: Holdfast, asked: PageRequest, start: int) -> SearchPage:
     """Sessions by what was said in them, best first; a word that is being typed may go on."""
     # Behind a quote or a bracket a star would be part of something else, or an error.
     query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
+    wanted = asked.filters(dt.datetime.now(dt.UTC))
     try:
-        hits = hf.search(query, limit=_HITS, **asked.filters(dt.datetime.now(dt.UTC)))
+        hits = hf.search(query, limit=_HITS_MAX + 1, **wanted)
     except UsageError:
-        return []
-    found: dict[str, SessionHits] = {}
+        hits = []
+    found = {one.session_id: one for one in gather(hits[:_HITS_MAX], parents_in(hf))}
+    sessions = {hit.session_id for hit in hits[:_HITS_MAX]}
+    is_shared = len(found) < len(sessions)
     # Sessions whose id begins like this come first; a few letters would be too many of them.
     if len(asked.q) >= _ID_CHARS_MIN and is_id(asked.q):
-        for row in map(hf.info, hf.session_ids(asked.q)[:_IDS]):
-            found[row.session_id] = SessionHits(row.session_id, row.title, row.updated_at, [])
-    for hit in hits:
-        one = found.setdefault(hit.session_id, SessionHits(hit.session_id, hit.title, hit.timestamp, []))
-        if len(one.hits) < _SNIPPETS:
-            one.hits.append(hit)
-    return list(found.values())
+        begin = fold_id(asked.q)
+        named = [
+            row for row in hf.list(_NAMED_MAX, text=asked.q, **wanted) if fold_id(row.session_id).startswith(begin)
+        ]
+        first = {row.session_id: FoundSession(row.session_id, row.title, [], {}) for row in named[:_IDS]}
+        sessions |= first.keys()
+        found = first | found
+    if asked.sort:
+        places = {row.session_id: place for place, row in enumerate(hf.list(None, sort=ORDERS[asked.sort][1]))}
+        found = {one: found[one] for one in sorted(found, key=lambda one: places.get(one, len(places)))}
+    shown = list(found.values())[start : start + _ROWS]
+    following = start + _ROWS if start + _ROWS < len(found) else None
+    rows = [row for one in shown if (row := _found_row(hf, one)) is not None]
+    return SearchPage(rows, len(hits[:_HITS_MAX]), len(sessions), len(hits) > _HITS_MAX, is_shared, following)
+
+
+def _found_row(hf: Holdfast, one: FoundSession) -> FoundRow | None:
+    try:
+        row = hf.info(one.session_id)
+    except NotFound:  # deleted since it was found
+        return None
+    return FoundRow(row, one.hits[:_SNIPPETS], max(len(one.hits) - _SNIPPETS, 0), one.also_in)

@@ -176,6 +176,16 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
     return HTMLResponse(text, status)
 
 
+def going_on(site: Site, id: str, status: str) -> dict[str, str] | None:
+    """What is offered for an answer that did not come to its end: a word, and what it is about; else None."""
+    if status == "interrupted":
+        return {"word": "Continue", "about": "The answer was interrupted."}
+    if status != "failed":
+        return None
+    remedy = neutralise(site.talks.remedy(id))
+    return {"word": "Try again", "about": f"The answer failed. {remedy}".strip()}
+
+
 def wants_part(request: Request) -> bool:
     """Whether the script of our pages asks, which puts the answer into the page that is shown."""
     return request.headers.get("x-part") == "true"

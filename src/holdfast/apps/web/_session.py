@@ -11,10 +11,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.render.transcript import family, with_blobs
+from holdfast.apps.render.transcript import family, origin, with_blobs
 from holdfast.apps.render.words import forest
 from holdfast.apps.web._conversation import PICTURES, media_of, read_tail, read_window
-from holdfast.apps.web._page import guest_of, page, raw_in_words, site_of, todo_in_words, value_in_words, wants_part
+from holdfast.apps.web._page import (
+    going_on,
+    guest_of,
+    page,
+    raw_in_words,
+    site_of,
+    todo_in_words,
+    value_in_words,
+    wants_part,
+)
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.library import Holdfast
 from holdfast.model import Event, SessionMetadata
@@ -59,7 +68,9 @@ def conversation_page(request: Request) -> Response:
     site, row = site_of(request), _row(request)
     at = _number(request, "at")
     window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
-    shown = {"window": window, "at": at, "is_answering": site.talks.is_running(row.session_id)}
+    is_answering = site.talks.is_running(row.session_id)
+    goes_on = None if is_answering else going_on(site, row.session_id, row.status)
+    shown = {"window": window, "at": at, "is_answering": is_answering, "goes_on": goes_on}
     return page(request, "conversation.html", row=row, formats=FORMATS, **shown)
 
 
@@ -276,6 +287,7 @@ class Member(NamedTuple):
     x: int
     y: int
     at: int | None  # the last event that it shares with its parent
+    merged: SessionMetadata | None  # what else was merged into it
     is_here: bool
 
 
@@ -288,6 +300,10 @@ class Family(NamedTuple):
     height: int
     is_cut: bool
 
+    def name(self, id: str) -> str:
+        """How a member is called; one that is not shown by its id."""
+        return next((one.row.title or id for one in self.members if one.row.session_id == id), id)
+
 
 def read_family(hf: Holdfast, id: str) -> Family:
     """Every session that comes from the same first one, while there is room. Raises NotFound."""
@@ -296,6 +312,7 @@ def read_family(hf: Holdfast, id: str) -> Family:
     depths: dict[str, int] = {}
     places: dict[str, tuple[int, int]] = {}
     members, edges = [], []
+    others: list[tuple[str, str]] = []
     for index, (_, row) in enumerate(forest(rows)):
         parent = parents.get(row.session_id)
         depth = depths.get(parent or "", -1) + 1
@@ -305,20 +322,25 @@ def read_family(hf: Holdfast, id: str) -> Family:
         if parent in places:
             x1, y1 = places[parent or ""]
             edges.append(f"M{x1} {y1}V{y}" if x1 == x else f"M{x1} {y1}V{y - 14}Q{x1} {y} {x1 + 14} {y}H{x}")
-        members.append(Member(row, x, y, _forked_at(hf, row), row.session_id == id))
+        found = origin(hf, row)
+        merged = None if found.merged is None else _known(hf, found.merged)
+        others += [] if merged is None else [(merged.session_id, row.session_id)]
+        members.append(Member(row, x, y, found.at, merged, row.session_id == id))
+    # The second parent of a merge may stand below it.
+    for other, child in others:
+        if other in places:
+            (x1, y1), (x2, y2) = places[other], places[child]
+            edges.append(f"M{x1} {y1}C{x1 + _COLUMN} {y1} {x2 + _COLUMN} {y2} {x2} {y2}")
     width = max(member.x for member in members) + _LEFT
     return Family(members, edges, width, len(members) * _ROW, is_cut)
 
 
-def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:
-    if row.parent is None:
-        return None
+def _known(hf: Holdfast, id: str) -> SessionMetadata:
+    """What is known of a session; of one that is gone its id alone."""
     try:
-        event = next(hf.events(row.session_id, types=("forked",), reverse=True), None)
-        found = None if event is None else event.data.get("seq")
+        return hf.info(id)
     except HoldfastError:
-        return None
-    return found if isinstance(found, int) else None
+        return SessionMetadata(session_id=id)
 
 
 # A session's state as lines that people can read, and what differs between two moments. Pure.

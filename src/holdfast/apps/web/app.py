@@ -26,7 +26,7 @@ from holdfast.apps.watched import watch
 from holdfast.apps.web import _actions, _session
 from holdfast.apps.web._actions import Talks
 from holdfast.apps.web._list import list_page, trash_page
-from holdfast.apps.web._page import Site, page, site_of, wants_part
+from holdfast.apps.web._page import Site, going_on, page, site_of, wants_part
 from holdfast.apps.web._stats import figures_page, store_page
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
@@ -135,7 +135,10 @@ def _routes() -> list[Route | Mount]:
         Route(f"{session}/branches", _session.branches_page),
         Route(f"{session}/health", _session.health_page),
         Route(f"{session}/export", _session.export_file),
-        *(Route(f"{session}/{what}", _actions.talk, methods=["POST"]) for what in ("say", "stop", "answer")),
+        *(
+            Route(f"{session}/{what}", _actions.talk, methods=["POST"])
+            for what in ("say", "continue", "stop", "answer")
+        ),
         Route(f"{session}/do/{{deed}}", _actions.act, methods=["POST"]),
         Mount("/static", _Static(packages=[("holdfast.apps.web", "static")])),
     ]
@@ -250,6 +253,7 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
     streams = site.streams
     streams.count += 1
     told: dict[str, Any] = {}
+    status = (await asyncio.to_thread(site.hf.info, id)).status
     quiet, pause = 0.0, _PAUSE_MIN_S
     try:
         yield "retry: 1000\n\n"
@@ -257,8 +261,9 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
             events = await asyncio.to_thread(follower.poll)
             if events:
                 yield _message("news", {"seq": events[-1].seq})
+                status = (await asyncio.to_thread(site.hf.info, id)).status
             # Told only when it changes: a page that follows for hours hears nearly nothing.
-            now = _situation(site, id)
+            now = _situation(site, id, status)
             if now != told:
                 told = now
                 yield _message("state", now)
@@ -275,7 +280,7 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
         follower.close()
 
 
-def _situation(site: Site, id: str) -> dict[str, Any]:
+def _situation(site: Site, id: str, status: str) -> dict[str, Any]:
     """What the page shows beside the conversation: whether it answers, what waits, what failed."""
     questions = [
         {
@@ -288,8 +293,11 @@ def _situation(site: Site, id: str) -> dict[str, Any]:
         }
         for one in site.talks.questions(id)
     ]
-    trouble = neutralise(site.talks.trouble(id))
-    return {"running": site.talks.is_running(id), "questions": questions, "trouble": trouble}
+    running = site.talks.is_running(id)
+    goes_on = None if running else going_on(site, id, status)
+    # What failed is on record, and shown there; else it is told below the conversation.
+    trouble = "" if goes_on else neutralise(site.talks.trouble(id))
+    return {"running": running, "questions": questions, "trouble": trouble, "goes_on": goes_on}
 
 
 def _message(name: str, data: dict[str, Any]) -> str:

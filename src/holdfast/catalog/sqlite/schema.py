@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.storage.sqlite import Connection
 
 # Raise it with every change of a table or of what a row holds: an index of another version is made anew.
-_VERSION = 9
+_VERSION = 10
 _APPLICATION = 0x486F6C64  # "Hold"
 
 

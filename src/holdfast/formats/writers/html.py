@@ -10,8 +10,9 @@ from html import escape
 from importlib.resources import files
 
 from holdfast.formats._view import ExportOptions, Recorded, clock, moment
-from holdfast.formats.writers.markdown import ROLES, harmless, harmless_line
+from holdfast.formats.writers.markdown import ROLES
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
+from holdfast.security import neutralise, neutralise_line
 
 _STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="ascii")
 # The page allows this one style by its hash, and no other.
@@ -150,8 +151,8 @@ def _shortened(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(harmless(text))
+    return escape(neutralise(text))
 
 
 def _line(text: str) -> str:
-    return escape(harmless_line(text))
+    return escape(neutralise_line(text))

@@ -72,41 +72,11 @@ def _part(entry: Entry) -> str:
 
 
 def _note(entry: Entry) -> str:
-    text = harmless(f"{entry.name}: {entry.text}" if entry.pieces else entry.name)
+    text = neutralise(f"{entry.name}: {entry.text}" if entry.pieces else entry.name)
     lines = markdown_text(text).split("\n")
     if any(line.startswith(("```", "~~~")) for line in lines):
         return fenced(text)
     return "\n".join(f"> {line}" for line in lines)
-
-
-# Text of strangers in a document: harmless, and as people wrote it.
-#
-# A document is not a terminal: there the two joiners that emoji, Persian and the scripts of India are written with
-# may stay where they join something, one at a time. Elsewhere they hide something.
-_PICTURE = "\u2190-\u2bff\U0001f000-\U0001faff"
-_LETTER = "\u0620-\u06ff\u0750-\u077f\u0900-\u0dff\u1000-\u109f"
-_JOINERS = re.compile(f"(?<=[{_PICTURE}\ufe0f])\u200d(?=[{_PICTURE}])|(?<=[{_LETTER}])[\u200c\u200d](?=[{_LETTER}])")
-
-
-def harmless(text: str) -> str:
-    """``text`` without anything that could be obeyed or hide something; lines and tabs stay."""
-    return _joined(text, neutralise(text))
-
-
-def harmless_line(text: str) -> str:
-    """``text`` for a place of one line, without anything that could be obeyed."""
-    return _joined(text, neutralise_line(text))
-
-
-def _joined(text: str, clean: str) -> str:
-    """Put joiners back; each character of the one stands where it stands in the other."""
-    found = [] if text.isascii() else list(_JOINERS.finditer(text))
-    if not found:
-        return clean
-    characters = list(clean)
-    for one in found:
-        characters[one.start()] = one[0]
-    return "".join(characters)
 
 
 # Text of strangers inside of a markdown document, readable and unable to change the document.
@@ -137,7 +107,7 @@ def markdown_text(text: str) -> str:
     shown: list[str] = []
     fence = ""
     indent = 0
-    for line in harmless(text.replace("\r\n", "\n")).split("\n"):
+    for line in neutralise(text.replace("\r\n", "\n")).split("\n"):
         if fence:
             bare = line.strip(" \t")
             end = len(bare) >= len(fence) and not bare.strip(fence[0])
@@ -159,12 +129,12 @@ def markdown_text(text: str) -> str:
 
 def markdown_line(text: str) -> str:
     """``text`` for a place of one line, such as a title: nothing in it is markdown."""
-    return _TITLE.sub(r"\\\1", harmless_line(text)).strip() or " "
+    return _TITLE.sub(r"\\\1", neutralise_line(text)).strip() or " "
 
 
 def fenced(text: str, language: str = "") -> str:
     """``text`` as a code block, whose fence is longer than any in it."""
-    clean = harmless(text)
+    clean = neutralise(text)
     # A fence ends at the first run that is as long, so its own must be longer.
     longest = max((len(run) for run in _RUN.findall(clean)), default=0)
     fence = "`" * max(_FENCE_CHARS, longest + 1)
@@ -247,12 +217,12 @@ def _words(text: str) -> str:
 def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """A line for each message's speaker, its words indented below."""
     row = recorded.metadata
-    title = harmless_line(row.title or "Untitled Session")
+    title = neutralise_line(row.title or "Untitled Session")
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
     yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
         first = message[0]
-        agent = f" ({harmless_line(first.agent)})" if first.agent else ""
+        agent = f" ({neutralise_line(first.agent)})" if first.agent else ""
         head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
         words = [line for entry in message for line in _lines(entry)]
         if first.state != "whole":
@@ -262,7 +232,7 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
 
 
 def _lines(entry: Entry) -> list[str]:
-    text, name = harmless(entry.text), harmless_line(entry.name)
+    text, name = neutralise(entry.text), neutralise_line(entry.name)
     if entry.kind == "call":
         text = f"{name} {escape_json(as_json({} if entry.value is None else entry.value))}"
     elif entry.kind == "thinking":

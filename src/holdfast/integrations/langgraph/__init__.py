@@ -16,22 +16,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple, get_checkpoint_metadata
 
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, UsageError
+from holdfast.integrations._calls import Unknown
 from holdfast.integrations._place import Act, AdapterSession, Library, Recent, library_of, linked, unblocked
 from holdfast.integrations._units import Units, Words, voices
-from holdfast.integrations.langchain import FORM, answered, messages_of
+from holdfast.integrations.langchain import FORM, answered, durable_tool, messages_of
 from holdfast.integrations.langgraph._records import NewCheckpoint, removed_words, writes_words
 from holdfast.integrations.langgraph._thread import TOOL, GraphThread
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig as Config
+    from langchain_core.tools import BaseTool
     from langgraph.checkpoint.base import ChannelVersions as Versions
     from langgraph.checkpoint.base import Checkpoint, DeltaChannelHistory
     from langgraph.checkpoint.base import CheckpointMetadata as Metadata
     from langgraph.checkpoint.serde.base import SerializerProtocol as Typed
 
-__all__ = ["HoldfastSaver", "bring_over"]
+__all__ = ["HoldfastSaver", "bring_over", "durable"]
 
 _CHANCE_BITS = 32  # of a version, below the number that grows: no two branches have the same
 
@@ -286,6 +288,23 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             removed = {(ns, id) for ns in thread.checkpoints for id in choose(thread, ns)}
         if removed:
             thread.place.write(thread.recording(lambda: removed_words(thread, removed)))
+
+
+def durable(tool: BaseTool | Callable[..., Any], *, session: HoldfastSaver, unknown: Unknown = "tell") -> BaseTool:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    Intent and result are kept in the session of the thread that ``session``, the graph's saver, keeps. A call that was
+    cut off is not run again, under whatever id it comes: the model is told that its outcome is unknown. With
+    ``unknown="rerun"`` it runs again; a function gets an OutcomeUnknown with ``arguments``, and returns the result
+    it looked up, or ``holdfast.RERUN``.
+    """
+
+    def find_place(config: Config | None) -> AdapterSession:
+        if not (config or {}).get("configurable", {}).get("thread_id"):
+            raise UsageError("a durable tool runs in a graph that was given a thread_id")
+        return session._of(named_in(cast("Config", config)).thread_id).place  # noqa: SLF001 - of this module
+
+    return durable_tool(tool, find_place, unknown)
 
 
 def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:

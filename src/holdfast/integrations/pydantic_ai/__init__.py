@@ -12,18 +12,21 @@ last one. ``HoldfastStepStore`` is the store for ``StepPersistence`` of the harn
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
+from pydantic_ai import DeferredToolRequests, FunctionToolset, ModelRequestNode, Tool, ToolApproved, UserError
 from pydantic_ai.messages import SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart, ToolReturnPart, repair_messages
+from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+from pydantic_core import to_jsonable_python
 
 from holdfast._lazy import lazy
 from holdfast.errors import Fenced, UsageError
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library
 from holdfast.integrations._units import Form, Unit, Units, Words, alike, blocks_of, heard, retract, spoken, stored
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.session import Session
 
-__all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs"]
+__all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs", "durable"]
 
 _TOOL = "pydantic-ai"
 _WAITS = "waits"
@@ -234,6 +237,32 @@ class Steps:
                 stay.append(RecordedMessage(item, unit.seqs, unit))
         self._told[same:] = stay
         self._messages = list(messages)
+
+
+def durable(
+    tool: Tool[Any] | Callable[..., Any] | AbstractToolset[Any], *, session: HoldfastHistory, unknown: Unknown = "tell"
+) -> AbstractToolset[Any]:
+    """Return a toolset (``toolsets=[…]``) in which the effect of a tool is there once for each call.
+
+    It takes a function, a Tool or a toolset. Intent and result are kept in ``session``, which keeps the conversation.
+    A call that was cut off is not run again, under whatever id it comes: the model is told that its outcome is
+    unknown. With ``unknown="rerun"`` it runs again; a function gets an OutcomeUnknown with ``arguments``, and returns
+    the result it looked up, or ``holdfast.RERUN``.
+    """
+    wrapped = tool if isinstance(tool, AbstractToolset) else FunctionToolset([tool])
+    calls = DurableCalls(unknown, ResultForm(lambda text, _: text, to_jsonable_python))
+    return _DurableToolset(wrapped, calls, session._place)  # noqa: SLF001 - of this module
+
+
+@dataclass
+class _DurableToolset(WrapperToolset[Any]):
+    calls: DurableCalls
+    place: AdapterSession
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        # Arguments were validated, and may be objects: what the model gave is plain.
+        call = ToolCall(ctx.tool_call_id, name, to_jsonable_python(tool_args, fallback=str))
+        return await self.calls.arun(self.place, call, lambda: self.wrapped.call_tool(name, tool_args, ctx, tool))
 
 
 def _said_of(calls: Sequence[str], what: str) -> Words:

@@ -12,6 +12,7 @@ from holdfast.library.answers import filled
 from holdfast.library.answers.turns import OfSession
 from holdfast.model import SessionMetadata
 from holdfast.replay import MergeReport
+from holdfast.session import Waiting
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
@@ -106,3 +107,21 @@ class TrashPage(Struct, frozen=True, kw_only=True):
     def of(cls, found: list[Trashed]) -> TrashPage:
         """Return the answer for these; where they lie in the store is not for others to know."""
         return cls(sessions=[filled(TrashEntry, one) for one in found])
+
+
+class OpenQuestions(Struct, frozen=True, kw_only=True):
+    """The questions that sessions wait for, the oldest first."""
+
+    waiting: list[Waiting]
+
+
+class AnswerToken(Struct, frozen=True, kw_only=True):
+    """A token that answers one question, and shows nothing."""
+
+    token: str
+
+
+class Signalled(Struct, frozen=True, kw_only=True):
+    """The sessions that waited for an event; if there are none, it is kept for a day."""
+
+    sessions: list[str]

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from holdfast.session import Waiting
+
 
 class OfSession(Struct, frozen=True, kw_only=True):
     """Something of one session."""
@@ -14,14 +16,16 @@ class OfSession(Struct, frozen=True, kw_only=True):
 
 
 class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """How a turn ended: completed, suspended (``resume_token`` goes on) or interrupted."""
+    """How a turn ended: completed, waiting for answers, suspended (``resume_token`` goes on) or interrupted."""
 
     output: str
-    status: Literal["completed", "suspended", "interrupted"] = "completed"
+    status: Literal["completed", "waiting", "suspended", "interrupted"] = "completed"
     usage: dict[str, Any] = {}
     resume_token: str | None = None
     resume_as: str | None = None
     reason: str | None = None
+    waiting: list[Waiting] = []
+    """The questions that are open."""
 
 
 class TurnPiece(OfSession, frozen=True, kw_only=True):
@@ -44,6 +48,8 @@ class ToolQuestion(OfSession, frozen=True, kw_only=True):
     description: str
     params: Any
     """What the tool is to be called with."""
+    question: str = ""
+    """The id of the question in the inbox, where it waits beyond this connection."""
 
 
 class Subscribed(OfSession, frozen=True, kw_only=True):

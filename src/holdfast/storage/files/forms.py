@@ -351,4 +351,9 @@ def _sizes(opened: OpenLog, size: int) -> list[int]:
 def _remove(tree: Tree, parts: tuple[str, ...]) -> None:
     with tree.opened(parts[:-1]) as directory:
         if directory is not None:
-            remove_tree(tree.disk, parts[-1], directory)
+            try:
+                remove_tree(tree.disk, parts[-1], directory)
+            except OSError as error:
+                # Someone else took the place, empty, as soon as the lock was gone.
+                if error.errno != errno.ENOTEMPTY:
+                    raise

@@ -12,9 +12,8 @@ from holdfast.errors import HoldfastError, Locked
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.journal import Touched
-from holdfast.storage.files.tree import Tree, held, let_go, reading, translated
+from holdfast.storage.files.tree import LOCK_NAME, Tree, held, let_go, reading, translated
 
-LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
 _CARD_BYTES = 512
 _NAME_MAX = 100  # characters of the names on it, which are simple ones

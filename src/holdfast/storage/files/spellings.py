@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from holdfast.errors import InvalidId
 from holdfast.model import fold_id, is_id
 from holdfast.storage.base import clashing
-from holdfast.storage.files.lease import LOCK_NAME
-from holdfast.storage.files.tree import Tree, held, read_all, reading, write_all
+from holdfast.storage.files.tree import LOCK_NAME, Tree, held, read_all, reading, write_all
 
 _FOLDER = "spellings"
 _LISTED = ".listed"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
+LOCK_NAME = "lock"
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
 # Not ours to read, or on a file system that does not sync directories.
@@ -366,7 +367,8 @@ def remove_tree(disk: Disk, name: str, above: int, *, sync: bool = True) -> bool
 
 def _empty(disk: Disk, name: str, above: int) -> None:
     with held(disk, disk.open_directory(name, above)) as directory:
-        for inside in disk.scan(directory):
+        # The lock goes last: whoever takes the place once it is gone finds nothing else there.
+        for inside in sorted(disk.scan(directory), key=LOCK_NAME.__eq__):
             node = disk.node_at(inside, directory)
             if node is not None and node.is_directory:
                 _empty(disk, inside, directory)

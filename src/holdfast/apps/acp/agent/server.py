@@ -111,6 +111,7 @@ class AgentServer:
         self._capabilities = editor.ClientCapabilities()
         self._host: Host[str, Session] = Host(idle_ms=None)
         self._live: dict[str, Live] = {}
+        self._asking: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # What each method takes, and who answers it.
         methods: dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
@@ -164,7 +165,7 @@ class AgentServer:
             "protocolVersion": 1,  # the one that there is, whatever was asked for
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {"image": not self._kit.is_small, "audio": False, "embeddedContext": True},
+                "promptCapabilities": {"image": not self._kit.is_plain, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": can_use_servers(), "sse": can_use_servers()},
                 "sessionCapabilities": {name: {} for name in ("list", "resume", "fork", "close", "delete")},
             },
@@ -206,9 +207,17 @@ class AgentServer:
                     live = self._take(session, wish)
             await self._give_servers(live, wish)
             if replays:  # all that was said and done, from the log, without holding up others
+                close_open = not live.is_busy and not live.session.live_state.asks  # what waits is asked about again
                 with live.held_back() as last:
-                    await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy)
+                    await tell_past(self._hf, live.session, self._pipe, stop=last + 1, close_open=close_open)
+        # After the answer: editors put questions away when they begin to load.
+        asyncio.get_running_loop().call_soon(self._ask_again, live, replays)
         return {"modes": editor.mode_state(live.mode)}
+
+    def _ask_again(self, live: Live, is_shown: bool) -> None:  # noqa: FBT001 - called by the loop, without names
+        task = asyncio.ensure_future(live.ask_again(is_shown=is_shown))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     async def _fork(self, wish: editor.OpenSession) -> Any:
         return await self._begin(await asyncio.to_thread(self._hf.fork, check_id(wish.session_id)), wish)
@@ -233,7 +242,7 @@ class AgentServer:
 
     async def _prompt(self, wish: editor.PromptWish) -> Any:
         live = self._find(wish.session_id)
-        content = editor.read_prompt(wish.prompt, images=not self._kit.is_small)
+        content = editor.read_prompt(wish.prompt, images=not self._kit.is_plain)
         command = read_command(content) if isinstance(content, str) else None
         if command is not None and command[0] in COMMANDS:
             return await obey(self._hf, live, *command)
@@ -258,7 +267,7 @@ class AgentServer:
     async def _give_servers(self, live: Live, wish: editor.NewSessionParams) -> None:
         """Nothing of this is recorded but what fails, by name."""
         servers = read_servers(wish.mcp_servers)
-        if self._kit.is_small and servers:
+        if self._kit.is_plain and servers:
             names = ", ".join(server.shown_name for server in servers)
             asyncio.get_running_loop().call_soon(live.say, _NO_SERVERS.format(names))
         else:

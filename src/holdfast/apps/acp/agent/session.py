@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import Host, HostedTurn, is_child, plain_result
+from holdfast.agent import Host, HostedTurn, Scope, is_child, plain_result
 from holdfast.apps.acp.agent.editor import AUTO, MODES, OPTIONS, READ_ONLY, EditorAccess, EditorKit, window_of
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay.words import call_update, content_updates, plan_update, result_update
 from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, member, notification, text_in
-from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
+from holdfast.errors import Forbidden, HoldfastError, TooManyIterations, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, has_marked_keys
-from holdfast.session import Session, resolve_blobs, uncancelled
+from holdfast.session import Session, Waiting, is_due, resolve_blobs, uncancelled
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, Tool
+    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream, Suspend, Tool
     from holdfast.apps.acp.agent.tools import ToolBox
 
 _CATCH_UP_S = 10.0
 Update = dict[str, Any]
+UserAnswer = tuple[bool, Scope, str | None]  # allowed or not, for how long, and why not
 
 
 class Live:
@@ -58,6 +59,7 @@ class Live:
         self._told = asyncio.Event()
         self.mode = kit.mode
         self.is_closing = False
+        self._again: HostedTurn | None = None
         self._host = host
         self._agent: Agent | None = None
         self._box: ToolBox | None = None
@@ -71,6 +73,8 @@ class Live:
     # -- turns -------------------------------------------------------------------------------
     async def answer(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
         """Answer a prompt, or go on; how the turn ended. Raises RpcError while another runs, and what ends it."""
+        if self._again is not None and self._host.turn(self.id) is self._again:
+            await self._again.stop()  # what it asked for is answered by going on without an answer
         before, reason = self.session.seq, "failed"
         turn = self._begin(lambda: self._turn(prompt))
         try:
@@ -134,17 +138,57 @@ class Live:
             await agent.aclose()
 
     async def _turn(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
+        agent = await self._ready()
+        going_on = prompt is None and is_due(self.session)
+        stream = self._go_on(agent) if going_on else agent.run_stream(prompt, session=self.session)
+        used = None
+        try:
+            while True:
+                async with stream as pieces:
+                    async for _ in pieces:
+                        pass  # what is recorded of it is shown
+                if used is not None:
+                    pieces.result.usage.add(used)  # of one prompt
+                used = pieces.result.usage
+                if not await self._ask(pieces.result.waiting, again=False):
+                    return end_of(pieces.result)
+                stream = self._go_on(agent)
+        except TooManyIterations:
+            return {"stopReason": "max_turn_requests"}
+
+    async def _ready(self) -> Agent:
+        """Return the agent, made if need be, with the tools of the editor and of its servers."""
         if self._agent is None:
             servers = self._servers
             more = [] if servers is None else await servers.tools(self._check_may_change)
             self._agent = await asyncio.to_thread(self._make_agent, more)
-        try:
-            async with self._agent.run_stream(prompt, session=self.session) as stream:
-                async for _ in stream:
-                    pass  # what is recorded of it is shown
-        except TooManyIterations:
-            return {"stopReason": "max_turn_requests"}
-        return end_of(stream.result)
+        return self._agent
+
+    def _go_on(self, agent: Agent) -> RunStream:
+        """Do what was answered; whoever answered it."""
+        return agent.resume_stream(self.id, answers={}, session=self.session)
+
+    async def ask_again(self, *, is_shown: bool) -> None:
+        """Ask for what the session waits for since before it was opened here, and go on with what is answered.
+
+        ``is_shown`` says that the editor has been told of these calls. A prompt ends it.
+        """
+        waiting = await asyncio.to_thread(self._hf.waiting, session=self.id)
+        if is_shown:
+            self._pending.update(one.call for one in waiting if one.call)
+
+        async def work() -> dict[str, Any]:
+            try:
+                await self._ready()  # its tools know what a call would change
+                if await self._ask(waiting, again=True):
+                    return await self._turn(None)
+            except HoldfastError as error:  # no prompt is there that could be answered with it
+                self.say(f"[holdfast] The session could not go on: {error}\n\n")
+            return {"stopReason": "end_turn"}
+
+        if not self.is_busy and not self.is_closing and (waiting or is_due(self.session)):
+            turn = self._again = self._begin(work)
+            await turn.wait()
 
     def _make_agent(self, more: list[Tool]) -> Agent:
         from holdfast.apps.acp.agent.tools import ToolBox
@@ -170,45 +214,57 @@ class Live:
         if self.mode == READ_ONLY:
             raise Forbidden("the session is in the mode read-only", remedy="Only read.")
 
-    async def _permit(self, request: PermissionRequest) -> Decision:
-        from holdfast.agent import Decision
+    def _permit(self, _: PermissionRequest) -> Decision | Suspend:
+        from holdfast.agent import Decision, Suspend
 
         if self.mode == AUTO:
             return Decision(allow=True, approved_by="mode auto")
         if self.mode == READ_ONLY:
             return Decision(allow=False, approved_by="mode read-only", reason="the mode is read-only")
-        call = self._call(request.call_id, request.tool, plain_result(request.args))
-        call |= {"status": "pending"}
-        shown = [] if self._box is None else await self._box.preview(request.tool, request.args)
+        # It waits in the log, for whoever answers first: an ask outlives the editor that shows it.
+        return Suspend(expires_in_ms=None)
+
+    async def _ask(self, waiting: Sequence[Waiting], *, again: bool) -> bool:
+        """Ask the editor's user about calls that wait, one after the other; whether the session can go on."""
+        for one in waiting:
+            if one.kind != "permission":
+                continue
+            try:
+                outcome = (await self.desk.ask("session/request_permission", await self._question(one))).get("outcome")
+            except RpcError as error:
+                if again:
+                    break  # between prompts not every editor can; it waits on
+                answer: UserAnswer = (False, "once", f"the editor could not ask: {error.message[:200]}")
+            else:
+                if member(outcome, "outcome") == "cancelled":
+                    if again:
+                        break
+                    raise asyncio.CancelledError
+                answer = _chosen(outcome)
+            # Somebody else may have been quicker: then that counts.
+            with contextlib.suppress(UsageError):
+                await asyncio.to_thread(self._give, one.id, *answer)
+        return await asyncio.to_thread(is_due, self.session)
+
+    def _give(self, id: str, allow: bool, scope: Scope, reason: str | None) -> None:  # noqa: FBT001 - called by a thread, without names
+        self._hf.answer(id, allow, via="acp", because=reason, scope=scope, session_id=self.id)
+
+    async def _question(self, one: Waiting) -> dict[str, Any]:
+        args = one.args if isinstance(one.args, dict) else {}
+        call = {**self._call(one.call or one.id, one.tool, plain_result(args)), "status": "pending"}
+        shown = [] if self._box is None else await self._box.preview(one.tool, args)
         call |= {"content": shown} if shown else {}
-        options = [{"optionId": id, "name": OPTIONS[id][0], "kind": id} for id in OPTIONS]
-        params = {"toolCall": call, "options": options}
+        params = {"toolCall": call, "options": [{"optionId": id, "name": OPTIONS[id][0], "kind": id} for id in OPTIONS]}
         asked = {"method": "session/request_permission", "params": {"sessionId": self.id} | params}
-        question = {"tool": request.tool, "call": request.call_id, "decision": "ask"}
-        framed = clean({"direction": "agent", "frame": asked})
-        self.session.extend([("frame", framed), ("permission", question)])
+        self.session.append("frame", clean({"direction": "agent", "frame": asked}))
         # On the medium before anybody is asked: an approval must not outlive the question.
         await self.session.abarrier()
-        self._send({"sessionUpdate": "tool_call", **call})
-        self._pending.add(request.call_id)
-        try:
-            answer = await self.desk.ask("session/request_permission", params)
-        except RpcError as error:
-            return Decision(allow=False, reason=f"the editor could not ask: {error.message[:200]}")
-        return self._decision(request, answer.get("outcome"))
-
-    def _decision(self, request: PermissionRequest, outcome: Any) -> Decision:
-        from holdfast.agent import Decision
-
-        if member(outcome, "outcome") == "cancelled":
-            given = {"tool": request.tool, "call": request.call_id, "decision": "cancelled"}
-            self.session.append("permission", given)
-            raise asyncio.CancelledError
-        chosen = text_in(outcome, "optionId")
-        if chosen not in OPTIONS:
-            return Decision(allow=False, reason="the editor gave no answer that was offered")
-        _, allow, scope = OPTIONS[chosen]
-        return Decision(allow=allow, scope=scope, reason=None if allow else "the user rejected it")
+        if call["toolCallId"] not in self._pending:
+            self._pending.add(call["toolCallId"])
+            self._send({"sessionUpdate": "tool_call", **call})
+        elif shown:
+            self._send({"sessionUpdate": "tool_call_update", **call})
+        return params
 
     # -- what the editor is shown -------------------------------------------------------------
     @contextlib.contextmanager
@@ -268,11 +324,10 @@ class Live:
             case "tool_call":
                 call = self._call(str(data.get("id")), str(data.get("tool")), data.get("params"))
                 id = call["toolCallId"]
-                is_known = id in self._pending
                 self._pending.add(id)
-                if is_known:
-                    return [{"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"}]
-                return [{"sessionUpdate": "tool_call", **call, "status": "in_progress"}]
+                return [{"sessionUpdate": "tool_call", **call, "status": _status(data)}]
+            case "permission" | "step" if data.get("call") in self._pending and _begins(data):
+                return [{"sessionUpdate": "tool_call_update", "toolCallId": data["call"], "status": "in_progress"}]
             case "tool_result":
                 id, failed = str(data.get("toolCallId")), data.get("is_error") is True
                 self._pending.discard(id)
@@ -319,10 +374,11 @@ class Live:
                     self._told.clear()
                     await self._told.wait()
         await self._whole.wait()
-        # An editor would show them as running for ever.
-        for call in sorted(self._pending):
+        # An editor would show them as running for ever; what waits, waits on.
+        waiting = {ask.call for ask in self.session.live_state.asks.values()}
+        for call in sorted(self._pending - waiting):
             self._send(result_update(call, "cancelled", failed=True))
-        self._pending.clear()
+        self._pending &= waiting
         self._shaped.clear()
         # How full the context is, where it is known how much there is room for.
         used, self._used = self._used, None
@@ -334,6 +390,25 @@ class Live:
                 if cost is not None:
                     told["cost"] = {"amount": cost, "currency": "USD"}
             self._send(told)
+
+
+def _status(call: dict[str, Any]) -> str:
+    """How a call that was recorded is shown: one that somebody is to allow has not begun."""
+    return "pending" if call.get("begun") is False else "in_progress"
+
+
+def _begins(data: dict[str, Any]) -> bool:
+    """Whether a call runs from now on: it was allowed at once, or carried out as it was answered."""
+    return data.get("begin") is True or (data.get("decision") == "allow" and "id" not in data)
+
+
+def _chosen(outcome: Any) -> UserAnswer:
+    """What the user chose of what was offered."""
+    chosen = text_in(outcome, "optionId")
+    if chosen not in OPTIONS:
+        return False, "once", "the editor gave no answer that was offered"
+    _, allow, scope = OPTIONS[chosen]
+    return allow, scope, None if allow else "the user rejected it"
 
 
 async def _end_of(turn: HostedTurn) -> dict[str, Any]:

@@ -249,6 +249,23 @@
       if (problem) { failed(problem); text.value = words; grow(); }
     });
 
+    const goOn = find("#go-on");
+    goOn.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      goOn.hidden = true;
+      const problem = await post(goOn.action, {});
+      failed(problem);
+      goOn.hidden = !problem;
+    });
+    const goesOn = (how) => {
+      const follows = isAtEnd();
+      goOn.hidden = !how;
+      if (!how) return;
+      find("[data-about]", goOn).textContent = how.about;
+      find("[data-word]", goOn).textContent = how.word;
+      if (follows) toEnd();
+    };
+
     // A browser keeps few connections to one server, so only pages that are looked at follow.
     let source = null;
     const follow = () => {
@@ -267,6 +284,7 @@
       talk.dataset.running = now.running;
       asked(now.questions);
       if (now.trouble) failed(now.trouble);
+      goesOn(now.goes_on);
       renew();
     };
     document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));

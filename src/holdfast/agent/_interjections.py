@@ -1,0 +1,160 @@
+"""A word to an agent while it works: recorded as it comes, heard before the next step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from holdfast.errors import UsageError
+from holdfast.session import resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.agent._run_log import RunLog
+
+_LOOK_S = 0.001  # how often the end of a run looks whether a word that is being recorded has come
+
+
+class Steering:
+    """The way of such words to one run. Any thread may speak; the rest belongs to the run's event loop."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self._guard = threading.Lock()
+        self._talk: RunLog | None = None
+        self._early: list[tuple[str, bool]] = []
+        self._coming = 0
+        """How many words are being recorded at the moment."""
+        self._ended = False
+        self._said: dict[int, str] = {}
+        """What was recorded here, by the number of its event; of earlier processes the log is read."""
+        self._step: tuple[asyncio.AbstractEventLoop, asyncio.Timeout] | None = None
+
+    @property
+    def takes_words(self) -> bool:
+        """Whether the run works, so that it hears what is said."""
+        return self._talk is not None and not self._ended
+
+    def say(self, text: str, *, interrupt: bool = False) -> None:
+        """Record a word for the run. Raises UsageError if the run is over, and what the store raises.
+
+        A run that has not begun yet records it with its beginning.
+        """
+        if not isinstance(text, str) or not text.strip():
+            raise UsageError("a word to a working agent is a text that is not empty")
+        with self._guard:
+            if self._ended:
+                raise no_run()
+            talk = self._talk
+            if talk is None:
+                self._early.append((text, interrupt))
+                return
+            self._coming += 1
+        # Not under the guard: whoever listens to the session may speak too.
+        try:
+            self._record(talk, text, interrupt=interrupt)
+        finally:
+            with self._guard:
+                self._coming -= 1
+        if interrupt:
+            self._interrupt()
+
+    def begin(self, talk: RunLog, session_id: str) -> None:
+        """The run works from here on, on that session."""
+        with self._guard:
+            self._talk, self.session_id, early = talk, session_id, self._early
+            self._early = []
+        for text, interrupt in early:
+            self._record(talk, text, interrupt=interrupt)
+
+    def end(self) -> None:
+        """The run is over, and hears nothing any more."""
+        with self._guard:
+            self._ended, self._talk = True, None
+
+    async def is_done(self) -> bool:
+        """Whether everything was heard, so that the run may end; nothing more is taken then."""
+        while True:
+            with self._guard:
+                if not self._coming:
+                    self._ended = self._talk is None or not self._talk.session.live_state.unheard
+                    return self._ended
+            await asyncio.sleep(_LOOK_S)
+
+    @contextlib.asynccontextmanager
+    async def step(self) -> AsyncIterator[None]:
+        """Around a step that may be interrupted: what is in the block is then cancelled, and the block left."""
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._step = asyncio.get_running_loop(), scope
+                try:
+                    yield
+                finally:
+                    self._step = None
+        except TimeoutError:
+            # One of the step's own goes on to the caller.
+            if not scope.expired():
+                raise
+
+    def hear(self, talk: RunLog) -> None:
+        """Let the model hear what was said meanwhile, in this process or in one that is gone."""
+        for seq in list(talk.session.live_state.unheard):
+            text = self._said.pop(seq, None)
+            talk.user(_read(talk, seq) if text is None else text, steer=seq)
+
+    def _record(self, talk: RunLog, text: str, *, interrupt: bool) -> None:
+        event = talk.append("steer", {"content": text, **({"interrupt": True} if interrupt else {})})
+        self._said[event.seq] = text
+
+    def _interrupt(self) -> None:
+        def stop() -> None:
+            # The step may have ended meanwhile; the word then comes before the next one.
+            if self._step == step:
+                scope.reschedule(loop.time())
+
+        step = self._step
+        if step is not None:
+            loop, scope = step
+            loop.call_soon_threadsafe(stop)
+
+
+class Steerings:
+    """The runs of one agent that are under way, each of which can be spoken to."""
+
+    def __init__(self) -> None:
+        self._known: WeakSet[Steering] = WeakSet()
+        self._guard = threading.Lock()
+
+    def new(self) -> Steering:
+        """For a run that is about to begin."""
+        steering = Steering()
+        with self._guard:
+            self._known.add(steering)
+        return steering
+
+    def find(self, session_id: str | None, own: str | None) -> Steering:
+        """The run of a session; without one that of the agent's own, or the only one. Raises UsageError."""
+        with self._guard:
+            working = [each for each in self._known if each.takes_words]
+        wanted = session_id or (own if any(each.session_id == own for each in working) else None)
+        found = [each for each in working if wanted in (None, each.session_id)]
+        if not found:
+            raise no_run()
+        if len(found) > 1:
+            raise UsageError("several runs are under way", remedy="Say which session is meant: session=….")
+        return found[0]
+
+
+def no_run() -> UsageError:
+    """What a word gets that nobody could hear."""
+    return UsageError("no run is under way that could hear this", remedy="Give it to run() as the next prompt.")
+
+
+def _read(talk: RunLog, seq: int) -> Any:
+    session = talk.session
+    recorded = resolve_blobs(session.events(seq), session.store.documents(session.key))
+    return next(recorded).data.get("content", "")

@@ -1,0 +1,89 @@
+"""How much one run may take, and what it has taken so far."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.agent._options import check_whole
+from holdfast.agent._result import Reply, Usage
+from holdfast.agent._run_log import cost_of
+from holdfast.errors import UsageError
+from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Prices
+
+
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one run may take, its delegates included. Looked at before each step; None for no limit."""
+
+    tokens: int | None = None
+    """What goes into models and comes out of them."""
+    cost: float | None = None
+    """In US dollars, by the prices of the user and of this version. Every model needs one."""
+    time_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(1, or_none=True, tokens=self.tokens, time_ms=self.time_ms)
+        if self.cost is None:
+            return
+        if isinstance(self.cost, bool) or not isinstance(self.cost, int | float) or not self.cost > 0:
+            raise UsageError(f"cost is a number of US dollars above 0, not {self.cost!r:.40}")
+
+
+def load_prices_for(limits: RunLimits, models: list[str]) -> Prices | None:
+    """Return the prices by which a cost is limited, if one is. Raises UsageError for a model without a price."""
+    if limits.cost is None:
+        return None
+    from holdfast._config import configuration, load_prices
+
+    prices = load_prices(configuration())
+    for model in models:
+        if prices.of(model) is None:
+            raise UsageError(
+                f"the cost of a run cannot be limited: no price of the model {model} is known",
+                remedy="Name it in prices.toml, or limit the tokens.",
+            )
+    return prices
+
+
+class Meter:
+    """What one run has taken, with what it had others do; they count for whoever asked them too."""
+
+    def __init__(self, limits: RunLimits, model: str, prices: Prices | None = None, above: Meter | None = None) -> None:
+        self.usage = Usage()
+        self._limits, self._model, self._prices, self._above = limits, model, prices, above
+        self._began = time.monotonic()
+        self._replies: list[Event] = []
+
+    def add(self, reply: Reply, model: str | None = None) -> None:
+        """Count an answer."""
+        self.usage.add(reply.usage)
+        model = model or self._model
+        if self._prices is not None:
+            # A provider may call its model by a name that has no price.
+            named = reply.model if reply.model and self._prices.of(reply.model) else model
+            data: dict[str, Any] = {"content": "", **cost_of(reply), "model": named}
+            self._replies.append(Event.make("assistant", data, seq=len(self._replies)))
+        if self._above is not None:
+            self._above.add(reply, model)
+
+    def reached(self) -> str | None:
+        """Return the name of the limit that has been reached, of this run or of one that asked for it."""
+        limits = self._limits
+        if limits.tokens is not None and self.usage.total_tokens >= limits.tokens:
+            return "tokens"
+        if limits.time_ms is not None and (time.monotonic() - self._began) * 1000 >= limits.time_ms:
+            return "time"
+        if limits.cost is not None and self._cost() >= limits.cost:
+            return "cost"
+        return None if self._above is None else self._above.reached()
+
+    def _cost(self) -> float:
+        from holdfast.catalog import Tally
+        from holdfast.catalog import cost_of as bill
+
+        return bill(Tally().feed(self._replies), self._prices) or 0.0 if self._prices is not None else 0.0

@@ -1,0 +1,113 @@
+"""What people tell and what they ask, in plain patterns. Pure, and never raises."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+# A value ends with its sentence; 9.30 and 3,5 do not end one, and neither does Dr.
+_STOP = r"(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)(?<!\bMrs)[.,;!?](?=\s|$)|[。，！\n]"
+_END = rf"(?=\s+(?:and|but|because|und|et|y|e)\s|\s*(?:{_STOP})|\s*$)"
+_VALUE = rf"\s*(?P<value>(?!not\b|什么|何)(?:(?!{_STOP}).){{1,80}}?){_END}"
+_NAME = (
+    r"my name is|my name's|call me|i am called|i'm called|mein name ist|ich hei(?:ß|ss)e|je m'appelle|me llamo|"
+    r"mi nombre es|meu nome é|me chamo|mi chiamo|ik heet|меня зовут|我叫|私の名前は"
+)
+_PLACE = (
+    r"i live in|i am from|i'm from|i come from|i(?: want|'d like| would like) to (?:go|travel|fly|move) to|"
+    r"ich wohne in|ich komme aus|j'habite à|vivo en|moro em|abito a|ik woon in"
+)
+_TOLD = (
+    ("name", re.compile(rf"\b(?:{_NAME}){_VALUE}", re.IGNORECASE)),
+    # Only a capital tells Bob from tired.
+    (
+        "name",
+        re.compile(
+            r"^\s*(?:[Hh]i|[Hh]ello|[Hh]ey)?[,!. ]*I(?:'m| am) (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)\s*[.!]?\s*$"
+        ),
+    ),
+    ("place", re.compile(rf"\b(?:{_PLACE}){_VALUE}", re.IGNORECASE)),
+    ("place", re.compile(r"\bI(?:'m| am) (?:in|going to) (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
+)
+_KEY = r"(?P<key>[a-z][a-z '’-]{1,30}?)"
+_OWN = re.compile(rf"\bmy {_KEY} (?:is|are|was){_VALUE}", re.IGNORECASE)
+_NOTE = re.compile(
+    r"^\s*(?:please )?(?:remember|note|keep in mind)(?: that)?[: ]+(?!to\b)(?P<value>.{2,200})$", re.IGNORECASE
+)
+_TASK = re.compile(
+    r"^\s*(?:please )?(?:remind me to|remember to|todo:?|to do:|task:|add (?:a )?(?:task|todo):?(?: to)?|"
+    r"i (?:need|have) to|i must|don't let me forget to)\s+(?P<value>.{2,200}?)[.!]?\s*$",
+    re.IGNORECASE,
+)
+_ASKED_NAME = (
+    r"(?:what(?:'s| is| was)|know|tell me|say|remember|forgot(?:ten)?) my name\b|what my name is|who am i\b|"
+    r"wie hei(?:ß|ss)e ich|comment (?:est-ce que )?je m'appelle|cómo me llamo|(?:qual é (?:o )?meu|como me cham)|"
+    r"come mi chiamo|hoe heet ik|как меня зовут|我叫什么|私の名前は何"
+)
+_ASKED = (
+    ("name", _ASKED_NAME),
+    ("place", r"where (?:do i (?:live|come from|want to)|am i\b)|wo wohne ich|où j'habite|dónde vivo"),
+)
+_ASKED_OWN = re.compile(rf"what(?:'s| is| are| was|) my {_KEY}(?: again| is)?\s*\??\s*$", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"[?？]\s*$|^\s*(?:what|when|where|who|which|whose|why|how|did|do|does|is|are|was|can|tell me)\b", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W_][\w'’-]*")
+_COMMON_WORDS = """
+    about again also and any are ask asked can could did does doing for from had has have her here him his how
+    into its know like may mean me mine more much must my need not now off our out please said say says she should
+    some tell than that the their them then there these they thing think this time told too want was were what when
+    where which who whose why will with would you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+_STEM_CHARS = 5
+
+
+class Fact(NamedTuple):
+    """One thing that was told, under a name."""
+
+    key: str
+    value: str
+
+
+def facts_in(text: str) -> list[Fact]:
+    """Return what a text tells about its writer, in the order of the patterns; a question tells nothing."""
+    if text.rstrip().endswith(("?", "？")):
+        return []
+    found: dict[str, str] = {}
+    for key, pattern in _TOLD:
+        if (match := pattern.search(text)) and match["value"].strip():
+            found.setdefault(key, match["value"].strip())
+    for match in _OWN.finditer(text):
+        key = " ".join(match["key"].lower().split())
+        if key != "name" and match["value"].strip():
+            found.setdefault(key, match["value"].strip())
+    if not found and (match := _NOTE.search(text)):
+        found["note"] = match["value"].strip()
+    return [Fact(key, value) for key, value in found.items()]
+
+
+def task_in(text: str) -> str | None:
+    """Return the task that a text asks to keep; None if it asks for none."""
+    match = None if text.rstrip().endswith("?") else _TASK.search(text)
+    return match["value"].strip() if match else None
+
+
+def asked_fact(text: str) -> str | None:
+    """Return the name of the fact that a text asks for; None if it asks for none."""
+    for key, pattern in _ASKED:
+        if re.search(pattern, text, re.IGNORECASE):
+            return key
+    match = _ASKED_OWN.search(text)
+    return " ".join(match["key"].lower().split()) if match else None
+
+
+def is_question(text: str) -> bool:
+    """Whether a text asks something."""
+    return _QUESTION.search(text) is not None
+
+
+def words_in(text: str) -> frozenset[str]:
+    """Return the beginnings of the words that say what a text is about."""
+    words = (word.lower() for word in _WORD.findall(text))
+    return frozenset(word[:_STEM_CHARS] for word in words if len(word) > 2 and word not in _COMMON)

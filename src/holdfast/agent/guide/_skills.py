@@ -1,0 +1,552 @@
+"""What the guide understands and what it says: one skill for each subject, tried in order.
+
+A skill is a generator: it yields the tools that it wants used, is sent what they gave, and returns its words. It knows
+the conversation and nothing else, so that the same conversation always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.agent.commands import COMMANDS
+from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
+
+_READ_CHARS_MAX = 2_000  # of a message: what is asked for stands at its beginning
+
+
+class Use(NamedTuple):
+    """A tool that a skill wants used."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+class Given(NamedTuple):
+    """What a tool gave, as the conversation has it."""
+
+    content: Any
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """It as a text."""
+        if isinstance(self.content, list):
+            return "".join(str(block.get("text", "")) for block in self.content if isinstance(block, dict))
+        return str(self.content)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """It as the objects of a list; none if it is something else."""
+        try:
+            found = msgspec.json.decode(self.text)
+        except msgspec.DecodeError:
+            return []
+        return [row for row in (found if isinstance(found, list) else [found]) if isinstance(row, dict)]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """It as one object; empty if it is something else."""
+        return next(iter(self.rows), {})
+
+    @property
+    def message(self) -> str:
+        """Why a tool gave nothing."""
+        text = str(self.row.get("message", self.text))
+        return re.sub(r"^\w*(?:Error|NotFound): ", "", text).rstrip(".")[:200]
+
+
+class Said(NamedTuple):
+    """An answer, and the part of it that is said slowly."""
+
+    text: str
+    slow: str = ""
+
+
+Answer = Generator[Use, Given, "Said | str"]
+
+
+class Talk(NamedTuple):
+    """What a skill knows: the words it answers, those before, and the tools that there are."""
+
+    text: str
+    earlier: tuple[str, ...]
+    tools: frozenset[str]
+
+    @property
+    def has_met(self) -> bool:
+        """Whether this is not the first message."""
+        return bool(self.earlier)
+
+
+_WHO = "I am the guide of Holdfast. I am no language model: I know a few things by heart, and I use real tools."
+
+
+def _hello(talk: Talk) -> Answer:
+    if talk.has_met:
+        return f"Hello again. Everything you said here is still in the log. {_next_step(talk)}"
+    return (
+        f"Hello. {_WHO} Everything we say is recorded as it is said, so you can stop me, close the terminal or kill"
+        f" the process, and we go on where we were. {_next_step(talk)}"
+    )
+    yield
+
+
+def _who(talk: Talk) -> Answer:
+    return (
+        f"{_WHO} I answer where no model does. For one, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama or LM"
+        f" Studio, or use `--model`. This session then goes on with it: the log stays. {_next_step(talk)}"
+    )
+    yield
+
+
+def _abilities(talk: Talk) -> Answer:
+    lines = [
+        "This is what I can do:",
+        "- **Keep what you tell me**: `My name is Alice`, `My train is at 9:11`. Then ask: `What is my name?`",
+        "- **Keep tasks**: `Remind me to call Bob`, `What are my tasks?`",
+        *(["- **Read files**, if you let me: `list files`, `read README.md`"] if "read_file" in talk.tools else []),
+        "- **Search earlier sessions**: `search train`",
+        "- **Count what is recorded**: `count`",
+        "- **Ask for permission**: `call this session My trip`",
+        "- **Be killed**: `kill` shows how, and what is left afterwards",
+        "- **Explain**: `fork`, `go back`, `export`, `another model`, `waiting`, `sessions`, `delete`",
+    ]
+    return "\n".join(lines)
+    yield
+
+
+def _facts(talk: Talk) -> Answer:
+    told = facts_in(talk.text)
+    for key, value in told:
+        if "remember" in talk.tools:
+            yield Use("remember", {"key": key, "value": value, "description": talk.text[:200]})
+    words = [f"“{value}”" if key == "note" else f"your {key} is {value}" for key, value in told]
+    return (
+        f"I keep that: {', '.join(words)}. It is in the log of this session, with your words and the moment you"
+        f" said them. Ask me `What is my {told[0].key}?`, also after a restart."
+    )
+
+
+def _recall(talk: Talk) -> Answer:
+    key = asked_fact(talk.text) or "name"
+    told = (yield Use("look_up", {"about": key})).row
+    if not told.get("value"):
+        example = {"name": "My name is Alice", "place": "I live in Porto"}.get(key, f"My {key} is …")
+        return (
+            f"You have not told me your {key} yet, in this session or an earlier one. Say `{example}`, then ask again."
+        )
+    where = f"in the session {told['session']}" if told.get("session") else f"event {told.get('event')} of this session"
+    said = f"Your {key} is {told['value']}. You said “{told.get('words')}” at {told.get('said_at')} ({where})."
+    is_first = all(skill_for(text).name != "recall" for text in talk.earlier)
+    return f"{said} {_next_step(talk)}" if is_first else said
+
+
+def _task(talk: Talk) -> Answer:
+    task = task_in(talk.text) or talk.text
+    todos = (yield Use("look_up", {"about": "tasks"})).rows
+    if any(one.get("content") == task for one in todos):
+        return f"“{task}” is on your list already. `What are my tasks?` shows it."
+    todos.append({"content": task, "status": "pending", "activeForm": task})
+    done = yield Use("TodoWrite", {"todos": todos})
+    if done.is_error:
+        return f"I could not put that on the list: {done.message}. Your words are in the log all the same."
+    return (
+        f"“{task}” is on your list now, as number {len(todos)}. `What are my tasks?` shows the list, and so does"
+        f" `/todos`. {_next_step(talk)}"
+    )
+
+
+def _tasks(_: Talk) -> Answer:
+    todos = (yield Use("look_up", {"about": "tasks"})).rows
+    if not todos:
+        return "There are no tasks yet. Say `Remind me to call Bob`."
+    marks = {"completed": "[x]", "in_progress": "[>]"}
+    lines = [f"- {marks.get(str(one.get('status')), '[ ]')} {one.get('content')}" for one in todos]
+    return "Your tasks, from the log:\n\n" + "\n".join(lines) + "\n\nSay `done with …` when one is done."
+
+
+def _done(talk: Talk) -> Answer:
+    match = re.search(r"(?:done with|finished|i did)\s+(.{2,200}?)[.!]?\s*$", talk.text, re.IGNORECASE)
+    wanted = match[1].lower() if match else ""
+    todos = (yield Use("look_up", {"about": "tasks"})).rows
+    hits = [one for one in todos if wanted and wanted in str(one.get("content", "")).lower()]
+    if not hits:
+        return "I find no such task. `What are my tasks?` shows the list."
+    hits[0]["status"] = "completed"
+    done = yield Use("TodoWrite", {"todos": todos})
+    if done.is_error:
+        return f"I could not change the list: {done.message}."
+    return f"“{hits[0]['content']}” is done. The list is in the log, and so is what it was before."
+
+
+def _told(_: Talk) -> Answer:
+    rows = (yield Use("look_up", {"about": "everything"})).rows
+    if not rows:
+        return "You have not told me anything about yourself yet. Say `My name is Alice`, for example."
+    lines = [f"- {row.get('about')}: {row.get('value')} (“{row.get('words')}”, {row.get('said_at')})" for row in rows]
+    return "This is what you told me, read from the log:\n\n" + "\n".join(lines)
+
+
+# A name with a dot or a slash is a file, and so is the only word after the verb: `read Makefile`.
+_FILE = re.compile(r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\w+-]+\s*$", re.IGNORECASE)
+
+
+def _read(talk: Talk) -> Answer:
+    match = _FILE.search(talk.text)
+    if match is None:
+        return "Tell me the name of the file: `read README.md`. `list files` shows which there are."
+    path = match[0].strip()
+    if "read_file" not in talk.tools:
+        return "I may not read files here. In `holdfast chat` I can, below the folder in which it was started."
+    given = yield Use("read_file", {"path": path})
+    if given.is_error:
+        return (
+            f"I could not read `{path}`: {given.message}. My request and what came of it are both in the log. `list"
+            " files` shows which there are."
+        )
+    text, note, _ = given.text.partition("\n[cut: ")
+    head = "\n".join(text.splitlines()[:8])[:600].replace("```", "` ` `")
+    how_much = "The part that I was given of" if note else ""
+    return (
+        f"{how_much} `{path}` has {len(text.splitlines()):,} lines, {len(text.split()):,} words and {len(text):,}"
+        f" characters. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and the file's text are in"
+        f" the log now. {_next_step(talk)}"
+    ).lstrip()
+
+
+def _list(talk: Talk) -> Answer:
+    if "list_directory" not in talk.tools:
+        return "I may not list files here. In `holdfast chat` I can, in the folder in which it was started."
+    given = yield Use("list_directory", {"path": "."})
+    if given.is_error:
+        return f"I could not list the folder: {given.message}. Ask again whenever you like."
+    try:
+        names = [name for name in msgspec.json.decode(given.text, type=list[str]) if not name.startswith(".")]
+    except msgspec.DecodeError:
+        names = given.text.split("\n")
+    shown = ", ".join(f"`{name}`" for name in names[:30]) or "nothing"
+    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
+    return f"Here I see {shown}{more}. Say `read` and the name of one."
+
+
+def _search(talk: Talk) -> Answer:
+    match = re.search(
+        r"(?:search|find|look)(?:\s+(?:my |in |through |the )*(?:past|earlier|old|other)? ?sessions)?(?:\s+for)?"
+        r"\s+(.{2,100}?)[.?!]?\s*$",
+        talk.text,
+        re.IGNORECASE,
+    )
+    words = match[1].strip("`'\"“” ") if match else "name"
+    if "recall_sessions" not in talk.tools:
+        return f"I cannot search here. At a shell: `holdfast search '{words}'`."
+    rows = (yield Use("recall_sessions", {"query": words})).rows
+    if not rows:
+        return (
+            f"Nothing about “{words}” is in my earlier sessions. At a shell, `holdfast search '{words}'` looks"
+            " through this one and all others."
+        )
+    lines = [f"- `{row.get('session')}`: {row.get('text') or row.get('title')}" for row in rows]
+    return f"In earlier sessions I find, about “{words}”:\n\n" + "\n".join(lines)
+
+
+def _count(talk: Talk) -> Answer:
+    found = (yield Use("count_log", {})).row
+    if not found:
+        return "I could not count that."
+    return (
+        f"This session has {found.get('events')} events: {found.get('messages')} messages, {found.get('calls')}"
+        f" uses of tools, {found.get('pieces')} pieces of answers as they were streamed, and what else happened."
+        f" The first was recorded at {found.get('since')}. None of them ever changes. {_next_step(talk)}"
+    )
+
+
+def _title(talk: Talk) -> Answer:
+    match = _TITLE.search(talk.text)
+    title = match[1].strip("`'\"“” ") if match else ""
+    if not title:
+        return "Tell me the title: `call this session My trip`."
+    given = yield Use("set_title", {"title": title})
+    if given.is_error:
+        return f"The title stays as it was: {given.message}. That I asked, and what was answered, is in the log."
+    return (
+        f"This session is called “{title}” now, because you allowed it. `holdfast list` shows it by that name."
+        f" {_next_step(talk)}"
+    )
+
+
+_TITLE = re.compile(
+    r"^\s*(?:please )?(?:call (?:this(?: session)?|it)|title(?: it)?:?|name this session)\s+(.{1,80}?)[.!]?\s*$",
+    re.IGNORECASE,
+)
+_COUNTED = (
+    "one, two, three, four, five, six, seven, eight, nine, ten, eleven, twelve, thirteen, fourteen, fifteen, sixteen,"
+    " seventeen, eighteen, nineteen, twenty"
+)
+
+
+def _kill(_: Talk) -> Answer:
+    pid = (yield Use("about_process", {})).row.get("pid")
+    return Said(
+        f"Kill me while I count. In another terminal: `kill -9 {pid}`. Then start me again the same way, and say"
+        f" `go on`. Every word is on record before you see it. I count slowly: {_COUNTED}. That is all: nobody"
+        " killed me this time. Say `kill` to try again.",
+        slow=_COUNTED,
+    )
+
+
+_TOPICS: dict[str, tuple[str, str, str]] = {
+    # What begins the words of a question, a slash command, and what is to be known.
+    "fork": (
+        "fork",
+        "`holdfast fork ID`",
+        "A fork is a copy of a session up to any event. Both go on by themselves, and what they share is stored once.",
+    ),
+    "back": (
+        "back",
+        "`holdfast fork ID --at SEQ`",
+        "To go back, fork at an earlier event: the log itself is never cut.",
+    ),
+    "export": (
+        "export",
+        "`holdfast export ID --format html`",
+        "A session can be written as Markdown, HTML, JSON or a bundle that another machine imports.",
+    ),
+    "model": (
+        "model",
+        "`holdfast chat --model anthropic:claude-sonnet-4-5`",
+        "Another model goes on with the same session, because the conversation is ours and not the model's.",
+    ),
+    "waiting": (
+        "waiting",
+        "`holdfast list`",
+        "A tool that needs a person can wait for days: the session is kept, and the answer goes on where it stopped.",
+    ),
+    "sessions": (
+        "list",
+        "`holdfast list`",
+        "Every session has an id, a title and a log; `holdfast show ID` prints it.",
+    ),
+    "memory": (
+        "memory",
+        "`holdfast show ID`",
+        "What I am told to keep is in the memory of the session, which is a part of its log.",
+    ),
+    "delete": (
+        "delete",
+        "`holdfast delete ID`",
+        "A deleted session goes into the trash, and `holdfast undelete ID` brings it back.",
+    ),
+}
+
+
+def _topic(name: str) -> Callable[[Talk], Answer]:
+    def explain(_: Talk) -> Answer:
+        command, shell, about = _TOPICS[name]
+        here = f"In a chat: `/{command} {COMMANDS[command].takes}".strip() + "`. " if command in COMMANDS else ""
+        return f"{about} {here}At a shell: {shell}."
+        yield
+
+    return explain
+
+
+def _durable(talk: Talk) -> Answer:
+    return (
+        "A session is a log of events that is only added to. Each event is on disk before the next thing happens,"
+        " and what you see here is read from it. So nothing that was shown is lost by a crash, and any program can"
+        f" go on with it. {_next_step(talk)}"
+    )
+    yield
+
+
+def _thanks(talk: Talk) -> Answer:
+    return f"You are welcome. {_next_step(talk)}"
+    yield
+
+
+def _bye(_: Talk) -> Answer:
+    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` goes on with it."
+    yield
+
+
+_LANGUAGES = (
+    (
+        r"\b(?:hallo|guten|ich|nicht|bitte|und|wie)\b",
+        "Ich bin kein Sprachmodell und antworte auf Englisch. Was du schreibst, bleibt Wort für Wort erhalten.",
+    ),
+    (
+        r"\b(?:bonjour|salut|je|est|vous|merci|pas)\b",
+        "Je ne suis pas un modèle de langage et je réponds en anglais. Ce que vous écrivez est gardé mot pour mot.",
+    ),
+    (
+        r"\b(?:hola|buenos|qué|cómo|gracias|estás|quiero)\b|¿|¡",
+        "No soy un modelo de lenguaje y respondo en inglés. Lo que escribes se guarda palabra por palabra.",
+    ),
+    (
+        r"\b(?:olá|bom dia|obrigad[oa]|você|não|como está)\b",
+        "Não sou um modelo de linguagem e respondo em inglês. O que escreve fica guardado palavra por palavra.",
+    ),
+    (
+        r"\b(?:ciao|buongiorno|grazie|sono|perché)\b",
+        "Non sono un modello linguistico e rispondo in inglese. Ciò che scrivi resta parola per parola.",
+    ),
+    (r"[\u3040-\u30ff]", "私は言語モデルではなく、英語で答えます。書かれたことはそのまま保存されます。"),
+    (r"[\u4e00-\u9fff]", "我不是语言模型，用英语回答。您写的每个字都会原样保存。"),
+    (r"[\u0400-\u04ff]", "Я не языковая модель и отвечаю по-английски. Всё, что вы пишете, сохраняется слово в слово."),
+)
+
+
+def _language(talk: Talk) -> Answer:
+    own = next(words for pattern, words in _LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
+    return f"{own}\n\n{_next_step(talk)} `What can you do?` shows more."
+    yield
+
+
+def _question(talk: Talk) -> Answer:
+    said = (yield Use("find_said", {"question": talk.text[:_READ_CHARS_MAX]})).row
+    if not said.get("words"):
+        return _puzzled(talk)
+    return (
+        f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I find"
+        " words and do not think about them: what they mean, a model would say."
+    )
+
+
+def _unknown(talk: Talk) -> Answer:
+    return _puzzled(talk)
+    yield
+
+
+def _puzzled(talk: Talk) -> str:
+    number = len(talk.earlier) + 1
+    return (
+        "I do not understand that: I am a guide and no language model. Your words are kept all the same, as"
+        f" message {number} of yours in this session, for any model that goes on with it. {_next_step(talk)} `What"
+        " can you do?` shows the rest."
+    )
+
+
+class Skill(NamedTuple):
+    """What the guide can do, how it is asked for, and how a person is led to it."""
+
+    name: str
+    fits: Callable[[str], Any]
+    answer: Callable[[Talk], Answer]
+    step: str = ""
+
+
+def _words(pattern: str) -> Callable[[str], Any]:
+    return re.compile(pattern, re.IGNORECASE).search
+
+
+SKILLS = (
+    Skill(
+        "title",
+        _words(r"^\s*(?:please )?(?:call (?:this|it)\b|title\b|name this session\b)"),
+        _title,
+        "Say `call this session My trip`: I ask for permission first.",
+    ),
+    Skill("tasks", _words(r"\b(?:my|the) (?:tasks|todos|to-?dos|todo list)\b|^\s*(?:tasks|todos)\b"), _tasks),
+    Skill("facts", facts_in, _facts, "Tell me your name: `My name is Alice`."),
+    Skill("recall", asked_fact, _recall, "Ask me `What is my name?`, also after a restart."),
+    Skill("done", _words(r"^\s*(?:i(?:'m| am) )?(?:done with|finished|i did)\b"), _done),
+    Skill("task", task_in, _task, "Give me a task to keep: `Remind me to call Bob`."),
+    Skill("told", _words(r"\bwhat (?:do|did) (?:you (?:know|remember)|i (?:say|tell))"), _told),
+    Skill(
+        "list",
+        _words(r"^\s*(?:please )?(?:list|ls|show)\b.*\b(?:files?|folder|directory)\b|^\s*ls\s*$|\bwhat files\b"),
+        _list,
+    ),
+    Skill("topic-waiting", _words(r"\bwaiting\b|\bwait for (?:me|someone|somebody)"), _topic("waiting")),
+    Skill("topic-fork", _words(r"\bfork"), _topic("fork"), "Ask about `fork` or `export`."),
+    Skill("topic-back", _words(r"\b(?:go|going|get) back\b|\bundo\b|\brewind\b"), _topic("back")),
+    Skill("topic-export", _words(r"\bexport|\bsave (?:this|the) (?:session|conversation|chat)"), _topic("export")),
+    Skill(
+        "topic-model",
+        _words(r"\b(?:another|other|change|switch|which|real|better|different)\b.*\bmodel|^\s*/?model\b"),
+        _topic("model"),
+    ),
+    Skill("topic-delete", _words(r"\bdelete|\btrash"), _topic("delete")),
+    Skill("topic-memory", _words(r"^\s*(?:your )?memory\b"), _topic("memory")),
+    Skill("topic-sessions", _words(r"^\s*(?:my |the |list )?sessions\b"), _topic("sessions")),
+    Skill(
+        "kill",
+        _words(
+            r"^\s*(?:kill|crash)\b|\bkill(?:ed|ing)? (?:you|it|me|-9)|\byou (?:are |get )?(?:kill|crash|die)|"
+            r"power (?:cut|loss|fail)"
+        ),
+        _kill,
+        "Say `kill`: I show you what a crash leaves.",
+    ),
+    Skill(
+        "search",
+        _words(r"^\s*(?:please )?(?:search|find|look for)\b"),
+        _search,
+        "Search what you said in earlier sessions: `search train`.",
+    ),
+    Skill(
+        "read",
+        _words(r"^\s*(?:please )?(?:(?:read|open)\b|show (?:me )?\S+\.\w+|count (?:the )?words|what is in \S+\.\w+)"),
+        _read,
+        "Let me read a file: `read README.md`.",
+    ),
+    Skill(
+        "count",
+        _words(
+            r"^\s*(?:please )?count\b|"
+            r"\bhow (?:many|much|long)\b.*\b(?:events?|messages?|records?|recorded|kept|said|session|log)\b"
+        ),
+        _count,
+        "Say `count`: I count what is recorded.",
+    ),
+    Skill(
+        "abilities",
+        _words(
+            r"what can (?:you|i)|what do you do|^\s*(?:help|/help|\?)\s*$|\btour\b|how (?:do|does) (?:this|it|you) work"
+        ),
+        _abilities,
+    ),
+    Skill(
+        "durable",
+        _words(
+            r"\bwhat is (?:a )?(?:durable )?(?:session|holdfast)|\bdurab|\bhow (?:is|are) .*\b(?:kept|stored|saved)"
+        ),
+        _durable,
+    ),
+    Skill(
+        "who",
+        _words(
+            r"\bwho are you|what are you|your name|"
+            r"are you (?:an? |the )?(?:ai|bot|llm|human|robot|real|model|language|chat ?gpt|claude)"
+        ),
+        _who,
+    ),
+    Skill("thanks", _words(r"^\s*(?:thanks|thank you|thx|great|nice|cool|ok|okay|good)\b"), _thanks),
+    Skill("bye", _words(r"^\s*(?:bye|goodbye|see you|quit)\b"), _bye),
+    Skill("hello", _words(r"^\s*(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|start|begin)\b"), _hello),
+    Skill(
+        "language", lambda text: any(re.search(pattern, text, re.IGNORECASE) for pattern, _ in _LANGUAGES), _language
+    ),
+    Skill("question", is_question, _question),
+    Skill("unknown", lambda _: True, _unknown),
+)
+
+
+@lru_cache(maxsize=4096)
+def skill_for(text: str) -> Skill:
+    """Return the first skill that understands a text; the last understands everything."""
+    text = text[:_READ_CHARS_MAX]
+    return next(skill for skill in SKILLS if skill.fits(text))
+
+
+def _next_step(talk: Talk) -> str:
+    """Lead to the first thing that was not tried yet."""
+    tried = {skill_for(text).name for text in (*talk.earlier, talk.text)}
+    order = ("facts", "recall", "kill", "count", "task", "read", "title", "search", "topic-fork")
+    steps = {skill.name: skill.step for skill in SKILLS}
+    left = [name for name in order if name not in tried and (name != "read" or "read_file" in talk.tools)]
+    return steps[left[0]] if left else "You have seen all of it: set an API key, and a model goes on from here."

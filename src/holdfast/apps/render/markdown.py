@@ -1,0 +1,106 @@
+"""Markdown on a terminal: every word of it is shown, and none is obeyed.
+
+Rich passes escape sequences, C1 controls and bidi marks on as they are, and Markdown turns ``&#27;`` into the
+character that it names: text is made harmless before it is laid out, as widths change with it, and again after it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from functools import cache
+
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.theme import Theme
+
+from holdfast.security import neutralise, neutralise_line
+
+_TAB = 4
+
+# Headings and lists are told by weight and lines: no colour fits a dark and a light ground.
+MARKDOWN_THEME = Theme(
+    {
+        **{f"markdown.h{level}": "bold underline" for level in (1, 2)},
+        **{f"markdown.h{level}": "bold" for level in (3, 4, 5, 6)},
+        **{f"markdown.{part}": "bold" for part in ("code", "item.bullet", "item.number")},
+        **{f"markdown.{part}": "underline" for part in ("link", "link_url")},
+        **{f"markdown.table.{part}": "bold" for part in ("header", "border")},
+        "markdown.block_quote": "italic",
+        "markdown.hr": "",
+    }
+)
+
+
+def paragraphs(text: str) -> str:
+    """Text with its newlines; tabs become spaces."""
+    return neutralise(text.replace("\r\n", "\n")).expandtabs(_TAB)
+
+
+def markdown(text: str, *, dark: bool = True) -> RenderableType:
+    """Markdown of which every word is shown: tags, references, pictures and titles are text."""
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown  # takes longer to load than most screens to show
+
+    parser = MarkdownIt().enable(["strikethrough", "table"])
+    # Each of these would hide words of the text from who reads it.
+    parser.disable(["html_block", "html_inline", "reference"])
+    shown = Markdown("", code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False)
+    shown.parsed = []
+    for token in parser.parse(text):
+        # Rich shows a name only by its colours; one that it does not know would be lost.
+        if token.type == "fence" and not _is_language(token.info):
+            named = parser.parse("name")
+            for child in named[1].children or ():
+                child.content = token.info.strip()
+            shown.parsed += named
+        for child in token.children or ():
+            given = [str(value) for value in child.attrs.values() if value]
+            if child.type == "image":
+                child.type, child.tag, child.children = "text", "", None
+                child.content = f"[{' '.join(filter(None, (child.content, *given)))}]"
+            elif child.type == "link_open":
+                child.attrs["href"] = " ".join(given)
+        shown.parsed.append(token)
+    return shown
+
+
+def harmless_lines(renderable: RenderableType, width: int) -> list[list[Segment]]:
+    """What Rich makes of something, in lines of about ``width`` columns, without power over a terminal."""
+    options = _console().options.update(width=max(width, 1), height=None)
+    return [_harmless(line) for line in _console().render_lines(renderable, options, pad=False)]
+
+
+def _harmless(segments: Iterable[Segment]) -> list[Segment]:
+    shown = (segment for segment in segments if not segment.control and segment.text)
+    return [Segment(neutralise_line(segment.text), _unlinked(segment.style)) for segment in shown]
+
+
+def _unlinked(style: Style | None) -> Style | None:
+    """The look without a link or anything else that acts."""
+    if style is None or not (style.link or style.meta):
+        return style
+    return style.clear_meta_and_links()
+
+
+def _is_language(name: str) -> bool:
+    """Whether the name behind a fence is seen in how the code looks."""
+    from rich.syntax import Syntax
+
+    return not name.strip() or Syntax("", name.strip()).lexer is not None
+
+
+@cache
+def _console() -> Console:
+    return Console(
+        theme=MARKDOWN_THEME,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=80,
+    )

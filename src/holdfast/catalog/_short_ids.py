@@ -1,0 +1,32 @@
+"""Ids as short as they can be told apart. The command's quick start loads this: nothing of the model, nothing typed."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SHORT_CHARS = 7  # as git has it
+_WHOLE_CHARS = 16  # a name that somebody chose, and no column needs it shorter
+
+
+def short_id(id: str, others: Iterable[str]) -> str:
+    """Return as much of an id as tells it from ``others``, of which it may be one; a short one is whole.
+
+    At least 7 characters, and none of them a dash or a dot at the end. Case does not count.
+    """
+    if len(id) <= _WHOLE_CHARS:
+        return id
+    folded, needed = id.lower(), SHORT_CHARS
+    for other in others:
+        needed = max(needed, _same(folded, other.lower()) + 1)
+    while needed < len(id) and id[needed - 1] in "-._":
+        needed += 1
+    return id[:needed]
+
+
+def _same(a: str, b: str) -> int:
+    """How many characters two ids begin with alike; 0 for one and the same."""
+    if a == b:
+        return 0
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,0 +1,207 @@
+"""Calls of a framework's tools as durable steps: what a call does is done once, also where the process is killed in it.
+
+A framework that goes on after a crash either runs the same call again, or asks the model anew, whose call then has
+another id. So a call is known by its id, and its *twin* by what it is: one of the same tool with the same arguments
+that began and whose result is not in the conversation. A twin is not run again. The model is told what became of it,
+once, and an identical call after that runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+import holdfast
+from holdfast.errors import OutcomeUnknown, ResultNotStored, UsageError
+from holdfast.integrations._place import AdapterSession
+from holdfast.integrations._units import LOST
+from holdfast.replay import StepState
+from holdfast.session import Session, StepCall
+
+Unknown: TypeAlias = Literal["tell", "rerun"] | Callable[[OutcomeUnknown], Any]
+"""What becomes of a call whose outcome is unknown: the model is told, it runs again, or this function looks it up."""
+
+# Results that frameworks and adapters put in for calls that were cut off: they do not say what the call did.
+_PUT_IN = frozenset({LOST, "Tool was interrupted.", "The tool call was interrupted before a result was produced."})
+_REMEMBERED = 4096  # calls of this process: enough for all that one run makes
+
+Stored: TypeAlias = dict[str, Any]
+"""What a step keeps of a result: ``value``, or the text that a model is told in its place (``told``)."""
+
+
+class ToolCall(NamedTuple):
+    """One call of a tool, as a model made it."""
+
+    id: str
+    tool: str
+    args: Any
+
+
+class ResultForm(NamedTuple):
+    """How the results of a framework's tools are kept, and how a model is told something in the place of one."""
+
+    tell: Callable[[str, ToolCall], Any]
+    encode: Callable[[Any], Any] = lambda value: value
+    decode: Callable[[Any, ToolCall], Any] = lambda value, _: value
+
+
+class DurableCalls:
+    """Runs the calls of tools, each of them once."""
+
+    def __init__(self, unknown: Unknown, form: ResultForm) -> None:
+        if not callable(unknown) and unknown not in ("tell", "rerun"):
+            raise UsageError(f'unknown is "tell", "rerun" or a function, not {unknown!r}')
+        self._unknown, self._form = unknown, form
+        self._mine: dict[str, None] = {}  # steps that this process is at or has ended: their results are its own
+
+    def run(self, place: AdapterSession, call: ToolCall, act: Callable[[], Any]) -> Any:
+        """Do a call, or give what became of it. The session is held meanwhile."""
+        with place.writing() as session:
+            plan = _Plan(self, session, place, call)
+            try:
+                stored = _kept(partial(session.steps.run, plan.step(plan.doing(act))))
+                if plan.twin is not None:
+                    session.steps.run(plan.own_step(stored))
+            except BaseException:
+                plan.forget()
+                raise
+            return plan.result(stored)
+
+    async def arun(self, place: AdapterSession, call: ToolCall, act: Callable[[], Awaitable[Any]]) -> Any:
+        """Do what ``run`` does, without blocking the event loop."""
+        async with place.awriting() as session:
+            plan = _Plan(self, session, place, call)
+            try:
+                try:
+                    stored = await session.steps.arun(plan.step(plan.adoing(act)))
+                except ResultNotStored as error:
+                    stored = _unkept(error)
+                if plan.twin is not None:
+                    await session.steps.arun(plan.own_step(stored))
+            except BaseException:
+                plan.forget()
+                raise
+            return plan.result(stored)
+
+
+def _kept(run: Callable[[], Stored]) -> Stored:
+    try:
+        return run()
+    except ResultNotStored as error:
+        return _unkept(error)
+
+
+def _unkept(error: ResultNotStored) -> Stored:
+    return {"told": f"This call was carried out, but its result was not kept. {error.message}"}
+
+
+class _Plan:
+    """What is to be done about one call: it is run, or the twin that it has is brought to its end."""
+
+    def __init__(self, calls: DurableCalls, session: Session, place: AdapterSession, call: ToolCall) -> None:
+        session.steps.begin()  # what others did since is known only to who holds the session
+        self._calls, self._session, self._place, self._call = calls, session, place, call
+        blank = StepCall("-", _nothing, (), {}, call.tool, "raise", None, covered={"args": call.args})
+        self._kind = f"call:{call.tool}:{blank.digest(session.live_state.first_log or '')}:"
+        self._key = self._kind + call.id
+        self._mine = calls._mine  # noqa: SLF001 - they are one thing
+        self.twin = None if self._key in session.live_state.steps else self._find_twin()
+        self._mine[self._key] = None
+        if len(self._mine) > _REMEMBERED:
+            self._mine.pop(next(iter(self._mine)))
+        self._live: list[Any] = []
+
+    def _find_twin(self) -> str | None:
+        alike = {key: one for key, one in self._session.live_state.steps.items() if key.startswith(self._kind)}
+        told = {one.parent for one in alike.values()}
+        for key, one in alike.items():
+            if key in told or key in self._mine or one.status == "failed":
+                continue
+            if one.status != "done" or not self._is_answered(one):
+                return key
+        return None
+
+    def _is_answered(self, one: StepState) -> bool:
+        """Whether the conversation has the result of a call that is done."""
+        results = (event.data for event in self._place.events(one.result_seq) if event.type == "tool_result")
+        return any(data["toolCallId"] == one.call and _text(data.get("result")) not in _PUT_IN for data in results)
+
+    def step(self, act: Callable[[], Any]) -> StepCall:
+        """The step that brings an outcome: that of the call, or of its twin."""
+        key = self.twin or self._key
+        policy: Any = "rerun" if self._calls._unknown == "rerun" else self._resolve  # noqa: SLF001 - as above
+        return self._step_of(key, act)._replace(unknown=policy, call=key.removeprefix(self._kind), renewable=True)
+
+    def own_step(self, stored: Stored) -> StepCall:
+        """The step by which a call has the outcome of its twin, which is settled so."""
+        return self._step_of(self._key, lambda: stored)._replace(call=self._call.id, parent=self.twin)
+
+    def _step_of(self, key: str, act: Callable[[], Any]) -> StepCall:
+        return StepCall(key, act, (), {}, self._call.tool, "rerun", None, covered={"args": self._call.args})
+
+    def doing(self, act: Callable[[], Any]) -> Callable[[], Stored]:
+        """What runs the tool; its result is kept as plain data, and given on as it is."""
+        return lambda: self._acted(act())
+
+    def adoing(self, act: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Stored]]:
+        """Do what ``doing`` does for a tool that is awaited."""
+
+        async def acted() -> Stored:
+            return self._acted(await act())
+
+        return acted
+
+    def _acted(self, value: Any) -> Stored:
+        self._live.append(value)
+        try:
+            return {"value": self._calls._form.encode(value)}  # noqa: SLF001 - as above
+        except Exception as error:  # noqa: BLE001 - the tool has acted, and that must be on record
+            return {"told": f"This call was carried out, but its result was not kept: {error}"}
+
+    def _resolve(self, error: OutcomeUnknown) -> Any:
+        begun = datetime.fromtimestamp((error.begun_at or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        ask = self._calls._unknown  # noqa: SLF001 - as above
+        if not callable(ask):
+            text = (
+                f"Outcome unknown: a call of {self._call.tool} with these arguments began at {begun} and was cut off. "
+                "It was not run again. Find out whether it took effect before you call it again."
+            )
+            return {"told": text}
+        known = OutcomeUnknown(error.message, **error.fields, call=self._call.id, arguments=self._call.args)
+        found = ask(known)
+        return self._awaited(found) if inspect.isawaitable(found) else self._found(found)
+
+    async def _awaited(self, found: Awaitable[Any]) -> Any:
+        return self._found(await found)
+
+    def _found(self, value: Any) -> Any:
+        return value if value is holdfast.RERUN else self._acted(value)
+
+    def forget(self) -> None:
+        """The call was given up or failed: an identical one is not to pass it by."""
+        self._mine.pop(self._key, None)
+
+    def result(self, stored: Stored) -> Any:
+        """What the framework is given."""
+        form = self._calls._form  # noqa: SLF001 - as above
+        if self._live:
+            return self._live[-1]
+        if "told" in stored:
+            return form.tell(stored["told"], self._call)
+        return form.decode(stored.get("value"), self._call)
+
+
+def _nothing() -> None:
+    """A step that only has arguments."""
+
+
+def _text(result: Any) -> str:
+    """The text of a result, whatever form it has."""
+    if isinstance(result, list):
+        return "".join(str(part.get("text", "")) for part in result if isinstance(part, dict))
+    return result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()

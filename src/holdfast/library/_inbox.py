@@ -1,0 +1,296 @@
+"""What sessions wait for, over all of them, and answers from any process."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.library import _finder, _views
+from holdfast.library._core import Core, check_text, whole
+from holdfast.model import check_id
+from holdfast.session import (
+    Answer,
+    Result,
+    Waiting,
+    answered_by,
+    check_settled,
+    drop_answer,
+    expired,
+    is_late,
+    kept_answers,
+    now_ms,
+    overdue,
+    put_answer,
+    read_answer,
+    resolve_blobs,
+    waiting_of,
+)
+
+if TYPE_CHECKING:
+    from holdfast.model import SessionMetadata
+    from holdfast.replay import AskState
+    from holdfast.storage import Documents
+
+_TOKENS = "tokens/"
+_SIGNALS, _SIGNAL = "shared/signals", "signal-"
+_SIGNAL_MS = 24 * 3600 * 1000  # so long what nobody waits for yet is kept
+_STATUSES = ("waiting", "suspended", "running", "interrupted")
+
+Asks = tuple["SessionMetadata", dict[str, "AskState"]]
+
+
+class Inbox:
+    """What is done about questions beside asking and answering them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def find(self, prefix: str, session: str | None = None) -> Waiting:
+        """Return the open question whose id begins so. Raises NotFound, or UsageError where several do."""
+        found = [one for one in waiting(self._core, session=session) if one.id.startswith(prefix)]
+        if not found:
+            raise NotFound(f"no open question begins with {prefix[:40]!a}", remedy="`holdfast waiting` lists them.")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} open questions begin with {prefix!a}", remedy="Give more of the id.")
+        return found[0]
+
+    def session_of(self, id: str) -> str:
+        """Return the session of a question. Raises UsageError if there is no such question."""
+        return _session_of(self._core, id)
+
+    def due(self, agent: str | None = None, tools: Collection[str] | None = None) -> list[str]:
+        """Return the ids of sessions that can go on, as something is answered or a time has come, with nobody at it.
+
+        With ``tools``, only those whose calls these are: another agent would refuse what was approved.
+        """
+        check_text("an agent", agent)
+        found = [(meta, asks) for meta, asks in _asks(self._core) if _is_due(self._core, meta, asks, agent)]
+        return [meta.session_id for meta, asks in found if tools is None or _knows(tools, asks)]
+
+    def signal(self, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
+        """Tell all calls that wait for an event (``Suspend(event=…)``) that it came; return their sessions.
+
+        One that nobody waits for yet is kept for a day, for the first that does.
+        """
+        return signal(self._core, event, value, by=by)
+
+    def take_signals(self, session_id: str, asks: dict[str, AskState]) -> None:
+        """Answer the questions of a session whose events came before they were asked."""
+        take_signals(self._core, session_id, asks)
+
+    def token(self, id: str, holder: str, expires_in_ms: int | None = None) -> str:
+        """Return a token by which ``holder``, and who has it from them, can answer one question."""
+        return make_token(self._core, id, holder, expires_in_ms)
+
+    def revoke_token(self, token: str) -> bool:
+        """Let a token answer nothing any more; return whether it could."""
+        check_text("a token", token)
+        session_id = _session_of(self._core, token.partition(".")[0])
+        return _documents(self._core, session_id).delete(_TOKENS + _digest(token))
+
+    def answer_by_token(self, token: str, answer: Any, because: str | None = None) -> Answer:
+        """Answer the question of a token; the answer is by its holder. Raises UsageError."""
+        return answer_by_token(self._core, token, answer, because)
+
+
+def waiting(core: Core, agent: str | None = None, session: str | None = None) -> list[Waiting]:
+    """Return the questions that are open, the oldest first."""
+    check_text("an agent", agent)
+    found, now = [], now_ms()
+    for meta, asks in _asks(core, session):
+        answered = kept_answers(_documents(core, meta.session_id))
+        for id, ask in asks.items():
+            is_wanted = agent in (None, ask.agent, meta.agent_id)
+            is_open = ask.is_open and id not in answered and not is_late(ask, now) and overdue(id, ask, now) is None
+            if is_wanted and is_open:
+                found.append(waiting_of(meta.session_id, id, ask, _args(core, meta.session_id, ask)))
+    return sorted(found, key=lambda one: (one.asked_at, one.id))
+
+
+def _knows(tools: Collection[str], asks: dict[str, AskState]) -> bool:
+    # The tools of a delegate are its own.
+    return all(ask.above or ask.tool in tools for ask in asks.values())
+
+
+def _is_due(core: Core, meta: SessionMetadata, asks: dict[str, AskState], agent: str | None) -> bool:
+    if agent is not None and agent != meta.agent_id and agent not in {ask.agent for ask in asks.values()}:
+        return False
+    now = now_ms()
+    if any(ask.is_open and overdue(id, ask, now) is not None for id, ask in asks.items()):
+        return True
+    if any(not ask.is_open for ask in asks.values()) and not meta.open:
+        return True
+    return any(id in asks for id in kept_answers(_documents(core, meta.session_id)))
+
+
+def answer(
+    core: Core,
+    id: str,
+    given: Any,
+    *,
+    by: str = "user",
+    via: str = "api",
+    because: str | None = None,
+    scope: str = "once",
+    session_id: str | None = None,
+) -> Answer:
+    """Answer a question, whoever has its session. Returns the answer that counts once it is on the medium."""
+    core.check_open()
+    said = read_answer(id, given, by=by, via=via, reason=because, scope=scope)
+    session_id = session_id or _session_of(core, id)
+    ask, documents = _views.state(core, session_id).asks.get(id), _documents(core, session_id)
+    if ask is None or not ask.is_open:
+        counts = _recorded(core, session_id, id)
+        check_settled(said, counts, session_id)
+        return counts or said
+    if is_late(ask, now_ms()):
+        raise expired(id, session_id)
+    counts = put_answer(documents, said)
+    check_settled(said, counts, session_id)
+    # Who has the session may have taken another one in meanwhile, and removed its document.
+    recorded = _recorded(core, session_id, id)
+    if recorded is not None:
+        if counts is said and recorded != said:
+            drop_answer(documents, id)
+        check_settled(said, recorded, session_id)
+    return recorded or counts
+
+
+# Tokens for an outside party: each answers one question, and shows nothing else.
+class _Token(msgspec.Struct, frozen=True, kw_only=True):
+    ask: str
+    holder: str
+    digest: str
+    expires_at: int | None = None
+
+
+def make_token(core: Core, id: str, holder: str, expires_in_ms: int | None = None) -> str:
+    """Return a token by which ``holder`` can answer a question; only its digest is kept."""
+    check_text("a holder", holder)
+    if not holder:
+        raise UsageError("a token has a holder, by whom the answer is then")
+    lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
+    session_id = _session_of(core, id)
+    token = f"{id}.{secrets.token_urlsafe(24)}"
+    kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
+    _documents(core, session_id).put(_TOKENS + kept.digest, msgspec.json.encode(kept))
+    return token
+
+
+def answer_by_token(core: Core, token: str, given: Any, because: str | None = None) -> Answer:
+    """Answer the question of a token, as its holder. Raises UsageError for a token that answers nothing."""
+    check_text("a token", token)
+    id, session_id = token.partition(".")[0], ""
+    try:
+        session_id = _session_of(core, id)
+        found = _documents(core, session_id).get(_TOKENS + _digest(token))
+    except (NotFound, UsageError):
+        found = None
+    kept = None if found is None else msgspec.json.decode(found[0], type=_Token)
+    if kept is None or not hmac.compare_digest(kept.digest, _digest(token)):
+        raise UsageError("this token answers no question")
+    if kept.expires_at is not None and kept.expires_at <= now_ms():
+        raise UsageError("this token has expired")
+    return answer(core, id, given, by=kept.holder, via="token", because=because, session_id=session_id)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+# What happens elsewhere, and sessions wait for.
+class _Signal(msgspec.Struct, frozen=True, kw_only=True):
+    event: str
+    value: Any = None
+    at: int
+    by: str
+
+
+def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
+    """Tell all that wait for an event that it came; the ids of their sessions.
+
+    One that nobody waits for yet is kept for a day, for the first that does.
+    """
+    check_text("an event", event)
+    core.check_open()
+    read_answer("", Result(value), by=by)
+    # Kept first: one that begins to wait meanwhile finds it there, or is found here.
+    documents = core.store.documents(_SIGNALS)
+    name = f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-{secrets.token_hex(6)}"
+    documents.put(name, msgspec.json.encode(_Signal(event=event, value=value, at=now_ms(), by=by)))
+    told = []
+    for meta, asks in _asks(core):
+        for id, ask in asks.items():
+            if ask.is_open and ask.event == event:
+                answer(core, id, Result(value), by=by, via="webhook", session_id=meta.session_id)
+                told.append(meta.session_id)
+    if told:
+        documents.delete(name)
+    return told
+
+
+def take_signals(core: Core, session_id: str, asks: dict[str, AskState]) -> None:
+    """Answer the questions of a session whose events came before they were asked."""
+    wanted = {ask.event: id for id, ask in asks.items() if ask.is_open and ask.event is not None}
+    documents = core.store.documents(_SIGNALS)
+    for event, id in wanted.items():
+        for name in documents.names(f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-"):
+            found = documents.get(name)
+            kept = None if found is None else msgspec.json.decode(found[0], type=_Signal)
+            if kept is not None and kept.at + _SIGNAL_MS > now_ms():
+                answer(core, id, Result(kept.value), by=kept.by, via="webhook", session_id=session_id)
+            documents.delete(name)
+            if kept is not None and kept.at + _SIGNAL_MS > now_ms():
+                break
+
+
+def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
+    """The sessions that have questions, not archived, each with its own."""
+    core.check_open()
+    if session is not None:
+        meta = _finder.info(core, check_id(session))
+        asks = _views.state(core, session).asks
+        if asks and not meta.archived:
+            yield meta, asks
+        return
+    for status in _STATUSES:
+        for meta in _finder.all_sessions(core, status=status, archived=False):
+            try:
+                asks = core.catalog.asks(meta.session_id)
+                if meta.state == "ok" and not asks and core.store.has_keys:
+                    # Sealed, and there is a key: the index never learns what is in it.
+                    asks = _views.state(core, meta.session_id).asks
+            except HoldfastError:
+                continue  # one that does not open stops no list
+            if asks:
+                yield meta, asks
+
+
+def _session_of(core: Core, id: str) -> str:
+    check_text("the id of a question", id)
+    for meta, asks in _asks(core):
+        if id in asks:
+            return meta.session_id
+    raise UsageError(f"there is no question {str(id)[:40]!a}", remedy="`holdfast waiting` lists the open ones.")
+
+
+def _recorded(core: Core, session_id: str, id: str) -> Answer | None:
+    return answered_by(_views.events(core, session_id, types=("permission",)), id)
+
+
+def _args(core: Core, session_id: str, ask: AskState) -> Any:
+    if ask.call_seq < 0:
+        return None
+    events = _views.events(core, session_id, start=ask.call_seq, limit=1)
+    event = next(resolve_blobs(events, _documents(core, session_id)), None)
+    return None if event is None else event.data.get("params")
+
+
+def _documents(core: Core, session_id: str) -> Documents:
+    return core.store.documents(core.stored(session_id))

@@ -1,0 +1,261 @@
+"""Questions that a session waits for, and their answers, which any process may give.
+
+A log has one writer, and a person answers while somebody else may have the session open. So an answer is a document
+first, which is put only if there is none: the first one wins, on every store. Whoever has the session turns it into
+an event, and removes the document once that is on the medium.
+"""
+
+# Loaded late: most sessions wait for nobody.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import Conflict, UsageError
+from holdfast.replay import AskState
+from holdfast.session._clock import now_ms
+from holdfast.storage import MUST_NOT_EXIST, Documents
+
+if TYPE_CHECKING:
+    from holdfast.model import Event
+    from holdfast.session.session import Session
+
+ANSWERS = "answers/"
+_ID_BYTES = 6
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """Approve a call with other arguments than the model gave."""
+
+    args: dict[str, Any]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Answer in the place of the tool, which does not run."""
+
+    value: Any
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was answered to a question: the document, and what its event says."""
+
+    id: str
+    decision: str
+    """``allow``, ``deny``, ``edit`` or ``result``."""
+    args: dict[str, Any] | None = None
+    result: Any = None
+    reason: str | None = None
+    by: str = "user"
+    via: str = "api"
+    at: int = 0
+    scope: str = "once"
+    """For how long an approval counts: ``once``, for the ``session``, or ``always``."""
+
+    def is_same(self, other: Answer) -> bool:
+        """Whether it says the same, whoever said it."""
+        return (self.id, self.decision, self.args, self.result) == (other.id, other.decision, other.args, other.result)
+
+    def __str__(self) -> str:
+        when = datetime.fromtimestamp(self.at / 1000, UTC).isoformat(timespec="seconds")
+        return f"{self.decision} by {self.by} at {when}"
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that is open. Times are Unix milliseconds."""
+
+    id: str
+    session_id: str
+    run: str | None = None
+    tool: str = ""
+    args: Any = None
+    """The arguments of the call that waits; None where they cannot be read."""
+    reason: str = ""
+    asked_at: int = 0
+    expires_at: int | None = None
+    kind: str = "permission"
+    """``permission`` or ``input`` of a person; ``time`` or ``event`` of nobody."""
+    agent: str | None = None
+    call: str | None = None
+    digest: str = ""
+    until: int | None = None
+    event: str | None = None
+    replayable: bool = True
+    """Whether an approval can be carried out from the log; else the model is told to make the call again."""
+    token: str | None = None
+    """What ``agent.resume(token, value)`` takes; only the run that asks knows it."""
+
+
+def waiting_of(session_id: str, id: str, ask: AskState, args: Any = None, token: str | None = None) -> Waiting:
+    """Return an open question as people are shown it."""
+    names = [name for name in Waiting.__struct_fields__ if hasattr(ask, name) and name != "token"]
+    known = {name: getattr(ask, name) for name in names}
+    return Waiting(id=id, session_id=session_id, args=args, token=token, **known)
+
+
+def ask_id(log: str | None, run: str | None, call: str | None, kind: str) -> str:
+    """Return the id of a question: the same for who asks it again after a crash."""
+    return blake2b("\0".join((log or "", run or "", call or "", kind)).encode(), digest_size=_ID_BYTES).hexdigest()
+
+
+_SCOPES = ("once", "session", "always")
+
+
+def read_answer(
+    id: str, given: Any, *, by: str = "user", via: str = "api", reason: str | None = None, scope: str = "once"
+) -> Answer:
+    """Return what a caller answers. Raises UsageError for what is no answer."""
+    if isinstance(given, Answer):
+        return given
+    for name, text in (("by", by), ("via", via), ("reason", reason)):
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"{name} is a text, not {type(text).__name__}")
+    if scope not in _SCOPES:
+        raise UsageError(f"scope {scope!r:.40} is none of {', '.join(_SCOPES)}")
+    known: dict[str, Any] = {"id": id, "by": by, "via": via, "reason": reason, "at": now_ms(), "scope": scope}
+    if isinstance(given, bool):
+        return Answer(decision="allow" if given else "deny", **known)
+    if isinstance(given, Edited):
+        if not isinstance(given.args, dict):
+            raise UsageError(f"edited arguments are a dict, not {type(given.args).__name__}")
+        return _plain(Answer(decision="edit", args=given.args, **known))
+    if isinstance(given, Result):
+        return _plain(Answer(decision="result", result=given.value, **known))
+    raise UsageError(f"{given!r:.60} is no answer", remedy="Answer with True, False, Edited(args) or Result(value).")
+
+
+def _plain(answer: Answer) -> Answer:
+    try:
+        return msgspec.json.decode(msgspec.json.encode(answer), type=Answer)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"the answer cannot be written as JSON: {error}") from error
+
+
+def put_answer(documents: Documents, answer: Answer) -> Answer:
+    """Keep an answer, durably, unless there is one; return the one that counts."""
+    name = ANSWERS + answer.id
+    while True:
+        try:
+            documents.put(name, msgspec.json.encode(answer), if_match=MUST_NOT_EXIST)
+        except Conflict:
+            found = documents.get(name)
+            if found is not None:
+                return msgspec.json.decode(found[0], type=Answer)
+        else:
+            return answer
+
+
+def kept_answers(documents: Documents) -> dict[str, Answer]:
+    """Return the answers that no event tells of yet, by question."""
+    found = {name.removeprefix(ANSWERS): documents.get(name) for name in documents.names(ANSWERS)}
+    return {id: msgspec.json.decode(one[0], type=Answer) for id, one in found.items() if one is not None}
+
+
+def drop_answer(documents: Documents, id: str) -> None:
+    """Remove the document of an answer, once an event tells of it or it does not count."""
+    documents.delete(ANSWERS + id)
+
+
+def answered_by(events: Iterable[Event], id: str) -> Answer | None:
+    """Return the answer to a question that events tell of."""
+    for event in events:
+        if event.type == "permission" and event.data.get("id") == id:
+            names = [name for name in Answer.__struct_fields__ if event.data.get(name) is not None]
+            return msgspec.convert({name: event.data[name] for name in names}, Answer)
+    return None
+
+
+def overdue(id: str, ask: AskState, now: int) -> Answer | None:
+    """Return what time answers to a question: its time has come, or it has expired."""
+    if not ask.is_open:
+        return None
+    if ask.until is not None and now >= ask.until:
+        when = datetime.fromtimestamp(ask.until / 1000, UTC).isoformat()
+        return Answer(id=id, decision="result", result=f"waited until {when}", by="timer", via="timer", at=now)
+    # Where a tool asked, there is no answer that could be taken for it: a new message ends the waiting.
+    if ask.kind == "permission" and is_late(ask, now):
+        decision = "allow" if ask.on_expiry == "allow" else "deny"
+        return Answer(id=id, decision=decision, reason="nobody answered in time", by="expiry", via="expiry", at=now)
+    return None
+
+
+def is_late(ask: AskState, now: int) -> bool:
+    """Whether it is too late to answer a question."""
+    return ask.expires_at is not None and now >= ask.expires_at
+
+
+def documents_of(session: Session) -> Documents:
+    """Return where the answers for a session are."""
+    return session.store.documents(session.key)
+
+
+def give_answers(session: Session, answers: Mapping[str, Any], *, by: str, via: str = "api") -> None:
+    """Keep answers for a session that is open here. UsageError, before anything is kept, for one that is none."""
+    asks, documents = session.live_state.asks, documents_of(session)
+    read = [read_answer(id, given, by=by, via=via) for id, given in answers.items()]
+    for answer in read:
+        ask = asks.get(answer.id)
+        if ask is None or not ask.is_open:
+            check_settled(answer, answered_by(session.events(), answer.id), session.id)
+        elif is_late(ask, now_ms()):
+            raise expired(answer.id, session.id)
+    for answer in read:
+        if (ask := asks.get(answer.id)) is not None and ask.is_open:
+            check_settled(answer, put_answer(documents, answer), session.id)
+
+
+def check_settled(answer: Answer, counts: Answer | None, session_id: str) -> None:
+    """Raise UsageError unless the answer that counts says the same as this one."""
+    if counts is None:
+        raise UsageError(
+            f"no question {answer.id} is open in session {session_id}",
+            remedy="`holdfast waiting` lists the open ones.",
+            session_id=session_id,
+        )
+    if counts.by == "expiry":
+        raise expired(answer.id, session_id)
+    if not counts.is_same(answer):
+        raise UsageError(f"question {answer.id} was answered already: {counts}", session_id=session_id)
+
+
+def expired(id: str, session_id: str) -> UsageError:
+    """Return the error for a question that nobody can answer any more."""
+    return UsageError(f"question {id} has expired; what its settings say counts as its answer", session_id=session_id)
+
+
+def is_due(session: Session) -> bool:
+    """Whether a session that is open here can go on: something is answered, or a time has come."""
+    asks, now = session.live_state.asks, now_ms()
+    if any(not ask.is_open or overdue(id, ask, now) is not None for id, ask in asks.items()):
+        return True
+    return bool(asks) and any(name.removeprefix(ANSWERS) in asks for name in documents_of(session).names(ANSWERS))
+
+
+def take_answers(session: Session) -> bool:
+    """Turn the answers that were given for a session into events, with those that time gives; whether there were any.
+
+    Only for who has the session. The documents go once the events are on the medium.
+    """
+    asks, documents, now = session.live_state.asks, documents_of(session), now_ms()
+    late = [found for id, ask in asks.items() if (found := overdue(id, ask, now)) is not None]
+    for answer in late:
+        put_answer(documents, answer)
+    if not late and not documents.names(ANSWERS):
+        return False
+    kept, taken = kept_answers(documents), False
+    for id, answer in kept.items():
+        ask = asks.get(id)
+        if ask is not None and ask.is_open:
+            data = {"call": ask.call, "tool": ask.tool or None, **msgspec.structs.asdict(answer)}
+            nothing = () if answer.decision == "result" else ("result",)
+            data = {name: value for name, value in data.items() if value is not None and name not in nothing}
+            session.append("permission", data, run=ask.run)
+            taken = True
+    session.flush()
+    for id in kept:
+        drop_answer(documents, id)
+    return taken

@@ -1,0 +1,268 @@
+"""Approvals that wait: calls on record before anyone is asked, answers from any process, each carried out once."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+import holdfast
+from holdfast import Edited, Result
+from holdfast.agent import Agent, Suspend, Tool
+from holdfast.errors import UsageError
+
+ACT = [("act", {"what": "a"})]
+
+
+def acting(ran, **options):
+    """A tool that needs permission and notes each run."""
+
+    def act(what: str) -> str:
+        """Act."""
+        ran.append(what)
+        return f"did {what}"
+
+    return Tool(act, needs_permission=True, **options)
+
+
+def agent_of(script, ran, *steps, **options):
+    """An agent whose calls wait for permission."""
+    model = script(*steps)
+    return Agent(model.model, tools=[acting(ran)], permission="suspend", **options), model
+
+
+async def asked(hf, script, ran, *steps, **options):
+    """A session that waits; its questions."""
+    agent, _ = agent_of(script, ran, *steps, **options)
+    with hf.session("s") as session:
+        result = await agent.run("go", session=session)
+    assert result.status == "waiting"
+    return result.waiting
+
+
+def results(hf, session="s"):
+    """The results of a session's calls."""
+    return [event.data["result"] for event in hf.events(session, types=["tool_result"])]
+
+
+async def test_a_call_waits_and_runs_once_it_is_allowed(hf, script, texts):
+    """The run ends, the session waits; whoever resumes it makes the call, and the model goes on."""
+    ran = []
+    [one] = await asked(hf, script, ran, ACT)
+    assert (one.session_id, one.tool, one.args, one.kind, ran) == ("s", "act", {"what": "a"}, "permission", [])
+    assert hf.info("s").status == "waiting"
+    assert [(found.id, found.args) for found in hf.waiting()] == [(one.id, {"what": "a"})]
+    agent, model = agent_of(script, ran, "done", hf=hf)
+    result = await agent.resume("s", answers={one.id: True})
+    assert (result.status, result.output, ran) == ("completed", "done", ["a"])
+    assert texts(model.requests[0])[-1] == "did a"
+    assert (hf.waiting(), hf.inbox.due(), hf.info("s").status) == ([], [], "idle")
+
+
+async def test_calls_are_on_record_before_anyone_is_asked(hf, script):
+    """A kill while a person thinks loses no call, and tells none as unknown."""
+    seen = []
+
+    def prompt(request):
+        seen.extend(event.data for event in hf.events("s", types=["tool_call"]))
+        return True
+
+    agent = Agent(script(ACT, "done").model, tools=[acting([])], permission=prompt)
+    with hf.session("s") as session:
+        await agent.run("go", session=session)
+    assert [(one["tool"], one["begun"]) for one in seen] == [("act", False)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ran", "told"),
+    [
+        (True, ["a"], "did a"),
+        (False, [], {"error": True, "message": "Permission denied: the user did not allow act"}),
+        (Edited({"what": "b"}), ["b"], {"executed_with": {"what": "b"}, "result": "did b"}),
+        (Result("by hand"), [], "by hand"),
+    ],
+)
+async def test_four_answers(hf, script, answer, ran, told):
+    """Allowed, denied, changed, or answered in the tool's place; the call keeps the model's arguments."""
+    done = []
+    [one] = await asked(hf, script, done, ACT)
+    hf.answer(one.id, answer, by="ada")
+    assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
+    agent, _ = agent_of(script, done, "done", hf=hf)
+    await agent.resume("s", answers={})
+    assert (done, results(hf)) == (ran, [told])
+    [call] = hf.events("s", types=["tool_call"])
+    [decision] = hf.events("s", types=["permission"])
+    assert (call.data["params"], decision.data["by"]) == ({"what": "a"}, "ada")
+    assert hf.inbox.due() == []
+
+
+async def test_two_questions_are_answered_one_by_one(hf, script):
+    """Each has its own id; the model is asked when every call of its answer has a result."""
+    ran = []
+    calls = [("act", {"what": "a"}), ("act", {"what": "b"})]
+    first, second = await asked(hf, script, ran, calls)
+    agent, model = agent_of(script, ran, "done", hf=hf)
+    between = await agent.resume("s", answers={second.id: True})
+    assert (between.status, [one.id for one in between.waiting], ran) == ("waiting", [first.id], ["b"])
+    assert model.requests == []
+    assert (await agent.resume("s", answers={first.id: False})).output == "done"
+    assert ran == ["b"]
+
+
+async def test_the_same_answer_counts_once_and_another_is_refused(hf, script):
+    """The first answer stands, and is shown with its author to who gives another."""
+    [one] = await asked(hf, script, [], ACT)
+    assert hf.answer(one.id, True, by="ada").by == hf.answer(one.id, True, by="bob").by == "ada"
+    with pytest.raises(UsageError, match="allow by ada"):
+        hf.answer(one.id, False, by="bob")
+    agent, _ = agent_of(script, [], "done", hf=hf)
+    await agent.resume("s", answers={one.id: True})
+    with pytest.raises(UsageError, match="allow by ada"):
+        hf.answer(one.id, False, session_id="s")
+    with pytest.raises(UsageError, match="no question"):
+        hf.answer("0123", True)
+    with pytest.raises(UsageError, match="no question"):
+        await agent.resume("s", answers={"0123": True})
+    with pytest.raises(UsageError, match="is no answer"):
+        hf.answer(one.id, "perhaps")
+
+
+async def test_an_answer_while_another_has_the_session_open(hf, script):
+    """The answer is a document first, taken in by who has the session before its run ends."""
+    ran, answered = [], []
+
+    async def slow() -> str:
+        """Answer meanwhile."""
+        while not hf.waiting():
+            pass
+        with holdfast.open(hf.url) as other:
+            answered.append(other.answer(hf.waiting()[0].id, True).decision)
+        return "slow"
+
+    model = script([("act", {"what": "a"}), ("slow", {})], "done")
+    agent = Agent(model.model, tools=[acting(ran), slow], permission="suspend")
+    with hf.session("s") as session:
+        result = await agent.run("go", session=session)
+        assert session.store.documents(session.key).names("answers/") == []
+    assert (result.status, ran, answered) == ("completed", ["a"], ["allow"])
+
+
+async def test_a_question_expires_as_its_settings_say(hf, script):
+    """Judged when it is listed, answered or gone on with; a late answer is told so."""
+    ran = []
+    agent = Agent(script(ACT, "done").model, tools=[acting(ran)], permission=Suspend("x", expires_in_ms=0))
+    with hf.session("s") as session:
+        [one] = (await agent.run("go", session=session)).waiting or hf.waiting() or [None]
+    assert one is None or one.expires_at is not None
+    assert (hf.waiting(), ran) == ([], [])
+    assert results(hf)[0]["message"] == "Permission denied: nobody answered in time"
+
+
+async def test_a_late_answer_is_refused(hf, script, monkeypatch):
+    """What expired is answered by its settings."""
+    ran = []
+    agent = Agent(script(ACT).model, tools=[acting(ran, permission=Suspend(expires_in_ms=60_000, on_expiry="allow"))])
+    with hf.session("s") as session:
+        [one] = (await agent.run("go", session=session)).waiting
+    later = one.expires_at + 1
+    for module in ("library._inbox", "session.asks"):
+        monkeypatch.setattr(f"holdfast.{module}.now_ms", lambda: later)
+    assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
+    with pytest.raises(UsageError, match="expired"):
+        hf.answer(one.id, False)
+    again, _ = agent_of(script, ran, "done", hf=hf)
+    await again.resume("s", answers={})
+    assert ran == ["a"]
+
+
+async def test_a_delegates_call_waits_and_its_run_goes_on_first(hf, script):
+    """The parent's call has begun and is no unknown; the child's end is its result."""
+    ran = []
+
+    def lead(child_steps, steps):
+        child = Agent(script(*child_steps).model, name="scout", tools=[acting(ran)])
+        return Agent(script(*steps).model, name="lead", delegates=[child], permission="suspend", hf=hf)
+
+    asks = [("ask_scout", {"task": "look"})]
+    with hf.session("s") as session:
+        result = await lead([ACT], [asks]).run("go", session=session)
+    [one] = result.waiting
+    assert (one.agent, hf.waiting()[0].id, hf.info("s").status) == ("scout", one.id, "waiting")
+    done = await lead(["found it"], ["all done"]).resume("s", answers={one.id: True})
+    assert (done.output, ran, results(hf)) == ("all done", ["a"], ["did a", "found it"])
+    assert hf.info("s").status == "idle"
+
+
+async def test_secrets_are_never_executed_as_redacted(tmp_path, script):
+    """An approval from the log of a call with a secret is told to the model, not carried out."""
+    ran = []
+    with holdfast.open(tmp_path / "store", config={"redaction": {"mode": "mark"}}) as hf:
+        secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+        [one] = await asked(hf, script, ran, [("act", {"what": secret})])
+        assert not one.replayable
+    with holdfast.open(tmp_path / "store") as hf:
+        assert secret not in str(hf.waiting()[0].args)
+        agent, _ = agent_of(script, ran, "done", hf=hf)
+        await agent.resume("s", answers={one.id: True})
+        assert (ran, "make the call once more" in results(hf)[0]["message"]) == ([], True)
+
+
+async def test_forks_wait_for_nothing(hf, script):
+    """The question is the parent's."""
+    [one] = await asked(hf, script, [], ACT)
+    hf.fork("s", new_id="t")
+    assert [found.session_id for found in hf.waiting()] == ["s"]
+    hf.archive("s")
+    assert hf.waiting() == []
+    assert one.session_id == "s"
+
+
+async def test_a_token_answers_one_question_by_its_holder(hf, script):
+    """Made as often as needed, revoked one by one; the answer says by whom."""
+    [one] = await asked(hf, script, [], ACT)
+    first, second = hf.inbox.token(one.id, "vendor"), hf.inbox.token(one.id, "boss")
+    assert hf.inbox.revoke_token(first)
+    with pytest.raises(UsageError, match="answers no question"):
+        hf.inbox.answer_by_token(first, True)
+    assert hf.inbox.answer_by_token(second, False, because="no").by == "boss"
+    names = hf.store.documents("sessions/s").names("tokens/")
+    assert not any(second.partition(".")[2] in name for name in names)
+
+
+async def test_a_tool_waits_for_a_time(hf, script):
+    """The session is suspended, not waiting, and due when the time has come."""
+
+    def later() -> str:
+        """Wait."""
+        raise Suspend(until=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+
+    with hf.session("s") as session:
+        result = await Agent(script([("later", {})]).model, tools=[later]).run("go", session=session)
+    assert (result.waiting[0].kind, hf.info("s").status, hf.inbox.due()) == ("time", "suspended", [])
+
+
+async def test_a_tool_waits_for_an_event(hf, script):
+    """A signal answers all that wait for it."""
+
+    def paid() -> str:
+        """Wait."""
+        raise Suspend(event="paid")
+
+    with hf.session("s") as session:
+        await Agent(script([("paid", {})]).model, tools=[paid]).run("go", session=session)
+    assert (hf.inbox.signal("other"), hf.inbox.signal("paid", {"sum": 3}), hf.inbox.due()) == ([], ["s"], ["s"])
+    await Agent(script("thanks").model, hf=hf).resume("s", answers={})
+    assert results(hf) == [{"sum": 3}]
+
+
+async def test_what_is_due_goes_on_by_itself(hf, script):
+    """An answered session that nobody resumed is found, and carried out once."""
+    ran = []
+    [one] = await asked(hf, script, ran, ACT, name="bot")
+    agent, _ = agent_of(script, ran, "done", name="bot")
+    runtime = holdfast.Runtime(agent, hf)
+    assert await runtime.wake_due() == []
+    hf.answer(one.id, True)
+    assert (await runtime.wake_due(), await runtime.wake_due(), ran) == (["s"], [], ["a"])
+    runtime.close()

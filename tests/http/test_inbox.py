@@ -1,0 +1,203 @@
+"""The inbox of a server: questions outlive turns, clients and the server itself, and answers let sessions go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from tests.scripts import scripted
+
+from holdfast.agent import Agent, Suspend, Tool
+
+LOOK = [("list_directory", {"path": "."})]
+
+
+@pytest.fixture
+def folder(tmp_path, space):
+    """What agents of the space may read."""
+    (tmp_path / space).mkdir()
+    (tmp_path / space / "found.txt").write_text("a shell")
+    return str(tmp_path)
+
+
+def run(agent, prompt, session):
+    """How a run ends, on a model that streams."""
+
+    async def drive():
+        async with agent.run_stream(prompt, session=session) as stream:
+            async for _ in stream:
+                pass
+        return stream.result
+
+    return asyncio.run(drive())
+
+
+def begin(client):
+    """A new session."""
+    return client.post("/v1/sessions", json={}).json()["session_id"]
+
+
+def until(check):
+    """What the check gives, once it gives something."""
+    for _ in range(1_200):
+        if found := check():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def ask(server, client, space):
+    """A session with an agent of its own whose call waits; its question."""
+    id = begin(client)
+    with server.hf.space(space) as hf, hf.session(id) as session:
+        agent = Agent(scripted(LOOK), tools=[Tool(lambda path: path, name="list_directory", permission="suspend")])
+        run(agent, "look", session)
+    [one] = client.get("/v1/waiting", params={"session": id}).json()["waiting"]
+    return one
+
+
+def results(client, id):
+    """The results of a session's calls."""
+    return client.get(f"/v1/sessions/{id}/events", params={"type": "tool_result"}).json()["events"]
+
+
+def test_a_question_outlives_its_server(serving, space, talk, folder):
+    """A server that stops denies nothing; the next one has the same question, and its answer lets the session go on."""
+    first = serving(LOOK, "done", root=folder)
+    token = first.token(space)
+    with first.client(token=token) as client:
+        id = begin(client)
+        headers = {"accept": "text/event-stream"}
+        with client.stream("POST", f"/v1/sessions/{id}/turns", json={"prompt": "look"}, headers=headers) as stream:
+            told = talk.events(stream)
+            asked = next(told)[1]
+            first.stop()
+            *_, last = told
+    assert last[0] == "interrupted"
+    second = serving("done", root=folder)
+    with second.client(token=token) as client:
+        [one] = client.get("/v1/waiting").json()["waiting"]
+        assert (one["id"], one["call"], one["args"]) == (asked["question"], asked["tool_id"], {"path": "."})
+        counts = client.put(f"/v1/waiting/{one['id']}", json={"decision": "allow"})
+        assert (counts.status_code, counts.json()["decision"]) == (200, "allow")
+        [result] = until(lambda: results(client, id))
+        assert "found.txt" in str(result["data"])
+        until(lambda: client.get(f"/v1/sessions/{id}").json()["status"] == "idle")
+        assert client.get("/v1/waiting").json()["waiting"] == []
+
+
+def test_an_answer_from_another_process_reaches_a_turn_that_is_held(serving, space, talk, folder):
+    """Answered in the store, by whatever program, the turn of the client goes on."""
+    server = serving(LOOK, "done", root=folder)
+    with server.client(space) as client:
+        id = begin(client)
+        headers = {"accept": "text/event-stream"}
+        with client.stream("POST", f"/v1/sessions/{id}/turns", json={"prompt": "look"}, headers=headers) as stream:
+            told = talk.events(stream)
+            asked = next(told)[1]
+            with server.hf.space(space) as hf:
+                hf.answer(asked["question"], True, by="ada", via="cli")
+            *_, last = told
+    assert (last[0], last[1]["output"], last[1].get("waiting")) == ("done", "done ", None)
+
+
+def test_the_server_wakes_what_was_answered_while_it_was_away(serving, space, folder):
+    """An answered session that nobody resumed is found by the server, by itself."""
+    first = serving(root=folder)
+    token = first.token(space)
+    with first.client(token=token) as client:
+        one = ask(first, client, space)
+        with first.hf.space(space) as hf:
+            hf.answer(one["id"], False, by="ada", because="not now")
+    second = serving("done", root=folder)
+    with second.client(token=token) as client:
+        [result] = until(lambda: results(client, one["session_id"]))
+        assert "not now" in str(result["data"])
+
+
+def test_a_session_of_another_agent_is_left_to_it(serving, space):
+    """A server does not go on with a call of a tool that it does not have: that would refuse what was approved."""
+    server = serving("done")
+    with server.client(space) as client:
+        id = begin(client)
+        with server.hf.space(space) as hf, hf.session(id) as session:
+            pay = Tool(lambda: "paid", name="pay", permission="suspend")
+            run(Agent(scripted([("pay", {})]), tools=[pay]), "go", session)
+        [one] = client.get("/v1/waiting").json()["waiting"]
+        with server.hf.space(space) as hf:
+            hf.answer(one["id"], True)
+            assert (hf.inbox.due(), hf.inbox.due(tools={"read_file"})) == ([id], [])
+
+
+def test_wrong_answers_are_refused(serving, space, folder):
+    """What is no answer, and another one than the first, which is shown."""
+    server = serving(root=folder)
+    server.service.turns._kit = None
+    with server.client(space) as client:
+        path = f"/v1/waiting/{ask(server, client, space)['id']}"
+        for wrong, status in (("edit", 400), ("maybe", 422)):
+            assert client.put(path, json={"decision": wrong}).status_code == status
+        assert client.put("/v1/waiting/none", json={"decision": "deny"}).status_code == 400
+        for said, status in (("allow", 200), ("allow", 200), ("deny", 400)):
+            told = client.put(path, json={"decision": said})
+            assert told.status_code == status
+        assert "allow by token" in told.json()["detail"]
+
+
+def test_somebody_outside_answers_one_question(serving, space, folder):
+    """A token of the question is enough, and is by its holder; revoked, or wrong, it answers nothing."""
+    server = serving(root=folder)
+    server.service.turns._kit = None
+    with server.client(space) as client:
+        one = ask(server, client, space)
+        path, wish = f"/v1/waiting/{one['id']}/tokens", {"holder": "vendor"}
+        gone, good = (client.post(path, json=wish).json()["token"] for _ in range(2))
+        assert client.post("/v1/answers/revoke", json={"token": gone}).status_code == 204
+        client.headers.pop("authorization")
+        for wrong in (gone, "none"):
+            told = client.post("/v1/answers", json={"token": wrong, "decision": "allow"})
+            assert (told.status_code, told.json()["detail"]) == (400, "this token answers no question")
+        counts = client.post("/v1/answers", json={"token": good, "decision": "result", "result": 4}).json()
+        assert (counts["by"], counts["via"], counts["result"]) == ("vendor", "token", 4)
+
+
+def test_a_webhook_tells_what_sessions_wait_for(serving, space):
+    """Its value is the result of the call; one that comes early is kept."""
+    server = serving()
+    server.service.turns._kit = None
+
+    def pay() -> str:
+        """Wait for the bank."""
+        raise Suspend(event="paid-17")
+
+    with server.client(space) as client:
+        id = begin(client)
+        assert client.post("/v1/signals/paid-17", json={"value": 3}).json() == {"sessions": []}
+        with server.hf.space(space) as hf:
+            agent = Agent(scripted([("pay", {})], [("pay", {})], "done"), tools=[pay], hf=hf)
+            with hf.session(id) as session:
+                assert run(agent, "go", session).status == "waiting"
+            assert client.post("/v1/signals/paid-17", json={"value": 5}).json() == {"sessions": [id]}
+            with hf.session(id) as session:
+                assert run(agent, None, session).output == "done "
+        assert [one["data"]["result"] for one in results(client, id)] == [3, 5]
+
+
+def test_the_inbox_on_a_websocket(serving, space, talk, folder):
+    """Who comes back is told the open questions, lists them, and answers one."""
+    first = serving(root=folder)
+    token = first.token(space)
+    with first.client(token=token) as client:
+        one = ask(first, client, space)
+    server = serving("done", root=folder)
+    with server.input(token, f"?session_id={one['session_id']}") as socket:
+        talk.hear(socket)
+        assert talk.hear(socket, "agent.tool_request_approval")["question"] == one["id"]
+        talk.say(socket, {"type": "waiting"})
+        assert [each["id"] for each in talk.hear(socket, "session.waiting")["waiting"]] == [one["id"]]
+        talk.say(socket, {"type": "answer", "id": one["id"], "decision": "maybe"})
+        assert talk.hear(socket, "error")["code"] == "invalid_data"
+        talk.say(socket, {"type": "answer", "id": one["id"], "decision": "allow"})
+        assert talk.hear(socket, "session.answered")["decision"] == "allow"
+        assert talk.hear(socket, "agent.response")["output"] == "done "
