@@ -50,10 +50,12 @@ def load_prices_for(limits: RunLimits, models: list[str]) -> Prices | None:
     return prices
 
 
-class Meter:
+class RunMeter:
     """What one run has taken, with what it had others do; they count for whoever asked them too."""
 
-    def __init__(self, limits: RunLimits, model: str, prices: Prices | None = None, above: Meter | None = None) -> None:
+    def __init__(
+        self, limits: RunLimits, model: str, prices: Prices | None = None, above: RunMeter | None = None
+    ) -> None:
         self.usage = Usage()
         self._limits, self._model, self._prices, self._above = limits, model, prices, above
         self._began = time.monotonic()

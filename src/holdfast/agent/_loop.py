@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor
 from holdfast.agent._interjections import Steering
-from holdfast.agent._limits import Meter, RunLimits
+from holdfast.agent._limits import RunLimits, RunMeter
 from holdfast.agent._options import STRATEGIES, Strategy, check_whole
-from holdfast.agent._output import TRIES_MAX, Output
+from holdfast.agent._output import TRIES_MAX, OutputForm
 from holdfast.agent._result import Ask, CallRequest, Reply, blocks_of
 from holdfast.agent._run_log import RunLog, cost_of, is_child
 from holdfast.agent._tools import Tool
@@ -143,7 +143,7 @@ _WORDS = (
 )
 
 
-async def compact(talk: RunLog, engine: Engine, tokens_max: int, meter: Meter) -> bool:
+async def compact(talk: RunLog, engine: Engine, tokens_max: int, meter: RunMeter) -> bool:
     """Summarise the older turns of a session; whether there was anything to summarise."""
     events = list(talk.session.events())
     boundary = _boundary(events, tokens_max)
@@ -186,7 +186,7 @@ def _line(message: dict[str, Any]) -> str:
     return f"{message['role']}: {' '.join(said)}"
 
 
-async def _summarise(transcript: str, engine: Engine, tokens_max: int, meter: Meter, session: Session) -> str:
+async def _summarise(transcript: str, engine: Engine, tokens_max: int, meter: RunMeter, session: Session) -> str:
     """Piece by piece if the transcript itself has no room in the window."""
     size = max(4 * tokens_max // _CHUNK_SHARE, 256)
     summary = ""
@@ -249,10 +249,10 @@ class Loop:
     """What the model may call."""
     bounds: RunBounds
     instructions: Callable[[], str | None]
-    meter: Meter
+    meter: RunMeter
     emit: Emit | None = None
     steering: Steering = field(default_factory=Steering)
-    output: Output | None = None
+    output: OutputForm | None = None
     iteration: int = 0
     _misses: int = 0
 
@@ -303,7 +303,7 @@ class Loop:
         self.talk.user(self.output.wish, synthetic=True)
         return None
 
-    def _miss(self, output: Output) -> None:
+    def _miss(self, output: OutputForm) -> None:
         self._misses += 1
         if self._misses >= TRIES_MAX:
             raise ModelFailed(

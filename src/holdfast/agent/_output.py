@@ -21,7 +21,7 @@ _ABOUT = "Give the final answer. The work ends with it."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class OutputForm:
     """The form of what a run gives: the tool that the model calls to give it, and how the value is read and written."""
 
     tool: Tool
@@ -57,7 +57,7 @@ class Output:
         return None
 
 
-def output_of(output_type: Any) -> Output | None:
+def output_of(output_type: Any) -> OutputForm | None:
     """Return the form of an output; None for a text. Raises UsageError for what is no type."""
     name, about, members = _members(output_type)
     wanted = [each for each in members if each is not str]
@@ -90,7 +90,7 @@ def output_of(output_type: Any) -> Output | None:
 
     # Reading a value does no harm: it is done again after a crash.
     tool = Tool(accept, name=name, description=about, schema=schema, read_only=True)
-    return Output(tool=tool, allows_text=str in members, read=read, write=write)
+    return OutputForm(tool=tool, allows_text=str in members, read=read, write=write)
 
 
 def _members(given: Any) -> tuple[str, str, list[Any]]:

@@ -91,7 +91,7 @@ class Ask(msgspec.Struct, frozen=True):
     tools: tuple[Any, ...] = ()
     """What may be called, each a :class:`Tool`."""
     output: Any = None
-    """The form of the answer, an :class:`Output` whose tool is among ``tools``; None if it is a text."""
+    """The form of the answer, an :class:`OutputForm` whose tool is among ``tools``; None if it is a text."""
 
 
 def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:

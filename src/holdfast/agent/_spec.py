@@ -17,10 +17,10 @@ from holdfast.agent._context import Suspend, ToolContext, plain_result
 from holdfast.agent._engine import engine_of
 from holdfast.agent._execution import Executor, ResultCache
 from holdfast.agent._interjections import Steering
-from holdfast.agent._limits import Meter
+from holdfast.agent._limits import RunMeter
 from holdfast.agent._loop import Loop, LoopOutcome, RunBounds, beating
 from holdfast.agent._options import Features
-from holdfast.agent._output import Output
+from holdfast.agent._output import OutputForm
 from holdfast.agent._permissions import Gate, PermissionRequest, StandingApprovals
 from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
@@ -186,7 +186,7 @@ class Spec:
     model_settings: dict[str, Any] | None = None
     delegates: tuple[Spec, ...] = ()
     deps: Any = None
-    output: Output | None = None
+    output: OutputForm | None = None
     """What a run gives, if not a text."""
 
 
@@ -213,7 +213,7 @@ class Activity:
     delegate_tool: Callable[[Spec, Activity], Tool]
     """Makes the tool by which this activity calls another agent."""
     depth: int = 0
-    payer: Meter | None = None
+    payer: RunMeter | None = None
     """Counts what this run takes too: that of the agent that asked for it."""
     prices: Prices | None = None
     emit: Callable[[str], None] | None = None
@@ -225,7 +225,7 @@ class Activity:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.meter = Meter(self.spec.bounds.limits, self.spec.model.model_name, self.prices, self.payer)
+        self.meter = RunMeter(self.spec.bounds.limits, self.spec.model.model_name, self.prices, self.payer)
         spec, home, documents = self.spec, self.place.home, self.place.documents
         others = [self.delegate_tool(child, self) for child in spec.delegates]
         self.engine = engine_of(spec.model, spec.model_settings, spec.remake)

@@ -150,27 +150,27 @@ def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], boo
     return rows, bool(waiting) or len(found) > most
 
 
-class Origin(NamedTuple):
+class ForkOrigin(NamedTuple):
     """Where a session came from beside its parent: the last event they share, and what else was merged into it."""
 
     at: int | None = None
     merged: str | None = None
 
 
-def origin(hf: Holdfast, row: SessionMetadata) -> Origin:
+def origin(hf: Holdfast, row: SessionMetadata) -> ForkOrigin:
     """Return where a fork or a merge came from, as far as that can be read."""
     merged = None
     if row.parent is None:
-        return Origin()
+        return ForkOrigin()
     try:
         for event in hf.events(row.session_id, types=("forked", "merged"), reverse=True):
             if event.type == "forked":  # what is before it is its parent's
                 at = event.data.get("seq")
-                return Origin(at if isinstance(at, int) else None, merged)
+                return ForkOrigin(at if isinstance(at, int) else None, merged)
             merged = event.data.get("session")
     except HoldfastError:
-        return Origin()
-    return Origin(None, merged)
+        return ForkOrigin()
+    return ForkOrigin(None, merged)
 
 
 def _first(hf: Holdfast, id: str) -> SessionMetadata:
