@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,18 +17,20 @@ def look() -> str:
     return "sunny"
 
 
-@pytest.mark.parametrize(("limits", "named"), [({"tokens": 1}, "tokens"), ({"time_ms": 1}, "time")])
-def test_a_run_stops_before_the_step_that_would_exceed_a_limit(hf, script, limits, named):
+@pytest.mark.parametrize(("limits", "named"), [({"tokens": 1}, "tokens"), ({"time_ms": 60_000}, "time")])
+def test_a_run_stops_before_the_step_that_would_exceed_a_limit(hf, script, limits, named, monkeypatch):
     """What was done stays, the reason is on record, and the next run goes on in a process that knows nothing of it."""
+    began = time.monotonic()
 
     def first(_messages):
-        time.sleep(0.005)
+        monkeypatch.setattr("holdfast.agent._limits.time", SimpleNamespace(monotonic=lambda: began + 61))
         return [("look", {})]
 
     model = script(first, "done")
     agent = Agent(model.model, tools=[look], limits=limits)
     with hf.session("s") as session:
         result = agent.run_sync("Weather?", session=session)
+        monkeypatch.undo()
         ended = [event.data for event in session.events() if event.type == "turn_end"]
         results = [event for event in session.events() if event.type == "tool_result"]
     assert (result.status, result.limit, result.finish_reason, len(model.requests)) == ("stopped", named, "stopped", 1)

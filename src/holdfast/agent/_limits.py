@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.model import Event
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Prices
+    from holdfast.catalog import Prices, Tally
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class RunMeter:
         self.usage = Usage()
         self._limits, self._model, self._prices, self._above = limits, model, prices, above
         self._began = time.monotonic()
-        self._replies: list[Event] = []
+        self._tally: Tally | None = None
 
     def add(self, reply: Reply, model: str | None = None) -> None:
         """Count an answer."""
@@ -69,7 +69,9 @@ class RunMeter:
             # A provider may call its model by a name that has no price.
             named = reply.model if reply.model and self._prices.of(reply.model) else model
             data: dict[str, Any] = {"content": "", **cost_of(reply), "model": named}
-            self._replies.append(Event.make("assistant", data, seq=len(self._replies)))
+            from holdfast.catalog import Tally
+
+            self._tally = (self._tally or Tally()).feed([Event.make("assistant", data, seq=self.usage.requests)])
         if self._above is not None:
             self._above.add(reply, model)
 
@@ -85,7 +87,6 @@ class RunMeter:
         return None if self._above is None else self._above.reached()
 
     def _cost(self) -> float:
-        from holdfast.catalog import Tally
         from holdfast.catalog import cost_of as bill
 
-        return bill(Tally().feed(self._replies), self._prices) or 0.0 if self._prices is not None else 0.0
+        return 0.0 if self._tally is None or self._prices is None else bill(self._tally, self._prices) or 0.0
