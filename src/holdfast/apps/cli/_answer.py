@@ -114,6 +114,7 @@ class AnswerView:
         self._thinking_since: float | None = None
         self._since = time.monotonic()
         self._tick = 0
+        self._typed = ""
         self.rests = False
         """While a question stands below it nothing is drawn."""
 
@@ -165,6 +166,12 @@ class AnswerView:
         with self._lock:
             self.settle()
             self._print(lines)
+
+    def type(self, text: str) -> None:
+        """Show what is being typed meanwhile, below the answer."""
+        with self._lock:
+            self._typed = text
+            self._draw()
 
     def spin(self) -> None:
         """Draw the end again: time goes by."""
@@ -219,7 +226,12 @@ class AnswerView:
             lines.append(f"{self._paint(sign, '35')} {neutralise_line(words)[: self._width - 2]}")
         if not self._calls:
             what = "thinking" if self._thinking_since is not None else "working"
-            lines.append(self._paint(f"{sign} {what} {took}  Ctrl-C stops", "2"))
+            lines.append(self._paint(f"{sign} {what} {took}  type to say something, Ctrl-C stops", "2"))
+        if self._typed:
+            typed = neutralise_line(self._typed)
+            # Its end, where the typing goes on; a letter may take two columns.
+            shown = typed[-max((self._width - 2) // (1 if typed.isascii() else 2), 1) :]
+            lines += [f"› {shown}", self._paint("  Enter says it, Esc stops for it", "2")]
         self._erase()
         self._stream.write("".join(f"{line}\n" for line in lines))
         self._stream.flush()

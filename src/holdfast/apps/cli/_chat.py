@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import select
@@ -18,7 +19,7 @@ from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, suggestion, tell
 from holdfast.apps.cli._screen import wants_colour
 from holdfast.apps.cli._summary import print_conversation, print_header
-from holdfast.apps.cli._talk import Talker
+from holdfast.apps.cli._talk import Talker, Typing
 from holdfast.apps.cli.chat import Wishes, standard_input
 from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Column, Piece, Span
@@ -57,7 +58,10 @@ class Chat:
         self.gone_back: list[str] = []
         """The sessions that /back left, for /undo."""
         self._view: AnswerView | None = None
+        self._history = InputHistory()
         self._read = self._reader()
+        self._typing = Typing(keys=self.draws, keep=self._history.add) if self.is_terminal else None
+        self.talker.typing = self._typing
 
     @property
     def session_id(self) -> str | None:
@@ -153,8 +157,8 @@ class Chat:
         piped = standard_input()
         while True:
             try:
-                if self.is_terminal:
-                    yield self._read()
+                if self._typing is not None:
+                    yield self._next_typed(self._typing)
                 elif line := piped.readline():
                     yield line.rstrip("\n")
                 else:
@@ -165,6 +169,14 @@ class Chat:
             except KeyboardInterrupt:
                 self.app.out.line()
                 self.app.err.line(Span("(/exit or Ctrl-D leaves)", "faint"))
+
+    def _next_typed(self, typing: Typing) -> str:
+        """The next line of a terminal: first what was typed during the last answer."""
+        if typing.held:
+            self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
+            return typing.held.pop(0)
+        begun, typing.begun = typing.begun, ""
+        return self._read(begun)
 
     def _take(self, line: str) -> None:
         text = plain_text(line).strip()
@@ -189,15 +201,14 @@ class Chat:
             again = " /retry tries again." if isinstance(error, ModelFailed) and self.is_terminal else ""
             tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy + again)
 
-    def _reader(self) -> Callable[[], str]:
+    def _reader(self) -> Callable[[str], str]:
         """How a message is read at a terminal."""
-        history = InputHistory()
         if not self.draws:
-            return LineReader(history, [f"/{name}" for name in COMMANDS]).read
+            return LineReader(self._history, [f"/{name}" for name in COMMANDS]).read
         from holdfast.apps.cli._prompt import PromptReader
 
         words = {name: command.does for name, command in COMMANDS.items()}
-        return PromptReader(history, words, self._status, colour=self.look.colour).read
+        return PromptReader(self._history, words, self._status, colour=self.look.colour).read
 
     def _status(self) -> str:
         """The line below the prompt: model, tokens, cost, title."""
@@ -220,7 +231,8 @@ class Chat:
         # While a question waits Ctrl-C answers it, rather than stopping the run behind it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
+            with contextlib.nullcontext() if self._typing is None else self._typing.paused():
+                answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
         finally:
             signal.signal(signal.SIGINT, before)
             if self._view is not None:
@@ -276,9 +288,9 @@ class LineReader:
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
 
-    def read(self) -> str:
+    def read(self, begun: str = "") -> str:
         """Return the next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
-        line = input("you> ")
+        line = begun + input(f"you> {begun}")
         # What is pasted comes at once: its lines are one message.
         while select.select([sys.stdin], [], [], _PASTE_S)[0] and (more := sys.stdin.readline()):
             line += "\n" + more.rstrip("\n")
@@ -315,7 +327,9 @@ def _help(chat: Chat, _: str) -> None:
     for name, command in COMMANDS.items():
         shown = f"/{name} {command.takes}".ljust(width + 1)
         chat.app.out.line(Span(f"  {shown}", "name"), command.does)
-    chat.app.out.line(Span("  Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed.", "faint"))
+    keys = "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed."
+    for line in ("What you type while it answers is heard before its next step; Esc stops that for it.", keys):
+        chat.app.out.line(Span(f"  {line}", "faint"))
 
 
 def _list(chat: Chat, _: str) -> None:

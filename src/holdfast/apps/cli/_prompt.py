@@ -44,9 +44,9 @@ class PromptReader:
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )
 
-    def read(self) -> str:
-        """Return the next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
-        text = self._prompts.prompt([("class:prompt", "› ")])
+    def read(self, begun: str = "") -> str:
+        """Return the next message, which may be ``begun``. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
+        text = self._prompts.prompt([("class:prompt", "› ")], default=begun)
         # The history of prompt_toolkit keeps every answer; the file keeps what may be kept.
         if "\n" not in text:
             self._history.add(text)

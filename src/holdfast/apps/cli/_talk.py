@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
+import os
+import re
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import AgentMaker, Host, ModelChoice
+from holdfast.agent import EXIT_WORDS, AgentMaker, Host, ModelChoice, plain_text
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli.chat import Wishes
@@ -19,10 +23,11 @@ from holdfast.apps.watched import watch
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import Event, Notice
 from holdfast.replay import as_text
+from holdfast.security import neutralise
 from holdfast.session import Session, in_thread, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, HostedTurn, PermissionRequest, RunResult
+    from holdfast.agent import Agent, HostedTurn, PermissionRequest, RunResult, RunStream
     from holdfast.apps.cli._answer import AnswerView
 
 _CALL_CHARS = 100
@@ -44,6 +49,8 @@ class Talker:
         """Raises UsageError for a model that cannot be had; with ``late`` the first turn does."""
         self.app = app
         self._view: AnswerView | None = None
+        self.typing: Typing | None = None
+        """What is typed while an answer comes; None where nobody types."""
         watch(app.library, has_screen=True)
         self._make_maker = partial(_maker, app, wishes, permission)
         self._maker = self._make_maker(wishes.model)
@@ -164,10 +171,13 @@ class Talker:
     async def _stream(self, prompt: str | list[dict[str, Any]] | None) -> RunResult:
         # Shown by the turn itself: a listener would be late for the line of a tool that is called.
         spinning = asyncio.ensure_future(_spin(self._view)) if self._view is not None else None
+        stream = self.agent.run_stream(prompt)
+        heard = contextlib.nullcontext() if self.typing is None else self.typing.heard_by(stream, self._view)
         try:
-            async with self.agent.run_stream(prompt) as stream:
-                async for piece in stream:
-                    (self.app.out.stream if self._view is None else self._view.piece)(piece)
+            async with stream:
+                with heard:
+                    async for piece in stream:
+                        (self.app.out.stream if self._view is None else self._view.piece)(piece)
             return stream.result
         finally:
             if spinning is not None:
@@ -183,6 +193,136 @@ class Talker:
             self.app.out.end_stream()
             shown = as_text(what.data.get("params"))[:_CALL_CHARS]
             self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
+
+
+# Words that are typed while an answer comes.
+_ESCAPE_S = 0.05  # what follows an Escape so soon belongs to it: arrows and such are keys of several characters
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.|[^\x1b])", re.DOTALL)
+
+
+class Typing:
+    """What is typed while an answer comes: a line is a word to the agent, Escape stops the step under way for it.
+
+    A command, and what the agent cannot hear any more, is ``held`` for after the answer; ``begun`` is a line that was
+    not finished by then. Without ``keys`` the terminal has a line until Enter and shows it itself.
+    """
+
+    def __init__(self, *, keys: bool, keep: Callable[[str], Any]) -> None:
+        self.held: list[str] = []
+        self.begun = ""
+        self._keys = keys
+        self._keep = keep
+        self._fd = sys.stdin.fileno()
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._stream: RunStream | None = None
+        self._view: AnswerView | None = None
+        self._escape: asyncio.TimerHandle | None = None
+        self._mode: list[Any] | None = None
+
+    @contextlib.contextmanager
+    def heard_by(self, stream: RunStream, view: AnswerView | None) -> Iterator[None]:
+        """Let that run hear what is typed."""
+        self._stream, self._view = stream, view
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+            self._stream = self._view = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While somebody is asked: what is typed is the answer."""
+        if self._stream is None:
+            yield
+            return
+        self._end()
+        try:
+            yield
+        finally:
+            self._begin()
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_reader(self._fd, self._read)
+        except NotImplementedError:  # a loop that cannot wait for a terminal: what is typed is read after the answer
+            return
+        if self._keys:
+            import termios
+
+            self._mode = termios.tcgetattr(self._fd)
+            mode = termios.tcgetattr(self._fd)
+            # Key by key, unseen, as they are drawn below the answer; Ctrl-C stays what it is.
+            mode[3] &= ~(termios.ICANON | termios.ECHO)
+            termios.tcsetattr(self._fd, termios.TCSANOW, mode)
+
+    def _end(self) -> None:
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().remove_reader(self._fd)
+        if self._escape is not None:
+            self._escape.cancel()
+            self._escape = None
+        if self._mode is not None:
+            import termios
+
+            termios.tcsetattr(self._fd, termios.TCSANOW, self._mode)
+            self._mode = None
+
+    def _read(self) -> None:
+        data = os.read(self._fd, 4096)
+        if not data:  # the terminal is gone, or its line was ended: no more is heard of it here
+            self._end()
+            self.held.append("/exit")
+            return
+        text = self._decode(data)
+        if self._escape is not None:
+            self._escape.cancel()
+            self._escape, text = None, f"\x1b{text}"
+        keys = _SEQUENCE.sub("", text)
+        # What is pasted comes at once: its lines are one word.
+        for number, key in enumerate(keys, 1):
+            self._take(key, inside=number < len(keys))
+        self._show()
+
+    def _take(self, key: str, *, inside: bool = False) -> None:
+        if key in "\r\n" and not inside:
+            self._say()
+        elif key in "\x7f\b":
+            self.begun = self.begun[:-1]
+        elif key == "\x15":  # Ctrl-U
+            self.begun = ""
+        elif key == "\x04":  # Ctrl-D leaves, after the answer
+            self.held.append("/exit")
+        elif key == "\x1b" and not inside:
+            self._escape = asyncio.get_running_loop().call_later(_ESCAPE_S, self._stop_and_say)
+        elif key in "\t\r\n" or key.isprintable():
+            self.begun += key.replace("\r", "\n")
+
+    def _stop_and_say(self) -> None:
+        self._escape = None
+        self._say(interrupt=True)
+        self._show()
+
+    def _say(self, *, interrupt: bool = False) -> None:
+        text, self.begun = plain_text(self.begun).strip(), ""
+        if not text or self._stream is None:
+            return
+        if text.startswith("/") or text in EXIT_WORDS:
+            self.held.append(text)
+            return
+        try:
+            self._stream.steer(text, interrupt=interrupt)
+        except UsageError:  # it has ended: the next turn hears it
+            self.held.append(text)
+            return
+        self._keep(text)
+        if self._view is not None:
+            self._view.lines([f"› {line}" for line in neutralise(text).split("\n")] + [""])
+
+    def _show(self) -> None:
+        if self._view is not None:
+            self._view.type(self.begun)
 
 
 def _maker(
