@@ -143,6 +143,10 @@ class Catalog:
         found = shown(self._looked_at(id).row)
         return found if self.auto_tags else _without_auto_tags(found)
 
+    def asking(self) -> list[str]:
+        """The ids of sessions that have questions, whether open or answered."""
+        return self.answer(lambda index: index.asking())
+
     def asks(self, id: str) -> dict[str, AskState]:
         """The questions of a session, as its log is now; none if the log does not open here. Raises NotFound."""
         from holdfast.replay import State

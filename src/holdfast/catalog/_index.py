@@ -34,6 +34,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     damaged: bool = False
     lost: int = 0  # how many events the index knew that the log has lost since
     cut_short: bool = False  # whether the log ends in mid-turn
+    asks: bool = False  # whether there are questions that it waits for, or that were answered and not gone on with
     closed: bool = True
     pid: int | None = None
     host: str | None = None
@@ -115,6 +116,10 @@ class Index(ABC):
     @abstractmethod
     def ids(self, prefix: str) -> list[str]:
         """The ids that begin with ``prefix``, case aside, in no order."""
+
+    @abstractmethod
+    def asking(self) -> list[str]:
+        """The ids of sessions that have questions, in no order."""
 
     @abstractmethod
     def count(self) -> int:
@@ -222,6 +227,9 @@ class PlainIndex(Index):
 
     def ids(self, prefix: str) -> list[str]:
         return [id for id in self._rows if fold_id(id).startswith(fold_id(prefix))]
+
+    def asking(self) -> list[str]:
+        return [id for id, kept in self._rows.items() if kept.row.trace.asks]
 
     def count(self) -> int:
         return len(self._rows)

@@ -114,6 +114,7 @@ class _Reading(msgspec.Struct):
             damaged=damaged,
             lost=self.lost,
             cut_short=needs_interruption(state) is not None,
+            asks=bool(state.asks),
             **writer,
         )
         row, kept, version = Row(meta, trace), _slim(state).to_json(), self._version()

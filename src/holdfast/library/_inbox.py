@@ -259,17 +259,28 @@ def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
         if asks and not meta.archived:
             yield meta, asks
         return
+    for id in core.catalog.asking():
+        try:
+            meta, asks = _finder.info(core, id), core.catalog.asks(id)
+        except HoldfastError:
+            continue  # one that does not open stops no list
+        if asks and not meta.archived:
+            yield meta, asks
+    if core.store.has_keys:
+        yield from _sealed_asks(core)
+
+
+def _sealed_asks(core: Core) -> Iterator[Asks]:
+    """The sealed sessions that have questions: the index never learns what is in them, who has the key may."""
     for status in _STATUSES:
         for meta in _finder.all_sessions(core, status=status, archived=False):
             try:
-                asks = core.catalog.asks(meta.session_id)
-                if meta.state == "ok" and not asks and core.store.has_keys:
-                    # Sealed, and there is a key: the index never learns what is in it.
+                if meta.state == "ok" and not core.catalog.asks(meta.session_id):
                     asks = _views.state(core, meta.session_id).asks
+                    if asks:
+                        yield meta, asks
             except HoldfastError:
-                continue  # one that does not open stops no list
-            if asks:
-                yield meta, asks
+                continue
 
 
 def _session_of(core: Core, id: str) -> str:

@@ -15,6 +15,7 @@ CREATE TABLE sessions (
     status TEXT NOT NULL,
     archived INTEGER NOT NULL,
     settled INTEGER NOT NULL,
+    asks INTEGER NOT NULL,
     created INTEGER NOT NULL,
     title BLOB NOT NULL,
     messages INTEGER NOT NULL,
@@ -37,6 +38,7 @@ CREATE INDEX by_parent ON sessions (parent, updated, id);
 CREATE INDEX by_cwd ON sessions (cwd, updated, id);
 CREATE INDEX by_status ON sessions (status, updated, id);
 CREATE INDEX by_folded ON sessions (folded);
+CREATE INDEX by_asks ON sessions (id) WHERE asks;
 CREATE INDEX by_created ON sessions (created, id);
 CREATE INDEX by_title ON sessions (title, id);
 CREATE INDEX by_messages ON sessions (messages, id);

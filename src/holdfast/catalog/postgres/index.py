@@ -162,6 +162,9 @@ class PostgresIndex(Index):
         )
         return [row["id"] for row in rows]
 
+    def asking(self) -> list[str]:
+        return [row["id"] for row in self._fetch("SELECT id FROM catalog_sessions WHERE asks")]
+
     def count(self) -> int:
         return int(self._fetch("SELECT count(*) AS count FROM catalog_sessions")[0]["count"])
 

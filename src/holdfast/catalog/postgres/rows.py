@@ -43,9 +43,10 @@ def _arrays(typed: str, first: int = 1) -> str:
 
 
 _TYPED = (
-    "id text, folded text, updated bigint, agent bytea, model bytea, parent bytea, cwd bytea, status text,"
-    " archived boolean, settled boolean, etag text, folder text, priced text, data bytea, crc bigint, trace bytea,"
-    " trace_crc bigint, created bigint, title text, messages bigint, tokens bigint, cost bigint, size bigint, text text"
+    "id text, folded text, updated bigint, agent bytea, model bytea, parent bytea, cwd bytea, status text, archived"
+    " boolean, settled boolean, asks boolean, etag text, folder text, priced text, data bytea, crc bigint, trace"
+    " bytea, trace_crc bigint, created bigint, title text, messages bigint, tokens bigint, cost bigint, size bigint,"
+    " text text"
 )
 _COLUMNS = [one.split()[0] for one in _TYPED.split(", ")]
 _CARRIED = ("priced", "data", "crc", "trace", "trace_crc")
@@ -139,7 +140,7 @@ def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
     return (
         *(meta.session_id, fold_id(meta.session_id), clamped(meta.updated_at)),
         *map(_optional, (meta.agent_id, meta.model, meta.parent, meta.cwd)),
-        *(meta.status, meta.archived, trace.is_settled, trace.etag, trace.folder),
+        *(meta.status, meta.archived, trace.is_settled, trace.asks, trace.etag, trace.folder),
         *(priced, data, crc32(data), traced, crc32(traced)),
         *(SORTS[name](meta) for name in ("created", "title", "messages", "tokens", "cost", "size")),
         text_of(meta),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._query import fold, words_of
-from holdfast.catalog.sqlite.rows import COLUMNS, column_values, label_keys, read_whole
+from holdfast.catalog.sqlite.rows import COLUMNS, column_values, label_keys, read_whole, trace_values
 from holdfast.catalog.sqlite.search import last_id, said_values
 from holdfast.storage.sqlite import transaction
 
@@ -30,7 +30,7 @@ _PLACES_AT_ONCE = 10_000
 _WORD_BYTES_MAX = 32_768
 _MASK = (1 << 64) - 1
 _ROWS = (
-    f"SELECT row, {', '.join(COLUMNS)}, folder, settled, id, data, crc, trace, trace_crc"
+    f"SELECT row, {', '.join(COLUMNS)}, folder, settled, asks, id, data, crc, trace, trace_crc"
     " FROM sessions WHERE row > ? ORDER BY row LIMIT ?"
 )
 _IDS = "SELECT min(id), count(*) FROM said_words_docsize"
@@ -78,9 +78,9 @@ def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[
     found = []
     with transaction(connection, to_write=False):
         for number, *columns in connection.execute(_ROWS, (after, _ROWS_AT_ONCE)).fetchall():
-            *values, folder, settled = columns[: len(COLUMNS) + 2]
-            kept = read_whole(*columns[len(COLUMNS) + 2 :])
-            if (*values, folder, settled) != (*column_values(kept.meta), kept.trace.folder, kept.trace.is_settled):
+            *values, id, data, crc, trace, trace_crc = columns
+            kept = read_whole(id, data, crc, trace, trace_crc)
+            if values != [*column_values(kept.meta), *trace_values(kept.trace)]:
                 raise IndexDamaged("what lists are sorted and narrowed by")
             query = "SELECT tag, updated, id FROM labels WHERE row = ?"
             labels = Counter(connection.execute(query, (number,)).fetchall())

@@ -143,6 +143,9 @@ class SqliteIndex(Index):
         query = "SELECT id FROM sessions WHERE folded >= ? AND folded < ?"
         return [id for (id,) in self.connection.execute(query, (folded, folded + "\U0010ffff"))]
 
+    def asking(self) -> list[str]:
+        return [id for (id,) in self.connection.execute("SELECT id FROM sessions WHERE asks")]
+
     def count(self) -> int:
         return self._total().count
 

@@ -72,12 +72,19 @@ COLUMNS = (
     *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
 )
 """What is sorted and narrowed by, as ``column_values`` gives it."""
-_ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
+_ALL = (*COLUMNS, "folder", "settled", "asks", "data", "crc", "trace", "trace_crc")
 _FIND = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
 _INSERT = f"INSERT INTO sessions (id, folded, {', '.join(_ALL)}) VALUES ({', '.join('?' * (2 + len(_ALL)))})"
 _UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
 
 _encode = msgspec.json.Encoder().encode
+
+
+def trace_values(trace: Trace) -> tuple[Any, ...]:
+    """Return what is asked for of what the index knows of a log, by columns of their own."""
+    return trace.folder, trace.is_settled, trace.asks
+
+
 _members = msgspec.structs.asdict
 
 
@@ -110,7 +117,7 @@ class Writing:
         if version != update.version:
             return False
         data, trace = stored(meta), _encode(row.trace)
-        columns = (*column_values(meta), row.trace.folder, row.trace.is_settled, data, crc32(data), trace, crc32(trace))
+        columns = (*column_values(meta), *trace_values(row.trace), data, crc32(data), trace, crc32(trace))
         if number is None:
             number = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns)).lastrowid or 0
             self.total.count += 1
