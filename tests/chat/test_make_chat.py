@@ -26,7 +26,7 @@ def test_make_chat_answers_and_goes_on(store_root, hf):
     # -o: the environment is taken as it is; a test must not install anything.
     for count, words in enumerate(["My name is Alice", "What is my name?"]):
         done = subprocess.run(
-            ["make", "--no-print-directory", "-o", ".venv/.ready", "chat"],
+            ["make", "--no-print-directory", "-o", ".venv/.chat", "chat"],
             input=f"{words}\nexit\n",
             capture_output=True,
             text=True,

@@ -91,6 +91,18 @@ def test_lock_has_what_the_project_needs():
     assert names_of(needed + extras["local"]) - locked == set()
 
 
+@pytest.mark.parametrize("name", ["chat", "agent"])
+def test_the_chat_is_installed_from_what_is_tested(name):
+    """The small locks of `make chat` have the versions of the tests, and all that their part of the project needs."""
+    pins = [
+        dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
+        for lock in (f"requirements-{name}.lock", "requirements-dev.lock")
+    ]
+    assert pins[0].items() <= pins[1].items()
+    needed = PROJECT["dependencies"] + (PROJECT["optional-dependencies"]["agent"] if name == "agent" else ["hatchling"])
+    assert names_of(needed) <= names_of(pins[0])
+
+
 def imported():
     """The top-level names that the package imports, anywhere."""
     for path in (ROOT / "src").rglob("*.py"):

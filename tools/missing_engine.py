@@ -1,0 +1,29 @@
+"""Fail if the chat would talk to a model and what talks to models is not installed: ``make chat`` then installs it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from holdfast._config import configuration
+from holdfast.agent import choose_model
+from holdfast.errors import HoldfastError
+
+
+def main() -> int:
+    """Return 1 where something is to be installed, and say so."""
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--model")
+    asked, _ = options.parse_known_args()
+    try:
+        choice = choose_model(asked.model, configuration())
+    except HoldfastError:
+        return 0  # the chat itself tells what is wrong
+    if not choice.needs_engine:
+        return 0
+    print(f"{choice.lacks or choice.name}: installing what talks to models", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
