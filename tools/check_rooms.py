@@ -89,7 +89,7 @@ HOMES = {
     "jinja2": ("apps/web/",),
     "markupsafe": ("apps/web/",),  # of jinja2
     "markdown_it": ("apps/web/", "apps/render/"),
-    "mcp": ("apps/mcp/", "apps/acp/agent/mcp_servers.py"),
+    "mcp": ("apps/mcp/", "agent/_mcp_servers.py"),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/", "integrations/claude_sdk.py"),
     "pydantic": ("agent/", "apps/mcp/", "integrations/"),

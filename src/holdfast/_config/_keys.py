@@ -51,6 +51,7 @@ KEYS: dict[str, Key] = {
     "model_servers": Key(bool, "whether servers on this machine are asked for a model; true unless you say false"),
     "agent": Key(str, "the agent that chat and run go on with"),
     "instructions": Key(str, "what the agent of chat and run is told"),
+    "mcp_servers": Key(dict, "MCP servers by name, whose tools the agent may call", own="it may start programs"),
     "retention.trash_days": Key(int, "days until deleted sessions go for good; 0: never", own=_LOSS),
     "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
     "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),
@@ -160,10 +161,14 @@ def _tables(name: str, value: Any, origin: str) -> Any:
             raise _wrong(origin, f"{name} must be {shape} as JSON: {error}") from error
     tables = value if is_list and isinstance(value, list) else [None if is_list else value]
     if not all(isinstance(table, Mapping) for table in tables):
-        raise _wrong(origin, f"{name} must be {shape if is_list else 'a table of prices by model'}, not {value!r}")
+        raise _wrong(origin, f"{name} must be {shape}, not {value!r}")
     from holdfast.catalog import read_policies, read_prices
     from holdfast.security import read_user_rules
 
+    if name == "mcp_servers":  # what belongs to one is checked by the agent that starts it
+        if strange := [each for each, table in value.items() if not isinstance(table, Mapping)]:
+            raise _wrong(origin, f"{name}.{strange[0]} must be a table")
+        return dict(value)
     read: Any = {"prices": read_prices, "redaction.rules": read_user_rules, "retention.policies": read_policies}[name]
     try:
         read(value)

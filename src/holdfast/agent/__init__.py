@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.agent._event_logger import EventLogger
     from holdfast.agent._kit import AGENT_TYPE, AgentHome, AgentMaker, Kit, ModelChoice, RepairedWarning, choose_model
     from holdfast.agent._limits import RunLimits
+    from holdfast.agent._mcp_servers import McpServer, McpServers, McpServerWarning, can_use_servers
     from holdfast.agent._options import Features, PersistentSession, Scope, Strategy
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._result import Ask, Reply, RunResult, RunStream, Suspension, Usage
@@ -38,6 +39,7 @@ __getattr__ = lazy(
         "_event_logger": "EventLogger",
         "_kit": "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model",
         "_limits": "RunLimits",
+        "_mcp_servers": "McpServer McpServerWarning McpServers can_use_servers",
         "_options": "Features PersistentSession Scope Strategy",
         "_permissions": "Decision PermissionRequest",
         "_result": "Ask Reply RunResult RunStream Suspension Usage",
@@ -68,6 +70,7 @@ __all__ += [
 ]
 __all__ += ["Decision", "PermissionRequest", "Plugin", "PluginWarning", "Scope"]
 __all__ += ["Suspend", "Tool", "ToolContext", "plain_result", "plain_text", "tool"]
+__all__ += ["McpServer", "McpServerWarning", "McpServers", "can_use_servers"]
 __all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
 # What apps make agents of, and where they run them.
 __all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning"]

@@ -17,6 +17,7 @@ from holdfast.agent._interjections import Steering, Steerings
 from holdfast.agent._kit import AgentHome
 from holdfast.agent._limits import RunLimits
 from holdfast.agent._loop import RunBounds
+from holdfast.agent._mcp_servers import McpServers, servers_of
 from holdfast.agent._options import (
     Features,
     PersistentSession,
@@ -82,12 +83,10 @@ class Agent:
         deps: Any = None,
         limits: RunLimits | Mapping[str, Any] | None = None,
         output_type: Any = str,
+        mcp_servers: Iterable[Any] | Mapping[str, Any] | McpServers = (),
     ) -> None:
         features = settle_features(features)
         check_lists(tools=tools, delegates=delegates, plugins=plugins)
-        delegates = tuple(delegates)
-        if strange := [each for each in delegates if not isinstance(each, Agent)]:
-            raise UsageError(f"a delegate is an Agent, not {type(strange[0]).__name__}")
         named = {"name": name, "description": description, "agent_type": agent_type, "session_id": session_id}
         check_texts(**named, instructions=instructions)
         check_permission(permission)
@@ -112,9 +111,10 @@ class Agent:
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
-            delegates=tuple(delegate.spec for delegate in delegates),
+            delegates=tuple(_spec_of(delegate) for delegate in delegates),
             deps=deps,
             output=output_of(output_type),
+            servers=servers_of(mcp_servers),
         )
         # All that can be wrong is found before a store is opened.
         self._check_tools()
@@ -308,6 +308,7 @@ class Agent:
             return
         self._closed = True
         self._let_go()
+        self.spec.close_servers()
         if self._owns_hf and self._home is not None:
             self._home.hf.close()
 
@@ -470,6 +471,12 @@ class Agent:
 
     def _documents(self) -> Documents | None:
         return None if self._home is None else self._home.documents
+
+
+def _spec_of(delegate: Any) -> Spec:
+    if not isinstance(delegate, Agent):
+        raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
+    return delegate.spec
 
 
 def _run_sync(work: Coroutine[Any, Any, T], name: str) -> T:

@@ -20,7 +20,7 @@ from holdfast.session import AGENT, AgentDocument, Session, point_agent, read_ag
 from holdfast.storage import Documents
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, PermissionRequest, Tool
+    from holdfast.agent import Agent, McpServers, PermissionRequest, Tool
 
 
 class RepairedWarning(UserWarning):
@@ -362,6 +362,7 @@ class Kit:
         session: Session,
         tools: Callable[[], Iterable[Tool]],
         permission: Callable[[Any], Any] | str,
+        servers: McpServers | None = None,
     ) -> Agent:
         """An agent for one session. Raises UsageError if there is no such model."""
         from holdfast.agent import Agent
@@ -371,6 +372,7 @@ class Kit:
             agent_id=session.agent_id or self.agent_id,
             hf=hf,
             permission=permission,
+            mcp_servers=servers or (),
             **self.habits(tools, instructed=bool(session.live_state.instructions)),
         )
 
@@ -441,6 +443,7 @@ class AgentMaker:
 
     def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
         from holdfast.agent import Agent, PersistentSession, builtin_tools
+        from holdfast.agent._mcp_servers import servers_of
 
         # With instructions of its own it does not matter what the session has.
         asks = self._kit.instructions is None and self._is_there(session_id)
@@ -451,5 +454,6 @@ class AgentMaker:
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
             permission=self._permission,
+            mcp_servers=servers_of(self.settings.get("mcp_servers", ()), self._warn) or (),
             **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=instructed),
         )

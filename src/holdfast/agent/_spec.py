@@ -6,7 +6,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -32,6 +32,7 @@ from holdfast.session import PLUGINS, PluginDocument, Session, check_unsealed, r
 from holdfast.storage import Documents
 
 if TYPE_CHECKING:
+    from holdfast.agent._mcp_servers import McpServers
     from holdfast.catalog import Prices
 
 ENTRY_POINTS = "holdfast.plugins"
@@ -188,6 +189,22 @@ class Spec:
     deps: Any = None
     output: OutputForm | None = None
     """What a run gives, if not a text."""
+    servers: McpServers | None = None
+    """Whose tools the agent may call as well."""
+
+    async def equipped(self) -> Spec:
+        """This agent with the tools of its MCP servers, which are started if they do not run."""
+        if self.servers is None:
+            return self
+        taken = {tool.name for tool in self.tools}
+        return replace(self, tools=(*self.tools, *await self.servers.tools(taken)))
+
+    def close_servers(self) -> None:
+        """End the MCP servers of this agent and of those that it may ask."""
+        if self.servers is not None:
+            self.servers.close()
+        for child in self.delegates:
+            child.close_servers()
 
 
 @dataclass(frozen=True, kw_only=True)

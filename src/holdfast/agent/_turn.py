@@ -73,7 +73,7 @@ async def delegate(parent: Activity, child: Spec, task: str, call_id: str) -> st
     who = {"parent": parent.spec.name, "child": child.name}
     parent.talk.append("delegation", {**who, "task": task, "child_run": run, "call": call_id})
     talk = RunLog(parent.talk.session, run, child.name, child=True)
-    activity = _activity(parent, child, talk, call_id)
+    activity = await _activity(parent, child, talk, call_id)
     talk.append("agent_start", _start(parent, child) | {"task": task})
     talk.user(task, agent=child.name, parent=parent.spec.name)
     output = await _finish(activity)
@@ -88,7 +88,7 @@ async def resume_child(parent: Activity, child: Spec, run: str) -> str:
     talk.replay(events)
     if not talk.messages():
         raise UsageError(f"there is no run {run} of {child.name} in this session")
-    activity = _activity(parent, child, talk)
+    activity = await _activity(parent, child, talk)
     talk.append("agent_start", _start(parent, child) | {"resumed": True})
     return await _finish(activity)
 
@@ -97,9 +97,9 @@ def _start(parent: Activity, child: Spec) -> dict[str, Any]:
     return {"agent": child.name, "parent": parent.spec.name, "depth": parent.depth + 1}
 
 
-def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | None = None) -> Activity:
+async def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | None = None) -> Activity:
     # The person who may be asked sits with the first agent.
-    child = replace(child, permission=child.permission or parent.spec.permission)
+    child = replace(await child.equipped(), permission=child.permission or parent.spec.permission)
     return Activity(
         spec=child,
         place=parent.place,
@@ -181,7 +181,7 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
     try:
-        output = await _finish(_activity(parent, child, talk, call))
+        output = await _finish(await _activity(parent, child, talk, call))
     except Parked:
         return
     except HoldfastError as error:
@@ -334,6 +334,7 @@ class AgentTurn:
     async def _activity(self) -> AsyncIterator[Activity]:
         """The turn's block: its beginning and its end are on record, however it ends."""
         prices = load_prices_for(self.spec.bounds.limits, _models(self.spec))
+        spec = await self.spec.equipped()
         async with contextlib.AsyncExitStack() as stack:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
@@ -348,7 +349,7 @@ class AgentTurn:
             try:
                 talk.append("agent_start", {"agent": self.spec.name, "depth": 0})
                 activity = Activity(
-                    spec=self.spec,
+                    spec=spec,
                     place=place,
                     talk=talk,
                     # Without a session nothing of them is kept for good.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.acp.agent import mcp_servers
+import holdfast.agent._mcp_servers as mcp_servers
 
 TINY = Path(__file__).parents[1] / "agents" / "tools_server.py"
 SECRET = "quite-unguessable-83"

@@ -61,6 +61,23 @@ class NewSessionParams(msgspec.Struct, frozen=True, rename="camel"):
         _check_directory(self.cwd)
 
 
+class _Pair(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class DescribedServer(msgspec.Struct, frozen=True):
+    """An MCP server as an editor describes it: a command, or by ``type`` an address."""
+
+    name: str
+    type: str = "stdio"
+    command: str = ""
+    args: list[str] = []
+    env: list[_Pair] = []
+    url: str = ""
+    headers: list[_Pair] = []
+
+
 class OfSession(msgspec.Struct, frozen=True, rename="camel"):
     """Something about one session."""
 

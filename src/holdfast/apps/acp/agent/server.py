@@ -16,9 +16,8 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import asdict
 
-from holdfast.agent import Host, fork_seq, offered_commands, read_command
+from holdfast.agent import Host, McpServer, can_use_servers, fork_seq, offered_commands, read_command
 from holdfast.apps.acp.agent import editor
-from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay import list_sessions, tell_past
@@ -289,6 +288,18 @@ class AgentServer:
     def _alone(self, session_id: str) -> asyncio.Lock:
         """One at a time opens, closes or deletes a session."""
         return self._locks.setdefault(session_id, asyncio.Lock())
+
+
+def read_servers(given: list[Any]) -> list[McpServer]:
+    """The servers that an editor describes, of which every call asks; what describes none is passed over."""
+    found = []
+    for one in given:
+        with contextlib.suppress(msgspec.ValidationError, RecursionError):
+            told = msgspec.convert(one, editor.DescribedServer)
+            pairs = {"env": told.env, "headers": told.headers}
+            maps = {name: {pair.name: pair.value for pair in each} for name, each in pairs.items()}
+            found.append(McpServer(**{**asdict(told), **maps}, asks="always"))
+    return found
 
 
 async def _answer(kind: Any, method: Callable[[Any], Awaitable[Any]], params: Params) -> Any:

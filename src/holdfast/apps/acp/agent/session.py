@@ -8,9 +8,8 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import Host, HostedTurn, Scope, is_child, plain_result
+from holdfast.agent import Host, HostedTurn, McpServer, McpServers, Scope, is_child, plain_result
 from holdfast.apps.acp.agent.editor import AUTO, MODES, OPTIONS, READ_ONLY, EditorAccess, EditorKit, window_of
-from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.acp.replay.words import call_update, content_updates, plan_update, result_update
 from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, member, notification, text_in
@@ -20,7 +19,7 @@ from holdfast.model import Event, has_marked_keys
 from holdfast.session import Session, Waiting, is_due, resolve_blobs, uncancelled
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream, Suspend, Tool
+    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream, Suspend
     from holdfast.apps.acp.agent.tools import ToolBox
 
 _CATCH_UP_S = 10.0
@@ -63,7 +62,7 @@ class Live:
         self._host = host
         self._agent: Agent | None = None
         self._box: ToolBox | None = None
-        self._servers: Servers | None = None
+        self._servers: McpServers | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -120,7 +119,7 @@ class Live:
         if self._agent is not None:
             await self._agent.aclose()
         if self._servers is not None:
-            await self._servers.close()
+            await self._servers.aclose()
         await asyncio.to_thread(self._host.let_go, self.id, used=True)
 
     async def use_servers(self, servers: list[McpServer]) -> None:
@@ -129,10 +128,10 @@ class Live:
         before = self._servers
         if self.is_busy or servers == ([] if before is None else before.given):
             return
-        self._servers = Servers(servers, self.desk.root, self.say)
+        self._servers = McpServers(servers, self.desk.root, self._excuse, self._check_may_change)
         self._servers.start()
         if before is not None:
-            await before.close()
+            await before.aclose()
         agent, self._agent = self._agent, None  # the next one has the tools of these
         if agent is not None:
             await agent.aclose()
@@ -159,9 +158,7 @@ class Live:
     async def _ready(self) -> Agent:
         """Return the agent, made if need be, with the tools of the editor and of its servers."""
         if self._agent is None:
-            servers = self._servers
-            more = [] if servers is None else await servers.tools(self._check_may_change)
-            self._agent = await asyncio.to_thread(self._make_agent, more)
+            self._agent = await asyncio.to_thread(self._make_agent)
         return self._agent
 
     def _go_on(self, agent: Agent) -> RunStream:
@@ -190,13 +187,16 @@ class Live:
             turn = self._again = self._begin(work)
             await turn.wait()
 
-    def _make_agent(self, more: list[Tool]) -> Agent:
+    def _excuse(self, text: str) -> None:
+        self.say(f"[holdfast] {text}\n\n")
+
+    def _make_agent(self) -> Agent:
         from holdfast.apps.acp.agent.tools import ToolBox
 
         box = self._box = ToolBox(
             self.desk, check=self._check_may_change, show_diff=self._show_diff, show_terminal=self._show_terminal
         )
-        return self.kit.agent(self._hf, self.session, lambda: box.tools(more), self._permit)
+        return self.kit.agent(self._hf, self.session, box.tools, self._permit, self._servers)
 
     # -- modes and permissions ---------------------------------------------------------------
     def set_mode(self, mode: str) -> None:

@@ -26,16 +26,15 @@ class ToolBox:
         self._show_diff = show_diff
         self._show_terminal = show_terminal
 
-    def tools(self, more: list[Tool]) -> list[Tool]:
-        """Those that this editor makes possible, those that need no editor, and more that have other names."""
+    def tools(self) -> list[Tool]:
+        """Those that this editor makes possible, and those that need no editor."""
         lent = self._desk.capabilities
         found = [*builtin_tools(), *self._reading()]
         if lent.writes:
             found += self._writing()
         if lent.terminal:
             found += self._running()
-        names = {tool.name for tool in found}
-        return found + [tool for tool in more if tool.name not in names]
+        return found
 
     async def preview(self, tool: str, args: dict[str, Any]) -> list[dict[str, Any]]:
         """What a call would change, for the person who is asked about it."""
