@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.model import Event, Limits, Notice, SessionMetadata
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
-    from holdfast.session import RERUN, Edited, Result, Retry, Session, step
+    from holdfast.session import RERUN, Edited, Result, Retry, Session, idempotency_key, step
 
     __version__: str
 
@@ -32,7 +32,7 @@ _NAMES = {
     "library": "Holdfast open",
     "model": "Event Limits Notice SessionMetadata",
     "replay": "Recovery Sanitized format_issues sanitize validate",
-    "session": "Edited RERUN Result Retry Session step",
+    "session": "Edited RERUN Result Retry Session idempotency_key step",
 }
 _LAZY = {name: f"holdfast.{room}" for room, names in _NAMES.items() for name in names.split()}
 
@@ -42,7 +42,7 @@ _ROOMS = frozenset(["agent", "errors", "library", "model", "replay", "session", 
 __all__ = ["Agent", "EventLogger", "Holdfast", "HoldfastError", "Runtime", "open"]
 __all__ += ["Edited", "Event", "Limits", "Notice", "Result", "SessionMetadata", "Suspend"]
 __all__ += ["RERUN", "Recovery", "Retry", "Sanitized", "Session", "format_issues", "sanitize", "step", "validate"]
-__all__ += ["__version__"]
+__all__ += ["__version__", "idempotency_key"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import RERUN, Retry
-from holdfast.errors import Locked, OutcomeUnknown, ResultNotStored, StepFailed, UsageError
+from holdfast.errors import OutcomeUnknown, ResultNotStored, StepFailed, UsageError
 from holdfast.library import Holdfast
 from holdfast.storage import Disk, FileStore
 
@@ -55,11 +51,6 @@ def cut_short(session, key, *args):
 def types_of(hf, id):
     with hf.session(id, read_only=True) as reader:
         return [event.type for event in reader.events()]
-
-
-def status_of(hf, id):
-    with hf.session(id, read_only=True) as reader:
-        return reader.state.status
 
 
 def test_a_known_result_is_given_and_nothing_runs(hf, effects):
@@ -487,94 +478,12 @@ def test_a_step_costs_one_sync_or_two_where_its_result_is_a_barrier(store_root, 
         assert disk.syncs - before == 20 * syncs
 
 
-PROGRAM = """
-import sys, holdfast
-root, effects, die_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
-def work(n):
-    with open(effects, "a") as file:
-        file.write(f"{n}\\n")
-    if n == die_at:
-        import os, signal
-        os.kill(os.getpid(), signal.SIGKILL)
-    return n
-with holdfast.open(root).session("job") as s:
-    total = sum(s.once(f"n{n}", work, n, unknown=lambda step: int(step.key[1:])) for n in range(40))
-print(total)
-"""
-
-
-@pytest.mark.parametrize("scheme", ["", "sqlite:///"])
-def test_a_loop_that_is_killed_goes_on_with_the_next_step(tmp_path, scheme):
-    """Killed inside of steps: known ones do not run again, the one that was cut is asked about."""
-    store = f"{scheme}{tmp_path}/store" + (".db" if scheme else "")
-    effects = tmp_path / "effects"
-    script = [sys.executable, "-c", PROGRAM, store, str(effects)]
-    for die_at in (3, 20):
-        run = subprocess.run([*script, str(die_at)], capture_output=True, timeout=120, check=False)
-        assert run.returncode == -signal.SIGKILL, run.stderr
-    run = subprocess.run([*script, "-1"], capture_output=True, timeout=120, check=False)
-    assert run.stdout.split() == [b"780"], run.stderr
-    assert effects.read_text().split() == [str(n) for n in range(40)]
-
-
-def test_another_process_that_did_the_step_meanwhile_is_noticed(tmp_path, effects):
-    """A session opened before another process did the step does not do it again."""
-    mine = Holdfast(tmp_path / "store", timers=False)
-    s = mine.session("a")  # nothing is recorded yet, so that nobody is kept out
-    program = """
-        import sys, holdfast
-        with holdfast.open(sys.argv[1]).session("a") as s:
-            s.once("pay", lambda: "theirs")
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "store")]
-    subprocess.run(command, check=True, timeout=120)
-    assert s.once("pay", lambda: effects("mine")) == "theirs"
-    assert effects.done == []
-    mine.close()
-
-
-def test_a_session_that_another_process_has_runs_no_step(tmp_path, effects):
-    """The lock decides who may do it: Locked before the function runs."""
-    program = """
-        import sys, holdfast
-        with holdfast.open(sys.argv[1]).session("a") as s:
-            s.user("mine")
-            print("ready", flush=True)
-            sys.stdin.read()
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "store")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        with Holdfast(tmp_path / "store", timers=False) as hf, pytest.raises(Locked):
-            hf.session("a").once("pay", effects, "pay")
-        other.stdin.close()
-    assert effects.done == []
-
-
 def test_a_partial_function_has_the_name_of_what_it_calls(hf, effects):
     """``functools.partial`` is the way to give a function an own argument called ``retry``."""
     with hf.session("a") as s:
         s.once("p", functools.partial(effects.__call__, "pay"))
         (step,) = (event for event in s.events() if event.type == "step")
     assert step.data["name"] == "Effects.__call__"
-
-
-def test_killed_in_a_step_the_session_is_interrupted(tmp_path):
-    """Lists say that work was cut short; a step that went through leaves the session idle."""
-    program = """
-        import os, signal, sys, holdfast
-        s = holdfast.open(sys.argv[1]).session("a")
-        s.once("good", lambda: 1)
-        s.once("bad", lambda: os.kill(os.getpid(), signal.SIGKILL))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "store")]
-    subprocess.run(command, check=False, timeout=120)
-    with Holdfast(tmp_path / "store", timers=False) as hf:
-        assert status_of(hf, "a") == "interrupted"
-        with hf.session("a") as s:
-            s.once("bad", lambda: 1, unknown="rerun")
-            s.user("go on")
-        assert status_of(hf, "a") == "idle"
 
 
 def test_an_interrupt_while_a_step_waits_for_its_thread_is_no_failure_of_it(hf, monkeypatch):
@@ -592,3 +501,58 @@ def test_an_interrupt_while_a_step_waits_for_its_thread_is_no_failure_of_it(hf, 
             with pytest.raises(KeyboardInterrupt):
                 asyncio.run(s.aonce("step", lambda: "done"))
         assert s.once("step", lambda: "done", unknown="rerun") == "done"
+
+
+def test_many_long_results_are_found_in_any_order(hf):
+    """Values that are read from the log are the same in a later opening, whatever order they are asked for in."""
+    numbers = list(range(300))
+    with hf.session("a", durability="os") as s:
+        for number in numbers:
+            s.once(f"n{number}", lambda number: f"{number}," * 600, number)
+    random.Random(7).shuffle(numbers)
+    with hf.session("a") as s:
+        for number in numbers:
+            assert s.once(f"n{number}", lambda number: None, number) == f"{number}," * 600
+
+
+def test_a_value_belongs_to_its_caller(hf):
+    """What a caller does to a long value does not change what the next one gets."""
+    with hf.session("a") as s:
+        s.once("list", lambda: list(range(2000))).clear()
+        s.once("list", lambda: None).clear()
+        assert s.once("list", lambda: None) == list(range(2000))
+
+
+def test_a_step_has_a_key_for_the_service_it_acts_on(hf, effects):
+    """It is the same at each attempt and for who looks it up, and another in another session."""
+    keys = []
+
+    def pay():
+        keys.append(holdfast.idempotency_key())
+        raise SystemExit
+
+    def look_up(step):
+        keys.append(step.idempotency_key)
+        return RERUN
+
+    for id in ("a", "b"):
+        with hf.session(id) as s:
+            with pytest.raises(SystemExit):
+                s.once("pay", pay)
+            with pytest.raises(SystemExit):
+                s.once("pay", pay, unknown=look_up)
+    assert (len(set(keys[:3])), len(set(keys))) == (1, 2)
+    with pytest.raises(UsageError, match="no step runs here"):
+        holdfast.idempotency_key()
+
+
+def test_the_key_of_a_step_that_is_open_at_a_fork_is_that_of_the_first_session(hf):
+    """Done again in either branch it is the same payment; what begins after the fork is another one."""
+    with hf.session("a") as s:
+        cut_short(s, "open")
+        fork = hf.fork("a", s.seq)
+        mine = {name: s.once(name, holdfast.idempotency_key, unknown="rerun") for name in ("open", "new")}
+    with hf.session(fork) as s:
+        theirs = {name: s.once(name, holdfast.idempotency_key, unknown="rerun") for name in ("open", "new")}
+    assert mine["open"] == theirs["open"]
+    assert mine["new"] != theirs["new"]

@@ -21,7 +21,7 @@ from holdfast.errors import OutcomeUnknown, ResultNotStored, UsageError
 from holdfast.integrations._place import AdapterSession
 from holdfast.integrations._units import LOST
 from holdfast.replay import StepState
-from holdfast.session import Session, StepCall
+from holdfast.session import Session, StepCall, encode_arguments
 
 Unknown: TypeAlias = Literal["tell", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a call whose outcome is unknown: the model is told, it runs again, or this function looks it up."""
@@ -57,7 +57,7 @@ class DurableCalls:
         if not callable(unknown) and unknown not in ("tell", "rerun"):
             raise UsageError(f'unknown is "tell", "rerun" or a function, not {unknown!r}')
         self._unknown, self._form = unknown, form
-        self._mine: dict[str, None] = {}  # steps that this process is at or has ended: their results are its own
+        self._mine: dict[str, None] = {}  # steps that this process is at, has ended or found answered: none is a twin
 
     def run(self, place: AdapterSession, call: ToolCall, act: Callable[[], Any]) -> Any:
         """Do a call, or give what became of it. The session is held meanwhile."""
@@ -106,30 +106,34 @@ class _Plan:
     def __init__(self, calls: DurableCalls, session: Session, place: AdapterSession, call: ToolCall) -> None:
         session.steps.begin()  # what others did since is known only to who holds the session
         self._calls, self._session, self._place, self._call = calls, session, place, call
-        blank = StepCall("-", _nothing, (), {}, call.tool, "raise", None, covered={"args": call.args})
-        self._kind = f"call:{call.tool}:{blank.digest(session.live_state.first_log or '')}:"
+        self._blank = StepCall(
+            "-", _nothing, (), {}, call.tool, "rerun", None, encode_arguments(call.tool, {"args": call.args})
+        )
+        self._kind = f"call:{call.tool}:{self._blank.digest(session.live_state.first_log or '')}:"
         self._key = self._kind + call.id
         self._mine = calls._mine  # noqa: SLF001 - they are one thing
         self.twin = None if self._key in session.live_state.steps else self._find_twin()
         self._mine[self._key] = None
-        if len(self._mine) > _REMEMBERED:
+        while len(self._mine) > _REMEMBERED:
             self._mine.pop(next(iter(self._mine)))
         self._live: list[Any] = []
 
     def _find_twin(self) -> str | None:
         alike = {key: one for key, one in self._session.live_state.steps.items() if key.startswith(self._kind)}
         told = {one.parent for one in alike.values()}
-        for key, one in alike.items():
-            if key in told or key in self._mine or one.status == "failed":
-                continue
-            if one.status != "done" or not self._is_answered(one):
-                return key
-        return None
+        open_ = [key for key, one in alike.items() if key not in told and key not in self._mine]
+        answered = self._answered({key: alike[key] for key in open_ if alike[key].status == "done"})
+        self._mine.update(dict.fromkeys(answered))  # what is answered stays so: it is looked for once
+        return next((key for key in open_ if key not in answered and alike[key].status != "failed"), None)
 
-    def _is_answered(self, one: StepState) -> bool:
-        """Whether the conversation has the result of a call that is done."""
-        results = (event.data for event in self._place.events(one.result_seq) if event.type == "tool_result")
-        return any(data["toolCallId"] == one.call and _text(data.get("result")) not in _PUT_IN for data in results)
+    def _answered(self, done: dict[str, StepState]) -> set[str]:
+        """Those of the calls that are done whose results the conversation has."""
+        keys, found = {one.call: key for key, one in done.items()}, set[str]()
+        for event in self._place.events(min((one.result_seq for one in done.values()), default=0)) if done else ():
+            key = keys.get(event.data["toolCallId"]) if event.type == "tool_result" else None
+            if key is not None and event.seq > done[key].result_seq and _text(event.data.get("result")) not in _PUT_IN:
+                found.add(key)
+        return found
 
     def step(self, act: Callable[[], Any]) -> StepCall:
         """The step that brings an outcome: that of the call, or of its twin."""
@@ -142,7 +146,7 @@ class _Plan:
         return self._step_of(self._key, lambda: stored)._replace(call=self._call.id, parent=self.twin)
 
     def _step_of(self, key: str, act: Callable[[], Any]) -> StepCall:
-        return StepCall(key, act, (), {}, self._call.tool, "rerun", None, covered={"args": self._call.args})
+        return self._blank._replace(key=key, fn=act)
 
     def doing(self, act: Callable[[], Any]) -> Callable[[], Stored]:
         """What runs the tool; its result is kept as plain data, and given on as it is."""

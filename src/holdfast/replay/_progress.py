@@ -364,7 +364,9 @@ def _step(state: State, event: Event, _data: Data) -> None:
         for ask in state.asks.values():
             ask.begun = ask.begun or ask.call == call
         return
-    state.steps[key] = StepState(**given, seq=event.seq, begun_at=event.timestamp)
+    known = state.steps.get(key)
+    log = None if known is None else known.log
+    state.steps[key] = StepState(**given, seq=event.seq, begun_at=event.timestamp, log=log)
     state.open_steps[key] = event.seq
 
 

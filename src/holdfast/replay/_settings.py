@@ -291,6 +291,9 @@ def _forked(state: State, event: Event, _data: Data) -> None:
     state.root = body.root or state.root or body.session
     state.links = {}  # under those ids people know the other session
     if body.log is not None:
+        for one in state.steps.values():
+            if one.status != "done":
+                one.log = one.log or state.log  # whoever does it in either branch does the same thing
         state.log = body.log
     if body.reason is not None:
         title, state.title = state.shown_title, None

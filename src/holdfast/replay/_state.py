@@ -213,6 +213,8 @@ class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rena
     parent: str | None = None
     call: str | None = None
     """The tool call that it carries out."""
+    log: str | None = None
+    """The log in which it began, where this one is a fork."""
 
 
 class AskState(msgspec.Struct, kw_only=True, omit_defaults=True):

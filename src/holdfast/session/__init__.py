@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._verification import Report, TamperedPlace, verify_log
+    from holdfast.session._work import Retry, encode_arguments
     from holdfast.session.asks import (
         ANSWERS,
         Answer,
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
         take_answers,
         waiting_of,
     )
-    from holdfast.session.steps import RERUN, Rerun, Retry, StepCall, Steps, step
+    from holdfast.session.steps import RERUN, Rerun, StepCall, Steps, idempotency_key, step
 
 # Loaded when first asked for: branching, following and mending are rare.
 __getattr__ = lazy(
@@ -94,7 +95,8 @@ __getattr__ = lazy(
             "ANSWERS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer expired "
             "give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers waiting_of"
         ),
-        "steps": "RERUN Rerun Retry StepCall Steps step",
+        "_work": "Retry encode_arguments",
+        "steps": "RERUN Rerun StepCall Steps idempotency_key step",
         "_verification": "TamperedPlace Report verify_log",
     },
 )
@@ -104,7 +106,7 @@ __all__ = ["MemoryPriority", "MemoryScope", "NotStoredWarning", "Session", "Tool
 __all__ += ["Clock", "Draft", "Writer", "new_session_id", "now_ms"]
 __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
-__all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "step"]
+__all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "encode_arguments", "idempotency_key", "step"]
 # Questions that it waits for, and their answers.
 __all__ += ["ANSWERS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled", "expired"]
 __all__ += [

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
 from holdfast.session._opening import check_clash
 from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import chunks_after, fits, read_range, reader_at, resolve_blobs, second_line
+from holdfast.session.reader import fits, read_range, read_step, resolve_blobs, second_line
 from holdfast.storage import Documents, Log, Store
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ def _taken(new_id: str) -> UsageError:
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
 _NEAR_EVENTS = 16
+_AHEAD_EVENTS = 512  # to read on is quicker than to look for a place
+_PIECE_BYTES = 1 << 18
 # In as many bytes there is a whole line and its end, unless it is a huge one.
 _LOOK_BYTES = 1 << 18
 # Up to here every byte before the place is checked as well; that takes half a millisecond.
@@ -248,22 +251,48 @@ def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
     return _find(log, snapshot, at)._replace(snapshot=snapshot)
 
 
-def event_at(log: Log, documents: Documents, seq: int) -> Event:
-    """Return one event, with big payloads in their place. Raises NotFound if it is not there."""
-    start = START
-    if seq > 0:
-        try:
-            start = find_place(log, documents, seq - 1).position
-        except Damaged:
-            start = START  # what is before it does not matter here
-    if start.seq > seq:
-        start = START  # inside of a batch, which has one end
-    reader = reader_at(log, start)
-    for piece in chain(map(reader.feed, chunks_after(log, start) or ()), [reader.finish()]):
-        for event in piece:
-            if event.seq == seq:
-                return next(resolve_blobs([event], documents))
-    raise NotFound(f"there is no event {seq}", remedy="Choose another one.", seq=seq)
+class EventFinder:
+    """Gives events of one log by their numbers, to whoever asks for many: it goes on from places that it came by."""
+
+    def __init__(self, log: Log, documents: Documents) -> None:
+        self.log, self._documents = log, documents
+        self._places: list[Position] = []  # in the order of the log
+        self._read: dict[int, Event] = {}  # the events of the last piece
+
+    def keep(self, event: Event) -> None:
+        """Take an event that was recorded just now, which is most likely the next one asked for."""
+        self._read = {event.seq: event}
+
+    def find(self, seq: int) -> Event:
+        """Return one event, with big payloads in their place. Raises NotFound if it is not there."""
+        if seq not in self._read and not self._look(seq):
+            self._places.clear()  # of a log that was made anew since
+            if not self._look(seq):
+                raise NotFound(f"there is no event {seq}", remedy="Choose another one.", seq=seq)
+        found = self._read[seq]
+        # Decoded for the caller alone: what it does to a value must not change the next answer.
+        fresh = Event(found.type, found.seq, found.timestamp, found.raw)
+        return next(resolve_blobs([fresh], self._documents))
+
+    def _look(self, seq: int) -> bool:
+        """Read the piece of the log that has an event; whether it was found."""
+        at = bisect_right(self._places, seq, key=attrgetter("seq"))
+        place = self._places[at - 1] if at else START
+        if seq - place.seq > _AHEAD_EVENTS:
+            try:
+                place = find_place(self.log, self._documents, seq - 1).position
+            except (Damaged, NotFound):
+                place = START  # what is before it does not matter here
+            if place.seq > seq:
+                place = START  # inside of a batch, which has one end
+        while True:
+            step = read_step(self.log, place, _PIECE_BYTES)
+            self._read = {event.seq: event for event in step.events}
+            if place not in self._places:
+                insort(self._places, place)
+            if seq in self._read or step.ended:
+                return seq in self._read
+            place = step.position
 
 
 def has_place(log: Log, place: EventEnd) -> bool:

@@ -28,7 +28,8 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.replay import Incomplete, Provider, State
     from holdfast.session._observers import Observers
-    from holdfast.session.steps import Retry, Steps, Unknown, Work
+    from holdfast.session._work import Retry, Work
+    from holdfast.session.steps import Steps, Unknown
 
 T = TypeVar("T")
 _MS = 1000.0

@@ -19,24 +19,35 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
 from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFound, StepFailed, UsageError
 from holdfast.replay import StepState, read_recorded
-from holdfast.session._branches import event_at
+from holdfast.session._branches import EventFinder
 from holdfast.session._lifetime import message_of, shielded, was_cancelled
+from holdfast.session._work import (
+    Retry,
+    Work,
+    as_returned,
+    bound,
+    encode_arguments,
+    is_timeout,
+    name_of,
+    name_of_class,
+    plain_object,
+)
 from holdfast.session.reader import blob_loader
 from holdfast.storage import new_outcome
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from holdfast.model import Event
     from holdfast.session._journal import Journal
     from holdfast.session.session import Session
 
-Work = Callable[..., Any]  # what a step does
 F = TypeVar("F", bound=Work)
 Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a step that began and did not end: raise, run again, or ask this function."""
@@ -52,35 +63,6 @@ class Rerun:
 
 
 RERUN = Rerun()
-
-
-class Retry(msgspec.Struct, frozen=True):
-    """How often a step is tried in all, how long it waits in between, and after which errors.
-
-    Attempts are counted on record: a process that comes later goes on counting, and waits only for
-    what is left of the time.
-    """
-
-    attempts: int
-    wait_s: float = 0.0
-    on: tuple[type[BaseException], ...] = (Exception,)
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for what could never work."""
-        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
-            raise UsageError(f"attempts is a number, not {self.attempts!r}")
-        if self.attempts < 1:
-            raise UsageError(f"attempts is at least 1, not {self.attempts}")
-        if not isinstance(self.wait_s, int | float) or not 0 <= self.wait_s < 1e9:
-            raise UsageError(f"wait_s is a number of seconds, not {self.wait_s!r}")
-        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
-        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in kinds):
-            raise UsageError(f"on is a tuple of classes of exceptions, not {self.on!r}")
-
-    def takes(self, kinds: list[str]) -> bool:
-        """Whether an error whose class has these names is one to try again after; time-outs only if one is named."""
-        named = [name_of_class(one) for one in self.on]
-        return any(one in kinds for one in named) and (not is_timeout(kinds) or is_timeout(named))
 
 
 class _Act(NamedTuple):
@@ -106,6 +88,15 @@ class _Frame:
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
 
 
+class _Stay:
+    """Somebody of this process is at a step; others may wait for the end of it."""
+
+    __slots__ = ("waited_for",)
+
+    def __init__(self) -> None:
+        self.waited_for: Future[None] | None = None
+
+
 class StepCall(NamedTuple):
     """One call of a function as a step, as its caller asked for it."""
 
@@ -116,8 +107,8 @@ class StepCall(NamedTuple):
     name: str
     unknown: Unknown
     retry: Retry | None
-    covered: Any = None
-    """What stands for the arguments where they are not plain data."""
+    arguments: bytes
+    """What they are, or what stands for them, as plain data."""
     call: str | None = None
     parent: str | None = None
     """The step that it belongs to, where that is not the one inside of which it is called."""
@@ -125,16 +116,8 @@ class StepCall(NamedTuple):
     """Whether a call that comes after a failure is another attempt."""
 
     def digest(self, salt: str) -> str:
-        """Return what tells its arguments from others and not what they are. Raises UsageError if they are no data."""
-        given = bound(self.fn, self.args, self.kwargs) if self.covered is None else self.covered
-        try:
-            plain = msgspec.json.encode(given, enc_hook=_plain_object, order="deterministic")
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(
-                f"the arguments of {self.name} cannot be written as JSON: {error}",
-                remedy="Give the step plain data, or a `key` made from its arguments.",
-            ) from error
-        return blake2b(plain, key=salt.encode()[:64], digest_size=12).hexdigest()
+        """Return what tells its arguments from others and not what they are."""
+        return blake2b(self.arguments, key=salt.encode()[:64], digest_size=12).hexdigest()
 
 
 class Steps:
@@ -143,7 +126,9 @@ class Steps:
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
         self._guard = threading.Lock()
-        self._busy: dict[str, Future[None]] = {}
+        self._busy: dict[str, _Stay] = {}
+        self._finder: EventFinder | None = None
+        self._newest: Event | None = None  # the result recorded last, for who waits for it
 
     @staticmethod
     def check(
@@ -154,7 +139,8 @@ class Steps:
         *,
         unknown: Unknown,
         retry: Retry | None,
-        **rest: Any,
+        name: str | None = None,
+        covered: Any = None,
     ) -> StepCall:
         """Check what a caller asks for. Raises UsageError before anything is recorded."""
         if not isinstance(key, str) or not key or len(key) > _KEY_CHARS_MAX:
@@ -165,10 +151,9 @@ class Steps:
             raise UsageError(f'unknown is "raise", "rerun" or a function, not {unknown!r}')
         if retry is not None and not isinstance(retry, Retry):
             raise UsageError(f"retry is a Retry, not {type(retry).__name__}")
-        rest.setdefault("name", name_of(fn))
-        step = StepCall(key, fn, args, kwargs, unknown=unknown, retry=retry, **rest)
-        step.digest("")
-        return step
+        name = name or name_of(fn)
+        given = bound(fn, args, kwargs) if covered is None else covered
+        return StepCall(key, fn, args, kwargs, name, unknown, retry, encode_arguments(name, given))
 
     def decorate(self, fn: Work | None, **options: Any) -> Any:
         """Make a function a step of this session; without one, what does that."""
@@ -219,7 +204,7 @@ class Steps:
         """All of a step but the waiting, which differs between sync and async callers."""
         known = self._session.live_state.steps.get(step.key)
         if known is None or known.status != "done":
-            mine = new_outcome()
+            mine = _Stay()
             try:
                 yield from self._enter(step.key, mine)
                 # Taken first: another process may have done the step since this one opened the
@@ -239,11 +224,18 @@ class Steps:
                 name=known.name,
                 session_id=self._session.id,
             )
-        documents = self._journal.opening.documents
         if not known.is_long:
-            return as_returned(read_recorded(known.raw, blob_loader(documents)), step.fn)
-        event = event_at(self._journal.writer.log, documents, known.result_seq)
-        return as_returned(self._journal.as_it_was(event).data.get("value"), step.fn)
+            load = blob_loader(self._journal.opening.documents)
+            return as_returned(read_recorded(known.raw, load), step.fn)
+        return as_returned(self._find(known.result_seq).data.get("value"), step.fn)
+
+    def _find(self, seq: int) -> Event:
+        log = self._journal.writer.log
+        if self._finder is None or self._finder.log is not log:
+            self._finder = EventFinder(log, self._journal.opening.documents)
+        if self._newest is not None and self._newest.seq == seq:
+            self._finder.keep(self._newest)
+        return self._finder.find(seq)
 
     def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
         """Bring a step to its end: done, or an exception that says why not."""
@@ -265,6 +257,8 @@ class Steps:
                 value = yield self._call(step)
             except BaseException as error:
                 wait_s = self._fail(step, attempt, error)
+                if self._session.live_state.steps[step.key].status == "failed":
+                    yield from self._make_safe()  # the time of the next attempt with it
                 if wait_s is None:
                     raise
                 yield _sleep(wait_s)
@@ -303,6 +297,7 @@ class Steps:
             name=known.name,
             attempt=known.attempt,
             begun_at=known.begun_at,
+            idempotency_key=self.idempotency_key(step.key),
             done_inside=inner or None,
             session_id=self._session.id,
         )
@@ -316,7 +311,7 @@ class Steps:
         yield from self._make_safe()
         return True
 
-    def _enter(self, key: str, mine: Future[None]) -> Protocol:
+    def _enter(self, key: str, mine: _Stay) -> Protocol:
         """Wait until nobody in this process is at this step."""
         frame = _running.get()
         while frame is not None:
@@ -325,18 +320,18 @@ class Steps:
             frame = frame.outer
         while True:
             with self._guard:
-                busy = self._busy.get(key)
-                if busy is None:
-                    self._busy[key] = mine
+                busy = self._busy.setdefault(key, mine)
+                if busy is mine:
                     return
-            yield _Act(busy.result, functools.partial(shielded, busy))
+                end = busy.waited_for = busy.waited_for or new_outcome()
+            yield _Act(end.result, functools.partial(shielded, end))
 
-    def _leave(self, key: str, mine: Future[None]) -> None:
+    def _leave(self, key: str, mine: _Stay) -> None:
         with self._guard:
             if self._busy.get(key) is mine:
                 del self._busy[key]
-        if not mine.done():
-            mine.set_result(None)
+        if mine.waited_for is not None and not mine.waited_for.done():
+            mine.waited_for.set_result(None)
 
     def _begin(self, step: StepCall, attempt: int) -> None:
         data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
@@ -401,11 +396,18 @@ class Steps:
         if found:
             data["found"] = True
         try:
-            kept = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_object)
-            self._session.append("step_result", data | {"value": kept})
+            kept = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_object)
+            self._newest = self._session.append("step_result", data | {"value": kept})
         except (DataError, SecretFound, TypeError, ValueError, RecursionError) as error:
             # The function has run: that its result cannot be kept must not hide that.
             self._session.append("step_result", data | {"unstored": f"{error}"})
+
+    def idempotency_key(self, key: str) -> str:
+        """Return what stands for a step at other services: the same at each attempt, in a fork made of it as well."""
+        state = self._session.live_state
+        known = state.steps.get(key)
+        log = (known.log if known is not None else None) or state.log or ""
+        return blake2b(key.encode(), key=log.encode()[:64], digest_size=16).hexdigest()
 
     def _make_safe(self) -> Protocol:
         """A result is carried to the medium by what comes next, where it survives until then."""
@@ -498,6 +500,17 @@ def current_session() -> Session:
     return block[0]
 
 
+def idempotency_key() -> str:
+    """Return a text that stands for the step that runs here, the same at each attempt.
+
+    Hand it to the service on which the step acts, so that it can recognise a repeat.
+    """
+    frame = _running.get()
+    if frame is None:
+        raise UsageError("no step runs here", remedy="Ask for the key inside of the function given to `once`.")
+    return frame.session.steps.idempotency_key(frame.key)
+
+
 @overload
 def step(fn: F) -> F: ...
 
@@ -519,82 +532,3 @@ def step(fn: Any = None, **options: Any) -> Any:
     result. ``key``, a text or a function of the arguments, makes it another step.
     """
     return durable_function(current_session, fn, **options)
-
-
-# What is known of a function: its name, its arguments as data, its result as it returns it.
-def name_of(fn: Work) -> str:
-    """Return the name under which a function is recorded."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    found = getattr(fn, "__qualname__", None) or getattr(type(fn), "__qualname__", "step")
-    return str(found).replace("<locals>.", "")
-
-
-def name_of_class(kind: type) -> str:
-    """Return the name under which a class is recorded."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def is_timeout(kinds: list[str]) -> bool:
-    """Whether one of these classes is that of a time-out; many libraries have one of their own."""
-    return any("Timeout" in kind.rpartition(".")[2] for kind in kinds)
-
-
-def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Arguments by their names, so that positional and named ones are the same."""
-    signature = _look_at(fn)[0]
-    if signature is None:
-        return [args, kwargs]
-    try:
-        given = signature.bind(*args, **kwargs).arguments
-    except TypeError as error:
-        raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
-    from holdfast.session.session import Session
-
-    # Defaults are not applied: a parameter added later must not make old steps other ones.
-    return {
-        name: value
-        for at, (name, value) in enumerate(given.items())
-        if not isinstance(value, Session) and not (at == 0 and name in ("self", "cls"))
-    }
-
-
-def as_returned(value: Any, fn: Work) -> Any:
-    """What was stored, as the type that the function says it returns, where it names one."""
-    kind = _look_at(fn)[1]
-    if kind is None:
-        return value
-    try:
-        validate = getattr(kind, "model_validate", None)
-        return validate(value) if validate else msgspec.convert(value, kind, str_keys=True)
-    except (msgspec.ValidationError, TypeError, ValueError):
-        return value
-
-
-def _plain_object(value: Any) -> Any:
-    """Models of Pydantic have a plain form; of anything else a text would differ every time."""
-    dump = getattr(value, "model_dump", None)
-    if callable(dump) and not isinstance(value, type):
-        return dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is no plain data")
-
-
-def _look_at(fn: Work) -> tuple[inspect.Signature | None, Any]:
-    """The signature of a function, None for one written in C, and the type that it says it returns, if it names one."""
-    try:
-        return _known(fn)
-    except TypeError:  # a callable that cannot be hashed
-        return _known.__wrapped__(fn)
-
-
-@functools.lru_cache(512)  # a lambda made anew each time is not kept long
-def _known(fn: Work) -> tuple[inspect.Signature | None, Any]:
-    signature = kind = None
-    with contextlib.suppress(TypeError, ValueError):
-        signature = inspect.signature(fn)
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if getattr(fn, "__annotations__", {}).get("return"):
-        with contextlib.suppress(Exception):  # a name that is only there for a type checker
-            kind = get_type_hints(fn).get("return")
-    return signature, None if kind in (Any, type(None)) else kind
