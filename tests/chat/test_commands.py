@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.cli._chat import COMMANDS
+from holdfast.apps.cli._slash import COMMANDS
 
 
 def test_help_lists_every_command_and_no_other(run):

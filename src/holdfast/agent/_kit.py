@@ -156,6 +156,14 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         server = f" at {self.base_url}" if self.base_url else ""
         return f"Model: {self.name or 'the first'}{server} ({self.reason}; {_CHANGE})."
 
+    def explain_briefly(self) -> str:
+        """Who answers and why, short enough for a line of a terminal."""
+        if self.lacks:
+            return self.explain()
+        if self.is_guide:
+            return f"The guide answers, no language model: {self.reason}"
+        return f"Model: {self.name or 'the first'} ({self.reason})"
+
     def named(self) -> ModelChoice:
         """This choice with a name: a server that was given without one is asked what it has."""
         if self.name or self.base_url is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _TAIL_LINES_MAX = 12
 _CALL_CHARS = 60
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -70,7 +71,7 @@ def drawn_markdown(text: str, width: int, look: Look) -> list[str]:
 
     lines = drawn(markdown(paragraphs(text), dark=look.dark), width, look)
     # Rich sets blocks apart by empty lines, above or below; here that is done once for all.
-    full = [number for number, line in enumerate(lines) if line.strip()]
+    full = [number for number, line in enumerate(lines) if _PAINT.sub("", line).strip()]
     return lines[full[0] : full[-1] + 1] if full else []
 
 
@@ -86,6 +87,12 @@ def drawn_edit(args: dict[str, Any], look: Look) -> list[str]:
     found = list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]
     clean = [neutralise_line(line) for line in found]
     return [f"  \x1b[{paint[line[0]]}m{line}\x1b[0m" if line[0] in paint else f"  {line}" for line in clean]
+
+
+def _columns(line: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(_PAINT.sub("", line))
 
 
 def call_words(tool: str, params: Any) -> str:
@@ -108,8 +115,7 @@ class AnswerView:
         self._look = look
         self._lock = threading.RLock()
         self._text = ""
-        self._shown = 0  # lines of the tail on the screen
-        self._has_said = False
+        self._tail: list[str] = []  # what is drawn of the end
         self._calls: dict[str, tuple[str, float]] = {}
         self._thinking_since: float | None = None
         self._since = time.monotonic()
@@ -117,6 +123,11 @@ class AnswerView:
         self._typed = ""
         self.rests = False
         """While a question stands below it nothing is drawn."""
+
+    def said(self, text: str) -> None:
+        """An answer that is whole: nothing is drawn twice."""
+        self._text += text
+        self.settle()
 
     def piece(self, text: str) -> None:
         """Take in the next words of the answer."""
@@ -144,22 +155,36 @@ class AnswerView:
             self._calls[id] = (call_words(tool, params), time.monotonic())
             self._draw()
 
-    def called(self, id: str, tool: str, params: Any) -> None:
-        """A tool was called, long ago: nothing is drawn before its result."""
-        self._calls[id] = (call_words(tool, params), 0.0)
+    def called(self, id: str, tool: str, params: Any, at: int) -> None:
+        """A tool was called, at a moment that is over: nothing is drawn before its result."""
+        self.settle()
+        self._calls[id] = (call_words(tool, params), at / 1000)
 
     def ends(self, id: str, result: Any, *, failed: bool, at: int | None = None) -> None:
-        """A tool gave its result; ``at`` is when, if that was long ago."""
+        """A tool gave its result; ``at`` is when, if that is over."""
         with self._lock:
-            if at is not None:
-                self.settle()
-            words, since = self._calls.pop(id, ("a call", time.monotonic()))
+            now = time.monotonic() if at is None else at / 1000
+            words, since = self._calls.pop(id, ("a call", now))
             text = as_text(result).strip("\n")
             size = text.splitlines()[0][:_CALL_CHARS] if failed and text else counted(text.count("\n") + 1, "line")
             mark = self._paint("✗", "31") if failed else self._paint("✓", "32")
-            took = self._paint("" if at is not None else f"{time.monotonic() - since:.1f} s", "2")
-            self._print([f"{self._paint('●', '35')} {neutralise_line(words)}  {mark} {neutralise_line(size)}  {took}"])
-            self._draw()
+            self._tell_call(words, f"{mark} {neutralise_line(size)}", f"  {max(now - since, 0):.1f} s")
+            if at is None:
+                self._draw()
+
+    def cut(self) -> None:
+        """Nothing more comes of what was begun: the process ended there."""
+        self.settle()
+        for words, _ in self._calls.values():
+            self._tell_call(words, self._paint("… interrupted", "33"))
+        self._calls.clear()
+
+    def _tell_call(self, words: str, outcome: str, took: str = "") -> None:
+        # One line, whatever the width: what gives way is the end of the arguments.
+        room = max(self._width - _columns(outcome) - len(took) - 4, 8)
+        clean = neutralise_line(words)
+        clean = clean if _columns(clean) <= room else clean[: room - 1] + "…"
+        self._print([f"{self._paint('●', '35')} {clean}  {outcome}{self._paint(took, '2')}"])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines that stay, after what was said so far."""
@@ -235,7 +260,7 @@ class AnswerView:
         self._erase()
         self._stream.write("".join(f"{line}\n" for line in lines))
         self._stream.flush()
-        self._shown = len(lines)
+        self._tail = lines
 
     def _print(self, lines: Iterable[str]) -> None:
         self._erase()
@@ -243,6 +268,8 @@ class AnswerView:
         self._stream.flush()
 
     def _erase(self) -> None:
-        if self._shown:
-            self._stream.write(f"\x1b[{self._shown}A\r\x1b[J")
-            self._shown = 0
+        if self._tail:
+            # A terminal that was made narrower has broken what was drawn.
+            rows = sum(max(-(-_columns(line) // (self._width + 1)), 1) for line in self._tail)
+            self._stream.write(f"\x1b[{min(rows, self._rows)}A\r\x1b[J")
+            self._tail = []

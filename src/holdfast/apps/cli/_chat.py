@@ -10,23 +10,23 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, can_go_on, fork_seq, is_child, offered_commands, plain_text, read_command
+from holdfast.agent import EXIT_WORDS, can_go_on, is_child, plain_text, read_command
 from holdfast.apps.cli._answer import AnswerView, Look, drawn_edit
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choice import choose
-from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, suggestion, tell
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._screen import wants_colour
-from holdfast.apps.cli._summary import print_conversation, print_header
+from holdfast.apps.cli._slash import COMMANDS, Row, obey
+from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker, Typing
-from holdfast.apps.cli.chat import Wishes, standard_input
+from holdfast.apps.cli.chat import Wishes, echo, standard_input
 from holdfast.apps.history import InputHistory
-from holdfast.apps.render.page import Column, Piece, Span
-from holdfast.apps.render.words import ago, counted, price, short
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import ago, price, short
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
-from holdfast.model import Event
-from holdfast.replay import Entry, as_text, read_transcript
+from holdfast.replay import Entry, read_transcript
 from holdfast.security import neutralise
 from holdfast.session import Session, now_ms
 from holdfast.storage import Folder
@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
 
 _PASTE_S = 0.03
-_TURNS_SHOWN = 10
 _FILE_BYTES_MAX = 1024 * 1024
 _PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _PICTURES |= {".webp": "image/webp"}
 _FILE = re.compile(r"(?<!\S)@(\S+)")
-_PREVIEW_CHARS = 90
+_CONTEXT = ("input_tokens", "output_tokens")
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 
 
@@ -58,6 +57,7 @@ class Chat:
         self.gone_back: list[str] = []
         """The sessions that /back left, for /undo."""
         self._view: AnswerView | None = None
+        self._context = 0
         self._history = InputHistory()
         self._read = self._reader()
         self._typing = Typing(keys=self.draws, keep=self._history.add) if self.is_terminal else None
@@ -71,7 +71,8 @@ class Chat:
     def run(self) -> int:
         """Chat until the end; the exit code."""
         try:
-            self.app.err.line(Span(self.talker.choice.explain(), "faint"))
+            choice = self.talker.choice
+            self.app.err.line(Span(choice.explain_briefly() if self.draws else choice.explain(), "faint"))
             self.greet()
             if self.is_terminal:
                 self.talker.prepare()
@@ -121,18 +122,20 @@ class Chat:
             if entry.kind == "user":
                 view.lines([f"› {line}" for line in neutralise(entry.text).split("\n")] + [""])
             elif entry.kind == "assistant":
-                view.piece(entry.text)
+                view.said(entry.text)
             elif entry.kind == "call":
-                view.called(entry.id or "", entry.name, entry.value)
+                view.called(entry.id or "", entry.name, entry.value, entry.timestamp)
             elif entry.kind in ("result", "failure"):
                 view.ends(entry.id or "", entry.text, failed=entry.kind == "failure", at=entry.timestamp)
             elif entry.kind == "note":
                 view.lines([neutralise(f"· {entry.name}")])
-        view.settle()
+        view.cut()
 
     def say(self, text: str | list[dict[str, Any]] | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
         self._view = AnswerView(self.app.out.beside, self.look) if self.draws else None
+        if self._view is not None:
+            self._view.lines([""])
         try:
             result = self.talker.answer(text, self._view)
         except KeyboardInterrupt:
@@ -147,10 +150,18 @@ class Chat:
         """Whether the user says yes; without a terminal nobody does."""
         return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
 
-    def choose(self, question: str, count: int) -> int | None:
+    def choose(self, question: str, rows: list[Row]) -> int | None:
         """The place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
-        answer = self._ask(question) if self.is_terminal else ""
-        return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= count else None
+        if self.draws:
+            from holdfast.apps.cli._prompt import pick
+
+            return pick(question, rows, colour=self.look.colour)
+        for number, row in enumerate(rows, 1):
+            self.app.out.line(Span(f"{number:>2} ", "name"), row.words, Span(f"  {row.about}", "faint"), hang=3)
+            if row.preview:
+                self.app.out.line(Span(f"   {row.preview()[0]}", "faint"))
+        answer = self._ask(f"{question} (its number) ") if self.is_terminal else ""
+        return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= len(rows) else None
 
     # -- inside ------------------------------------------------------------------------------
     def _lines(self) -> Iterator[str]:
@@ -176,6 +187,7 @@ class Chat:
             self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
             return typing.held.pop(0)
         begun, typing.begun = typing.begun, ""
+        self._context = self._read_context()
         return self._read(begun)
 
     def _take(self, line: str) -> None:
@@ -192,14 +204,21 @@ class Chat:
             command = read_command(text)
             if command is not None:
                 obey(self, *command)
+                self._part()
             else:
                 # Two slashes say one: the way out for a message that begins with a slash.
                 self.say(with_files(text.removeprefix("/") if text.startswith("//") else text))
         except HoldfastError as error:
             self.has_failed = True
             failure = explain(error, waits=self.app.takes_wait)
-            again = " /retry tries again." if isinstance(error, ModelFailed) and self.is_terminal else ""
+            again = " Enter tries again." if isinstance(error, ModelFailed) and self.is_terminal else ""
             tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy + again)
+            self._part()
+
+    def _part(self) -> None:
+        """Set what comes next apart from what was told."""
+        if self.draws and not self.is_over:
+            self.app.err.line()
 
     def _reader(self) -> Callable[[str], str]:
         """How a message is read at a terminal."""
@@ -211,14 +230,28 @@ class Chat:
         return PromptReader(self._history, words, self._status, colour=self.look.colour).read
 
     def _status(self) -> str:
-        """The line below the prompt: model, tokens, cost, title."""
+        """The line below the prompt: model, tokens, cost, context, title."""
         session = self.talker.session
         parts = [self.talker.choice.name or "the server's model"]
         if session is not None:
             usage = session.live_state.usage
-            parts += [f"{short(usage.input_tokens + usage.output_tokens)} tokens", price(usage.cost)]
+            spent = usage.input_tokens + usage.output_tokens
+            # The guide counts no tokens, and costs nothing.
+            if spent:
+                parts += [f"{short(spent)} tokens", price(usage.cost), f"context {short(self._context)}"]
             parts.append(session.title or "")
-        return "  ·  ".join(filter(None, parts))
+        line = "  ·  ".join(filter(None, parts))
+        columns = get_terminal_size().columns
+        return line if len(line) <= columns else line[: columns - 1] + "…"
+
+    def _read_context(self) -> int:
+        """How many tokens the last answer and all that the model read for it had."""
+        if self.session_id is None:
+            return 0
+        last = self.app.library.events(self.session_id, types=["assistant"], reverse=True, limit=1)
+        usage = next((event.data.get("usage") for event in last), None)
+        found = usage if isinstance(usage, dict) else {}
+        return sum(int(found.get(name) or 0) for name in _CONTEXT)
 
     def _permit(self, request: PermissionRequest) -> Any:
         """Ask whether a tool may be used."""
@@ -290,6 +323,7 @@ class LineReader:
 
     def read(self, begun: str = "") -> str:
         """Return the next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
+        echo(on=True)
         line = begun + input(f"you> {begun}")
         # What is pasted comes at once: its lines are one message.
         while select.select([sys.stdin], [], [], _PASTE_S)[0] and (more := sys.stdin.readline()):
@@ -301,210 +335,6 @@ class LineReader:
     def _complete(self, text: str, state: int) -> str | None:
         fitting = [word for word in self._words if text.startswith("/") and word.startswith(text)]
         return fitting[state] if state < len(fitting) else None
-
-
-# The commands of a chat: what begins with a slash.
-_LISTED = 20
-_LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))
-
-
-def obey(chat: Chat, name: str, rest: str) -> None:
-    """Carry out a command. Raises UsageError for one that is not known."""
-    if name not in COMMANDS:
-        remedy = "/help lists them. To say something that begins with a slash, write two."
-        raise UsageError(f"there is no command /{name}{suggestion(name, COMMANDS)}", remedy=remedy)
-    if name in OWN:
-        OWN[name](chat, rest)
-        return
-    act = COMMANDS[name].act
-    assert act is not None
-    for line in act(_session(chat), rest).splitlines():
-        chat.app.out.line(line)
-
-
-def _help(chat: Chat, _: str) -> None:
-    width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items()) + 2
-    for name, command in COMMANDS.items():
-        shown = f"/{name} {command.takes}".ljust(width + 1)
-        chat.app.out.line(Span(f"  {shown}", "name"), command.does)
-    keys = "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed."
-    for line in ("What you type while it answers is heard before its next step; Esc stops that for it.", keys):
-        chat.app.out.line(Span(f"  {line}", "faint"))
-
-
-def _list(chat: Chat, _: str) -> None:
-    rows = chat.app.library.list(limit=_LISTED, agent_id=chat.talker.agent_id)
-    if not rows:
-        chat.app.out.line("There are no sessions yet.")
-        return
-    now, current = now_ms(), chat.session_id
-    table: list[list[Piece]] = []
-    for row in rows:
-        mark, when = "*" if row.session_id == current else "", Span(ago(row.updated_at, now), "faint")
-        table.append([mark, Span(row.session_id, "name"), when, row.title or "", str(row.message_count)])
-    chat.app.out.table(_LIST, table)
-
-
-def _load(chat: Chat, rest: str) -> None:
-    if not rest:
-        raise UsageError("/load needs the id of a session", remedy="/list shows them.")
-    chat.talker.switch(choose(chat.app.library, rest))
-    chat.greet()
-
-
-def _sessions(chat: Chat, rest: str) -> None:
-    """The newest sessions with their last words; on a terminal one can be chosen by its number."""
-    words = rest.casefold()
-    found = chat.app.library.list(limit=200, agent_id=chat.talker.agent_id)
-    rows = [row for row in found if words in f"{row.title} {row.session_id}".casefold()][:_TURNS_SHOWN]
-    if not rows:
-        chat.app.out.line("No session fits.")
-        return
-    for number, row in enumerate(rows, 1):
-        when = Span(f"  {ago(row.updated_at, now_ms())}, {counted(row.message_count, 'message')}", "faint")
-        chat.app.out.line(Span(f"{number:>2} ", "name"), row.title or row.session_id, when, hang=3)
-        chat.app.out.line(Span(f"   {_last_words(chat, row.session_id)}", "faint"))
-    chosen = chat.choose("Which one (its number)? ", len(rows))
-    if chosen is not None:
-        _load(chat, rows[chosen].session_id)
-
-
-def _last_words(chat: Chat, id: str) -> str:
-    for event in chat.app.library.events(id, types=["user", "assistant"], reverse=True, limit=1):
-        return as_text(event.data.get("content"))[:_PREVIEW_CHARS].replace("\n", " ")
-    return ""
-
-
-def _search(chat: Chat, rest: str) -> None:
-    if not rest:
-        raise UsageError("/search needs words to look for")
-    hits = chat.app.library.search(rest, limit=_TURNS_SHOWN)
-    for number, hit in enumerate(hits, 1):
-        chat.app.out.line(Span(f"{number:>2} ", "name"), hit.title or hit.session_id, Span(f"  #{hit.seq}", "faint"))
-        chat.app.out.line(Span(f"   {' '.join(hit.snippet.text.split())}", "faint"), hang=3)
-    if not hits:
-        chat.app.out.line("Nothing was found.")
-        return
-    chosen = chat.choose("Open which one (its number)? ", len(hits))
-    if chosen is not None:
-        _load(chat, hits[chosen].session_id)
-
-
-def _asked(chat: Chat) -> list[Event]:
-    """What the user said in this session, newest first."""
-    said = chat.app.library.events(_session(chat).id, types=["user"], reverse=True)
-    return [event for event in said if not is_child(event) and event.data.get("synthetic") is not True]
-
-
-def _back(chat: Chat, rest: str) -> None:
-    """Go back to before something that the user said; the session stays as it is, and this goes on beside it."""
-    asked = _asked(chat)
-    if not asked:
-        raise UsageError("nothing was said yet")
-    if not rest:
-        for number, event in enumerate(asked[:_TURNS_SHOWN], 1):
-            words = " ".join(as_text(event.data.get("content")).split())[:_PREVIEW_CHARS]
-            chat.app.out.line(Span(f"{number:>2} ", "name"), words, hang=3)
-        chosen = chat.choose("Back to before which one (its number; 1 is the last)? ", len(asked))
-        if chosen is None:
-            return
-        rest = str(chosen + 1)
-    if not rest.isdecimal() or not 1 <= int(rest) <= len(asked):
-        raise UsageError(f"/back takes a number from 1, the last turn, to {len(asked)}, the first")
-    _go_before(chat, asked[int(rest) - 1])
-    chat.greet()
-
-
-def _go_before(chat: Chat, event: Event) -> None:
-    library, left = chat.app.library, _session(chat).id
-    starts = library.events(left, stop=event.seq, types=["turn_start"], reverse=True, limit=1)
-    at = next((start.seq for start in starts if start.run == event.run), event.seq) - 1
-    if at < 1:
-        chat.talker.begin()
-    else:
-        chat.talker.switch(library.restore(left, at))
-    chat.gone_back.append(left)
-
-
-def _undo(chat: Chat, _: str) -> None:
-    if not chat.gone_back:
-        raise UsageError("there is no /back to take back")
-    chat.talker.switch(chat.gone_back.pop())
-    chat.greet()
-
-
-def _retry(chat: Chat, _: str) -> None:
-    """Ask the last question again: in place if it has no answer yet, else from before it."""
-    session, asked = _session(chat), _asked(chat)
-    if can_go_on(session):
-        chat.say(None)
-        return
-    if not asked:
-        raise UsageError("nothing was said yet")
-    _go_before(chat, asked[0])
-    chat.say(asked[0].data["content"])
-
-
-def _model(chat: Chat, rest: str) -> None:
-    if rest:
-        chat.talker.use_model(rest)
-    chat.app.out.line(chat.talker.choice.explain())
-
-
-def _new(chat: Chat, _: str) -> None:
-    chat.talker.begin()
-    chat.talker.tell_session()
-
-
-def _fork(chat: Chat, rest: str) -> None:
-    """Go on in a fork; with a number, from that event on."""
-    seq = fork_seq(rest)
-    chat.talker.switch(chat.app.library.fork(_session(chat).id, seq))
-    chat.greet()
-
-
-def _info(chat: Chat, _: str) -> None:
-    print_header(chat.app, chat.app.library.info(_session(chat).id), None)
-    chat.app.out.line(Span(f"  {chat.talker.choice.explain()}", "faint"))
-
-
-def _history(chat: Chat, _: str) -> None:
-    print_conversation(chat.app, chat.app.library.events(_session(chat).id), full=True)
-    chat.app.out.line()
-
-
-def _export(chat: Chat, rest: str) -> None:
-    """``/export [FILE]``: the format by the file's name; without one, a file named after the id."""
-    from holdfast.apps.cli.export import format_by_name
-
-    session = _session(chat)
-    path = rest or f"{session.id}.md"
-    chat.app.library.export(session.id, format_by_name(path), to=path)
-    chat.app.out.line("wrote ", Span(path, "name"))
-
-
-def _delete(chat: Chat, rest: str) -> None:
-    wanted = choose(chat.app.library, rest) if rest else _session(chat).id
-    if not chat.confirm(f"Put session {wanted} into the trash?"):
-        chat.app.out.line("Nothing was deleted.")
-        return
-    # A session that is open cannot be deleted.
-    if wanted == chat.session_id:
-        chat.talker.begin()
-    chat.app.library.delete(wanted)
-    chat.app.out.line("deleted ", Span(wanted, "name"))
-    chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))
-
-
-def _exit(chat: Chat, _: str) -> None:
-    chat.is_over = True
-
-
-def _session(chat: Chat) -> Session:
-    session = chat.talker.session
-    if session is None:
-        raise UsageError("there is no session yet", remedy="It begins with the first thing you say.")
-    return session
 
 
 def with_files(text: str) -> str | list[dict[str, Any]]:
@@ -525,25 +355,3 @@ def with_files(text: str) -> str | list[dict[str, Any]]:
         except UnicodeDecodeError:
             raise UsageError(f"{path} is neither text nor a picture", remedy="Leave the @ out to name it.") from None
     return [{"type": "text", "text": text}, *blocks] if blocks else text
-
-
-OWN: dict[str, Callable[[Chat, str], None]] = {
-    "sessions": _sessions,
-    "search": _search,
-    "back": _back,
-    "undo": _undo,
-    "retry": _retry,
-    "model": _model,
-    "list": _list,
-    "load": _load,
-    "new": _new,
-    "fork": _fork,
-    "info": _info,
-    "history": _history,
-    "export": _export,
-    "continue": lambda chat, _: chat.say(None),
-    "delete": _delete,
-    "help": _help,
-    "exit": _exit,
-}
-COMMANDS = offered_commands(OWN)

@@ -3,22 +3,47 @@
 # Loaded late: prompt_toolkit takes longer to load than the first line of a chat may take to come.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.completion import Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import Dimension, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
+from holdfast.apps.cli.chat import echo
 from holdfast.apps.history import InputHistory
 from holdfast.security import neutralise_line
 
-_LOOK = Style.from_dict({"bottom-toolbar": "noreverse #888888", "prompt": "bold ansigreen"})
+_LOOK = Style.from_dict(
+    {"bottom-toolbar": "noreverse #888888", "prompt": "bold ansigreen", "faint": "#888888", "chosen": "bold ansicyan"}
+)
+_ROWS_SHOWN = 8
+_PREVIEW_LINES = 6
+_PREVIEW_CHARS = 400
+_ESCAPE_S = 0.05
+
+
+class Choice(Protocol):
+    """A row to choose: what it is called, what is to be known, and a look at it."""
+
+    @property
+    def words(self) -> str:
+        """What it is called."""
+
+    @property
+    def about(self) -> str:
+        """When it was, and how much."""
+
+    @property
+    def preview(self) -> Callable[[], list[str]] | None:
+        """Gives its last words."""
 
 
 class PromptReader:
@@ -46,6 +71,7 @@ class PromptReader:
 
     def read(self, begun: str = "") -> str:
         """Return the next message, which may be ``begun``. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
+        echo(on=True)  # before: the terminal is given back as it is found here
         text = self._prompts.prompt([("class:prompt", "› ")], default=begun)
         # The history of prompt_toolkit keeps every answer; the file keeps what may be kept.
         if "\n" not in text:
@@ -54,6 +80,84 @@ class PromptReader:
 
     def _toolbar(self) -> FormattedText:
         return FormattedText([("class:bottom-toolbar", neutralise_line(self._status()))])
+
+
+def pick(question: str, rows: Sequence[Choice], *, colour: bool) -> int | None:
+    """Return the place of the row that somebody chooses by the arrow keys and by typing; None for none of them."""
+    picker = _Picker(question, rows)
+    keys = KeyBindings()
+    keys.add("up")(lambda _: picker.move(-1))
+    keys.add("down")(lambda _: picker.move(1))
+    keys.add("backspace")(lambda _: picker.narrow(picker.typed[:-1]))
+    keys.add("enter")(lambda event: event.app.exit(result=picker.chosen))
+    for leave in ("escape", "c-c", "c-d"):
+        keys.add(leave, eager=True)(lambda event: event.app.exit(result=None))
+    keys.add("<any>")(lambda event: picker.narrow(picker.typed + event.data) if event.data.isprintable() else None)
+    windows = [Window(FormattedTextControl(part), dont_extend_height=True) for part in (picker.head, picker.list)]
+    look = Window(FormattedTextControl(picker.preview), wrap_lines=True, height=Dimension(max=_PREVIEW_LINES))
+    application: Application[int | None] = Application(
+        Layout(HSplit([*windows, look])),
+        key_bindings=keys,
+        style=_LOOK,
+        erase_when_done=True,
+        color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+    )
+    application.ttimeoutlen = _ESCAPE_S
+    return application.run()
+
+
+class _Picker:
+    """What is shown of the rows: those that have what was typed, as many as fit, one of them chosen."""
+
+    def __init__(self, question: str, rows: Sequence[Choice]) -> None:
+        self._question = question
+        self._rows = rows
+        self._fitting = list(range(len(rows)))
+        self._at = 0
+        self.typed = ""
+
+    @property
+    def chosen(self) -> int | None:
+        """The place of the chosen row; None if none fits."""
+        return self._fitting[self._at] if self._fitting else None
+
+    def move(self, by: int) -> None:
+        """Choose the next row, or the one before."""
+        self._at = min(max(self._at + by, 0), max(len(self._fitting) - 1, 0))
+
+    def narrow(self, typed: str) -> None:
+        """Show those that have these words."""
+        words = typed.casefold().split()
+        self.typed, self._at = typed, 0
+        texts = [f"{row.words} {row.about}".casefold() for row in self._rows]
+        self._fitting = [place for place, text in enumerate(texts) if all(word in text for word in words)]
+
+    def head(self) -> FormattedText:
+        """The question, what was typed, and the keys."""
+        keys = "  type to narrow · ↑↓ · Enter · Esc"
+        return FormattedText([("bold", self._question), ("", f" {self.typed}"), ("class:faint", keys)])
+
+    def list(self) -> FormattedText:
+        """The rows around the chosen one."""
+        first = max(0, min(self._at - _ROWS_SHOWN // 2, len(self._fitting) - _ROWS_SHOWN))
+        lines: list[tuple[str, str]] = [] if self._fitting else [("class:faint", "  none fits\n")]
+        for number in range(first, min(first + _ROWS_SHOWN, len(self._fitting))):
+            row, is_chosen = self._rows[self._fitting[number]], number == self._at
+            lines.append(("class:chosen" if is_chosen else "", f"{'❯' if is_chosen else ' '} {_line(row.words)}"))
+            lines.append(("class:faint", f"  {_line(row.about)}\n"))
+        style, last = lines.pop()
+        return FormattedText([*lines, (style, last.rstrip("\n"))])
+
+    def preview(self) -> FormattedText:
+        """The last words of the chosen one."""
+        chosen = None if self.chosen is None else self._rows[self.chosen].preview
+        lines = [_line(line, _PREVIEW_CHARS) for line in chosen()] if chosen is not None else []
+        return FormattedText([("class:faint", "\n".join(lines))])
+
+
+def _line(text: str, chars: int = 50) -> str:
+    clean = neutralise_line(text)
+    return clean if len(clean) <= chars else clean[: chars - 1] + "…"
 
 
 def _keys() -> KeyBindings:

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -124,7 +125,12 @@ class Talker:
 
     def ask_quietly(self, prompt: str) -> RunResult:
         """The answer, without showing it."""
-        return self._turn(lambda _: self.agent.run(prompt))
+
+        async def ask() -> RunResult:
+            await self._enter()
+            return await self.agent.run(prompt)
+
+        return self._turn(lambda _: ask())
 
     def tell_session(self) -> None:
         """Say which session this is, and how much of it there is."""
@@ -158,15 +164,18 @@ class Talker:
 
     def _turn(self, work: Callable[[HostedTurn], Awaitable[RunResult]]) -> RunResult:
         async def run() -> RunResult:
-            if self._entered is None:
-                model = await in_thread(lambda: self._maker.model, name="model")
-                await model.__aenter__()
-                self._entered = model
             result: RunResult = await self._host.begin(_HERE, work).finish()
             return result
 
         # Ctrl-C cancels what the runner runs, and with it the turn; then it is KeyboardInterrupt.
         return self._runner.run(run())
+
+    async def _enter(self) -> None:
+        """Hold the model's connections; the first time it may have to be loaded."""
+        if self._entered is None:
+            model = await in_thread(lambda: self._maker.model, name="model")
+            await model.__aenter__()
+            self._entered = model
 
     async def _stream(self, prompt: str | list[dict[str, Any]] | None) -> RunResult:
         # Shown by the turn itself: a listener would be late for the line of a tool that is called.
@@ -174,8 +183,9 @@ class Talker:
         stream = self.agent.run_stream(prompt)
         heard = contextlib.nullcontext() if self.typing is None else self.typing.heard_by(stream, self._view)
         try:
-            async with stream:
-                with heard:
+            with heard:
+                await self._enter()
+                async with stream:
                     async for piece in stream:
                         (self.app.out.stream if self._view is None else self._view.piece)(piece)
             return stream.result
@@ -252,10 +262,17 @@ class Typing:
             import termios
 
             self._mode = termios.tcgetattr(self._fd)
-            mode = termios.tcgetattr(self._fd)
-            # Key by key, unseen, as they are drawn below the answer; Ctrl-C stays what it is.
-            mode[3] &= ~(termios.ICANON | termios.ECHO)
-            termios.tcsetattr(self._fd, termios.TCSANOW, mode)
+            self._take_keys()
+            # Who was stopped by Ctrl-Z comes back to a terminal that the shell has set.
+            loop.add_signal_handler(signal.SIGCONT, self._take_keys)
+
+    def _take_keys(self) -> None:
+        import termios
+
+        mode = termios.tcgetattr(self._fd)
+        # Key by key, unseen, as they are drawn below the answer; Ctrl-C stays what it is.
+        mode[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self._fd, termios.TCSANOW, mode)
 
     def _end(self) -> None:
         with contextlib.suppress(NotImplementedError):
@@ -266,7 +283,9 @@ class Typing:
         if self._mode is not None:
             import termios
 
-            termios.tcsetattr(self._fd, termios.TCSANOW, self._mode)
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGCONT)
+            with contextlib.suppress(termios.error):  # the terminal has gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._mode)
             self._mode = None
 
     def _read(self) -> None:

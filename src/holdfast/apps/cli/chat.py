@@ -52,6 +52,18 @@ def standard_input() -> TextIO:
     return sys.stdin
 
 
+def echo(*, on: bool) -> None:
+    """Let the terminal show what is typed, or not."""
+    import termios
+
+    try:
+        mode = termios.tcgetattr(sys.stdin.fileno())
+        mode[3] = mode[3] | termios.ECHO if on else mode[3] & ~termios.ECHO
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, mode)
+    except (OSError, ValueError, termios.error):  # the terminal has gone; whoever reads from it is told
+        return
+
+
 @verb("chat")
 @_talk_options
 @click.option("--plain", is_flag=True, help="Draw nothing: lines in and lines out, as screen readers want it.")
@@ -77,9 +89,14 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
         hint = Span("  /help lists the commands, Ctrl-D leaves.", "faint")
         app.err.line(Span(f"holdfast {VERSION}", "strong"), hint)
         app.err.flush()
-    from holdfast.apps.cli._chat import Chat
+        echo(on=False)  # what is typed meanwhile stands at the prompt, once
+    try:
+        from holdfast.apps.cli._chat import Chat
 
-    return Chat(app, Wishes(**wishes)).run()
+        return Chat(app, Wishes(**wishes)).run()
+    finally:
+        if sys.stdin.isatty():
+            echo(on=True)
 
 
 @verb("run")

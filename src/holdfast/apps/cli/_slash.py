@@ -1,0 +1,270 @@
+"""The slash commands of a chat: those that are about its screen and its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.agent import can_go_on, fork_seq, is_child, offered_commands
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._failure import suggestion
+from holdfast.apps.cli._summary import print_conversation, print_header
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import ago, counted
+from holdfast.errors import UsageError
+from holdfast.model import Event
+from holdfast.replay import as_text
+from holdfast.session import Session, now_ms
+
+if TYPE_CHECKING:
+    from holdfast.apps.cli._chat import Chat
+
+_TURNS_SHOWN = 10
+_PREVIEW_CHARS = 90
+_HITS = 20
+_LAST_WORDS = 3
+
+
+class Row(NamedTuple):
+    """One of several things to choose from: what it is called, what is to be known, and a look at it."""
+
+    words: str
+    about: str
+    preview: Callable[[], list[str]] | None = None
+
+
+_LISTED = 20
+_LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))
+
+
+def obey(chat: Chat, name: str, rest: str) -> None:
+    """Carry out a command. Raises UsageError for one that is not known."""
+    if name not in COMMANDS:
+        remedy = "/help lists them. To say something that begins with a slash, write two."
+        raise UsageError(f"there is no command /{name}{suggestion(name, COMMANDS)}", remedy=remedy)
+    if name in OWN:
+        OWN[name](chat, rest)
+        return
+    act = COMMANDS[name].act
+    assert act is not None
+    for line in act(_session(chat), rest).splitlines():
+        chat.app.out.line(line)
+
+
+def _help(chat: Chat, _: str) -> None:
+    width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items()) + 2
+    for name, command in COMMANDS.items():
+        shown = f"/{name} {command.takes}".ljust(width + 1)
+        chat.app.out.line(Span(f"  {shown}", "name"), command.does)
+    keys = "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed."
+    for line in ("What you type while it answers is heard before its next step; Esc stops that for it.", keys):
+        chat.app.out.line(Span(f"  {line}", "faint"))
+
+
+def _list(chat: Chat, _: str) -> None:
+    rows = chat.app.library.list(limit=_LISTED, agent_id=chat.talker.agent_id)
+    if not rows:
+        chat.app.out.line("There are no sessions yet.")
+        return
+    now, current = now_ms(), chat.session_id
+    table: list[list[Piece]] = []
+    for row in rows:
+        mark, when = "*" if row.session_id == current else "", Span(ago(row.updated_at, now), "faint")
+        table.append([mark, Span(row.session_id, "name"), when, row.title or "", str(row.message_count)])
+    chat.app.out.table(_LIST, table)
+
+
+def _load(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise UsageError("/load needs the id of a session", remedy="/list shows them.")
+    chat.talker.switch(choose(chat.app.library, rest))
+    chat.greet()
+
+
+def _sessions(chat: Chat, rest: str) -> None:
+    """Choose one of the newest sessions, by its title and its last words."""
+    words = rest.casefold()
+    found = chat.app.library.list(limit=200, agent_id=chat.talker.agent_id)
+    rows = [row for row in found if words in f"{row.title} {row.session_id}".casefold()]
+    rows = rows if chat.draws else rows[:_TURNS_SHOWN]
+    if not rows:
+        chat.app.out.line("No session fits.")
+        return
+    now = now_ms()
+    shown = [
+        Row(
+            row.title or row.session_id,
+            f"{ago(row.updated_at, now)}, {counted(row.message_count, 'message')}",
+            partial(_last_words, chat, row.session_id),
+        )
+        for row in rows
+    ]
+    chosen = chat.choose("Which session?", shown)
+    if chosen is not None:
+        _load(chat, rows[chosen].session_id)
+
+
+def _last_words(chat: Chat, id: str) -> list[str]:
+    """The last things that were said in a session, the newest last; at least one line."""
+    said = list(chat.app.library.events(id, types=["user", "assistant"], reverse=True, limit=_LAST_WORDS))
+    signs = {"user": "› ", "assistant": ""}
+    lines = [signs[event.type] + " ".join(as_text(event.data.get("content")).split()) for event in reversed(said)]
+    return lines or [""]
+
+
+def _search(chat: Chat, rest: str) -> None:
+    if not rest:
+        raise UsageError("/search needs words to look for")
+    hits = list(chat.app.library.search(rest, limit=_HITS))
+    if not hits:
+        chat.app.out.line("Nothing was found.")
+        return
+    shown = []
+    for hit in hits:
+        words = [" ".join(hit.snippet.text.split())]
+        shown.append(Row(hit.title or hit.session_id, f"#{hit.seq}", partial(list, words)))
+    chosen = chat.choose("Go on with which one?", shown)
+    if chosen is not None:
+        _load(chat, hits[chosen].session_id)
+
+
+def _asked(chat: Chat) -> list[Event]:
+    """What the user said in this session, newest first."""
+    said = chat.app.library.events(_session(chat).id, types=["user"], reverse=True)
+    return [event for event in said if not is_child(event) and event.data.get("synthetic") is not True]
+
+
+def _back(chat: Chat, rest: str) -> None:
+    """Go back to before something that the user said; the session stays as it is, and this goes on beside it."""
+    asked = _asked(chat)
+    if not asked:
+        raise UsageError("nothing was said yet")
+    if not rest:
+        now = now_ms()
+        shown = [
+            Row(" ".join(as_text(event.data.get("content")).split())[:_PREVIEW_CHARS], ago(event.timestamp, now))
+            for event in (asked if chat.draws else asked[:_TURNS_SHOWN])
+        ]
+        chosen = chat.choose("Back to before which one?", shown)
+        if chosen is None:
+            return
+        rest = str(chosen + 1)
+    if not rest.isdecimal() or not 1 <= int(rest) <= len(asked):
+        raise UsageError(f"/back takes a number from 1, the last turn, to {len(asked)}, the first")
+    _go_before(chat, asked[int(rest) - 1])
+    chat.greet()
+
+
+def _go_before(chat: Chat, event: Event) -> None:
+    library, left = chat.app.library, _session(chat).id
+    starts = library.events(left, stop=event.seq, types=["turn_start"], reverse=True, limit=1)
+    at = next((start.seq for start in starts if start.run == event.run), event.seq) - 1
+    if at < 1:
+        chat.talker.begin()
+    else:
+        chat.talker.switch(library.restore(left, at))
+    chat.gone_back.append(left)
+
+
+def _undo(chat: Chat, _: str) -> None:
+    if not chat.gone_back:
+        raise UsageError("there is no /back to take back")
+    chat.talker.switch(chat.gone_back.pop())
+    chat.greet()
+
+
+def _retry(chat: Chat, _: str) -> None:
+    """Ask the last question again: in place if it has no answer yet, else from before it."""
+    session, asked = _session(chat), _asked(chat)
+    if can_go_on(session):
+        chat.say(None)
+        return
+    if not asked:
+        raise UsageError("nothing was said yet")
+    _go_before(chat, asked[0])
+    chat.say(asked[0].data["content"])
+
+
+def _model(chat: Chat, rest: str) -> None:
+    if rest:
+        chat.talker.use_model(rest)
+    chat.app.out.line(chat.talker.choice.explain())
+
+
+def _new(chat: Chat, _: str) -> None:
+    chat.talker.begin()
+    chat.talker.tell_session()
+
+
+def _fork(chat: Chat, rest: str) -> None:
+    """Go on in a fork; with a number, from that event on."""
+    seq = fork_seq(rest)
+    chat.talker.switch(chat.app.library.fork(_session(chat).id, seq))
+    chat.greet()
+
+
+def _info(chat: Chat, _: str) -> None:
+    print_header(chat.app, chat.app.library.info(_session(chat).id), None)
+    chat.app.out.line(Span(f"  {chat.talker.choice.explain()}", "faint"))
+
+
+def _history(chat: Chat, _: str) -> None:
+    print_conversation(chat.app, chat.app.library.events(_session(chat).id), full=True)
+    chat.app.out.line()
+
+
+def _export(chat: Chat, rest: str) -> None:
+    """``/export [FILE]``: the format by the file's name; without one, a file named after the id."""
+    from holdfast.apps.cli.export import format_by_name
+
+    session = _session(chat)
+    path = rest or f"{session.id}.md"
+    chat.app.library.export(session.id, format_by_name(path), to=path)
+    chat.app.out.line("wrote ", Span(path, "name"))
+
+
+def _delete(chat: Chat, rest: str) -> None:
+    wanted = choose(chat.app.library, rest) if rest else _session(chat).id
+    if not chat.confirm(f"Put session {wanted} into the trash?"):
+        chat.app.out.line("Nothing was deleted.")
+        return
+    # A session that is open cannot be deleted.
+    if wanted == chat.session_id:
+        chat.talker.begin()
+    chat.app.library.delete(wanted)
+    chat.app.out.line("deleted ", Span(wanted, "name"))
+    chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))
+
+
+def _exit(chat: Chat, _: str) -> None:
+    chat.is_over = True
+
+
+def _session(chat: Chat) -> Session:
+    session = chat.talker.session
+    if session is None:
+        raise UsageError("there is no session yet", remedy="It begins with the first thing you say.")
+    return session
+
+
+OWN: dict[str, Callable[[Chat, str], None]] = {
+    "sessions": _sessions,
+    "search": _search,
+    "back": _back,
+    "undo": _undo,
+    "retry": _retry,
+    "model": _model,
+    "list": _list,
+    "load": _load,
+    "new": _new,
+    "fork": _fork,
+    "info": _info,
+    "history": _history,
+    "export": _export,
+    "continue": lambda chat, _: chat.say(None),
+    "delete": _delete,
+    "help": _help,
+    "exit": _exit,
+}
+COMMANDS = offered_commands(OWN)
