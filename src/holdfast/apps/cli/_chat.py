@@ -10,7 +10,6 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, is_child, plain_text, read_command
@@ -241,7 +240,7 @@ class Chat:
                 parts += [f"{short(spent)} tokens", price(usage.cost), f"context {short(self._context)}"]
             parts.append(session.title or "")
         line = "  ·  ".join(filter(None, parts))
-        columns = get_terminal_size().columns
+        columns = self.app.out.columns
         return line if len(line) <= columns else line[: columns - 1] + "…"
 
     def _read_context(self) -> int:
