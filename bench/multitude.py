@@ -69,8 +69,13 @@ def _searched(hf: holdfast.Holdfast) -> object:
     return hf.search(_RARE)
 
 
-_QUICK: dict[str, Callable[[holdfast.Holdfast], object]] = {"list": _listed, "search": _searched}
+_QUICK: dict[str, Callable[[holdfast.Holdfast], object]] = {
+    "list": _listed,
+    "list after": _listed,
+    "search": _searched,
+}
 """Asked again and again by a program that has the store open; the median."""
+_AFTER = "list after"  # each one just after another session was made
 _VERBS = {
     "first list": ["list"],
     "stats": ["stats"],
@@ -86,7 +91,10 @@ def _asked(url: str, job: str) -> dict[str, Any]:
     with holdfast.open(url) as hf:
         assert _QUICK[job](hf)
         wall, used = [], []
-        for _ in range(_ASKED):
+        for number in range(_ASKED):
+            if job == _AFTER:
+                with hf.session(f"after-{os.getpid()}-{number}") as session:
+                    session.user("What is one more?")
             begin, spent = time.perf_counter(), time.process_time()
             _QUICK[job](hf)
             wall.append(time.perf_counter() - begin)
@@ -183,6 +191,7 @@ def table(figures: dict[str, Any]) -> str:
     line("processor time of one, about the 100th and the last", lambda _, many: _own(many["make"]))
     for name in ("list", "search"):
         line(f"`{name}`, of 1,000 and of all", lambda few, many, name=name: _both(few[name], many[name]))
+    line("`list` just after a new session, of 1,000 and of all", lambda few, many: _both(few[_AFTER], many[_AFTER]))
     for name, words in _VERBS.items():
         said = f"first `{words[0]}` of all" if name == "first list" else f"`{' '.join(words)}`"
         line(f"{said}, of 1,000 and of all", lambda few, many, name=name: _both(few[name], many[name]))

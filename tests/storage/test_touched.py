@@ -98,6 +98,31 @@ def test_by_hand_means_all(store):
     assert store.changes(mark).keys is None
 
 
+def test_a_large_folder_is_looked_through_later(store, monkeypatch):
+    """Among very many sessions a new one is told at once, by its name alone; what was moved meanwhile, after a while."""
+    monkeypatch.setattr(journal, "_LARGE_BYTES", 1)
+    mark = settled(store)
+    record(store, "new")
+    shutil.copytree(os.path.join(store.path, "sessions/a"), os.path.join(store.path, "sessions/c"))
+    first = store.changes(mark)
+    assert (first.keys, first.listed) == ({"sessions/new"}, False)
+    for other in (store, FileStore(store.path)):
+        assert (other.changes(first.mark).keys, other.changes(first.mark).listed) == (frozenset(), False)
+    monkeypatch.setattr(journal, "_PUT_OFF_NS", 0)
+    for other in (store, FileStore(store.path)):
+        assert other.changes(first.mark).listed
+
+
+def test_a_large_folder_that_only_a_hand_has_changed_is_compared_at_once(store, monkeypatch):
+    """Where nobody but a hand was at work there is nothing to put off, also while something is put off."""
+    monkeypatch.setattr(journal, "_LARGE_BYTES", 1)
+    mark = settled(store)
+    record(store, "new")
+    put_off = store.changes(mark)
+    os.utime(os.path.join(store.path, "sessions"), ns=(1, 2 * 10**18))
+    assert store.changes(put_off.mark).keys is None
+
+
 @pytest.mark.parametrize("mark", ["", "nonsense", "[]", "{}", '{"boot":"another"}'])
 def test_a_mark_that_is_none_means_all(store, mark):
     """Whatever is no mark of this store asks for everything."""

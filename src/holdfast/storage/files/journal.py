@@ -28,6 +28,10 @@ _HEADER_BYTES = 33  # 32 digits that no other file has, and a newline
 _SIZE_MAX = 4 << 20
 # Two changes of a directory within the clock's grain leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
+# Looking through a directory of this size (about 10,000 entries) takes longer than a list should. What was moved there
+# by hand while Holdfast worked in it too is looked for so much later.
+_LARGE_BYTES = 1 << 18
+_PUT_OFF_NS = 10_000_000_000
 _TRIES_MAX = 3
 _HOST_CHARS_MAX = 100
 
@@ -40,14 +44,15 @@ class _Mark(SimpleNamespace):
     size: int
     folder: int
     inode: int
-    fresh: bool
+    owed: int
+    """Since when all entries are to be looked through, in nanoseconds; 0 if they need not be."""
     held: dict[str, str]
 
     def __str__(self) -> str:
         """The text that ``_read_mark`` reads: a line of words, then one for each held key."""
         head = f"{self.boot or '-'} {self.file or '-'} {self.size} {self.folder} {self.inode}"
         held = [f"{who} {key}" for key, who in self.held.items()]
-        return "\n".join([f"{head} {self.fresh:d}", *held])
+        return "\n".join([f"{head} {self.owed}", *held])
 
 
 class _Seen(SimpleNamespace):
@@ -102,9 +107,15 @@ class Touched:
         touched, held = _replay(seen.lines, before)
         alive = {key: who for key, who in held.items() if _may_live(who)}
         inode, time_ns = (0, 0) if folder is None else (folder.inode, folder.modified)
-        fresh = time.time_ns() - time_ns < _TIME_GRAIN_NS
+        now = time.time_ns()
         new = _Mark(
-            boot=self._boot or "", file=seen.file, size=seen.size, folder=time_ns, inode=inode, fresh=fresh, held=alive
+            boot=self._boot or "",
+            file=seen.file,
+            size=seen.size,
+            folder=time_ns,
+            inode=inode,
+            owed=now if now - time_ns < _TIME_GRAIN_NS else 0,
+            held=alive,
         )
         keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
         # A disk that was full may have cut a line short: then it is no key.
@@ -114,7 +125,11 @@ class Touched:
         if moved and not touched:
             # By hand: what has a name that was there before may be another thing by now.
             return Changes(str(new), None, listed=True)
-        return Changes(str(new), keys, listed=moved or old.fresh)
+        owed = old.owed or (now if moved else 0)
+        listed = _is_due(owed, now, folder)
+        if owed and not listed:
+            new.owed = owed
+        return Changes(str(new), keys, listed=listed)
 
     def _look(self, old: _Mark | None, folder: tuple[str, ...]) -> tuple[_Seen, Node | None]:
         """What the file says that the mark does not know, and the folder as it is."""
@@ -128,7 +143,7 @@ class Touched:
 
     def _is_as_before(self, old: _Mark, seen: _Seen, folder: Node | None) -> bool:
         """Whether nothing at all happened: what is asked most, so it is answered first."""
-        quiet = seen.resumed and not seen.lines and not old.held and not old.fresh
+        quiet = seen.resumed and not seen.lines and not old.held and not _is_due(old.owed, time.time_ns(), folder)
         place = (0, 0) if folder is None else (folder.inode, folder.modified)
         return quiet and place == (old.inode, old.folder)
 
@@ -210,7 +225,7 @@ def _read_mark(mark: str) -> _Mark | None:
     """The mark of a text; None if it is no such text, as none of an older version is."""
     try:
         head, *lines = mark.split("\n")
-        boot, file, size, folder, inode, fresh = head.split(" ")
+        boot, file, size, folder, inode, owed = head.split(" ")
         held = {key: who for who, key in (line.split(" ") for line in lines)}
         return _Mark(
             boot=boot.removeprefix("-"),
@@ -218,11 +233,17 @@ def _read_mark(mark: str) -> _Mark | None:
             size=int(size),
             folder=int(folder),
             inode=int(inode),
-            fresh=bool(int(fresh)),
+            owed=int(owed),
             held=held,
         )
     except ValueError:
         return None
+
+
+def _is_due(owed: int, now: int, folder: Node | None) -> bool:
+    """Whether all entries are to be looked through now: at once if they are few."""
+    is_large = folder is not None and folder.size >= _LARGE_BYTES
+    return bool(owed) and not (is_large and 0 <= now - owed < _PUT_OFF_NS)
 
 
 def _header() -> bytes:
