@@ -225,12 +225,14 @@ class FileLog(Log):
             # Whether all that was appended here, and the way to it, is on the medium. What was found may end in a
             # torn record, which nobody promised.
             is_safe = self._entries_synced and self._found < self._size == self._synced
-            if self._descriptor is not None and self._dead is None and is_safe:
-                self._note_settled()
-            descriptor, self._descriptor = self._descriptor, None
-            self._entries_synced = False
-            if descriptor is not None:
-                let_go(self._disk, descriptor)
+            try:
+                if self._descriptor is not None and self._dead is None and is_safe:
+                    self._note_settled()
+            finally:
+                descriptor, self._descriptor = self._descriptor, None
+                self._entries_synced = False
+                if descriptor is not None:
+                    let_go(self._disk, descriptor)
 
     def _note_settled(self) -> None:
         with contextlib.suppress(OSError), self._tree.opened(self._parts) as directory:
