@@ -69,11 +69,7 @@ def _searched(hf: holdfast.Holdfast) -> object:
     return hf.search(_RARE)
 
 
-_QUICK: dict[str, Callable[[holdfast.Holdfast], object]] = {
-    "list": _listed,
-    "list after": _listed,
-    "search": _searched,
-}
+_QUICK: dict[str, Callable[[holdfast.Holdfast], object]] = {"list": _listed, "list after": _listed, "search": _searched}
 """Asked again and again by a program that has the store open; the median."""
 _AFTER = "list after"  # each one just after another session was made
 _VERBS = {

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections import deque
 
 import pytest
 
@@ -14,6 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.replay import Fold
 from holdfast.session._journal import _Closing
 from holdfast.storage import FileStore
+from holdfast.storage._worker import Signal
 
 
 def interrupted_once(monkeypatch, owner, name):
@@ -294,3 +296,54 @@ def test_a_block_that_is_interrupted_as_it_is_left_is_closed(hf, monkeypatch):
     with pytest.raises(KeyboardInterrupt), hf.session("a") as session:
         session.user("first")
     assert session.closed
+
+
+class _Waiters(deque):
+    """Those who wait for a signal; the first to be taken out is not, since a key is pressed."""
+
+    is_pressed = True
+
+    def remove(self, waiter):
+        if self.is_pressed:
+            self.is_pressed = False
+            raise KeyboardInterrupt
+        super().remove(waiter)
+
+
+def test_who_was_woken_by_one_that_was_interrupted_can_be_woken_again():
+    """A key press while a thread is notified does not have the next notification go to nobody."""
+    signal, woken = Signal(), []
+    signal._waiters = _Waiters()
+    ready = threading.Semaphore(0)
+
+    def wait():
+        with signal:
+            for _ in range(2):
+                ready.release()
+                woken.append(signal.wait(20))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    ready.acquire()
+    with pytest.raises(KeyboardInterrupt), signal:
+        signal.notify()
+    ready.acquire()
+    with signal:
+        signal.notify()
+    thread.join()
+    assert woken == [True, True]
+
+
+def test_a_log_that_is_interrupted_as_it_is_closed_keeps_no_file_open(tmp_path, monkeypatch):
+    """A key press while the end of a log is noted does not leave its descriptor to whoever holds the log."""
+    store = FileStore(tmp_path / "store")
+    log, lease = store.log("sessions/a"), store.lease("sessions/a")
+    log.append(b'{"seq":0}\n', 0, 1, lease.acquire("me", 0))
+    log.sync()
+    interrupted_once(monkeypatch, log, "_note_settled")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+    lease.release()
+    store.close()

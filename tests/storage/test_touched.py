@@ -99,7 +99,7 @@ def test_by_hand_means_all(store):
 
 
 def test_a_large_folder_is_looked_through_later(store, monkeypatch):
-    """Among very many sessions a new one is told at once, by its name alone; what was moved meanwhile, after a while."""
+    """Among very many sessions a new one is told at once, by its name alone; what a hand moved meanwhile, later."""
     monkeypatch.setattr(journal, "_LARGE_BYTES", 1)
     mark = settled(store)
     record(store, "new")

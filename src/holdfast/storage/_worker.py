@@ -47,9 +47,9 @@ class Signal(threading.Condition):
                 self._take_back()
             finally:
                 self._take_back()  # if that was what was interrupted
-                if not woken:
-                    with suppress(ValueError):
-                        waiting.remove(waiter)
+                # Whoever notified may have been interrupted before it did this: the next one would notify nobody.
+                with suppress(ValueError):
+                    waiting.remove(waiter)
         return woken
 
     def _take_back(self) -> None:
