@@ -21,7 +21,8 @@ from claude_agent_sdk import (
 )
 
 import holdfast
-from holdfast.integrations.claude_sdk import HoldfastSessionStore
+from holdfast.errors import UsageError
+from holdfast.integrations.claude_sdk import HoldfastSessionStore, durable
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -82,12 +83,15 @@ for line in sys.stdin:
     waiting = blocks("tool_use") if not blocks("tool_result") else []
     if mode != "approved":
         record("user", asked["message"]["content"])
+    if waiting and mode == "insist":
+        waiting = []
     if waiting and mode != "approved":
         record("assistant", [{{"type": "text", "text": "Nobody knows whether you have it."}}])
         end(json.dumps(waiting))
         continue
     if not waiting:
-        use = {{"type": "tool_use", "id": "call-1", "name": "book", "input": {{"port": "Marstal"}}}}
+        id = "call-2" if mode == "insist" else "call-1"
+        use = {{"type": "tool_use", "id": id, "name": "mcp__port__book", "input": {{"port": "Marstal"}}}}
         record("assistant", [{{"type": "text", "text": "I book it."}}])
         record("assistant", [use])
         waiting = [use]
@@ -95,7 +99,7 @@ for line in sys.stdin:
         end("", deferred_tool_use={{name: use[name] for name in ("id", "name", "input")}})
         continue
     result = run_tool(waiting[0])
-    record("user", [{{"type": "tool_result", "tool_use_id": "call-1", "content": result}}])
+    record("user", [{{"type": "tool_result", "tool_use_id": waiting[0]["id"], "content": result}}])
     record("assistant", [{{"type": "text", "text": "You have: " + result}}])
     end("You have: " + result)
 """
@@ -112,11 +116,11 @@ class _Store(HoldfastSessionStore):
 
     async def append(self, key, entries):
         await super().append(key, entries)
-        if "call-1" in str(entries):
+        if "call-" in str(entries):
             self._called.set()
 
 
-def _query(harbour, prompt, mode, say=None):
+def _query(harbour, prompt, mode, say=None, *, once=False, unknown="tell"):
     """One run of the SDK with the store; its result."""
     command = harbour.store.parent / "claude"
     if not command.exists():
@@ -131,6 +135,8 @@ def _query(harbour, prompt, mode, say=None):
             await called.wait()  # the call is handed on in the background
         return {"content": [{"type": "text", "text": harbour.book(args["port"], say)}]}
 
+    tools = [durable(book, session=store, key=key, unknown=unknown) if once else book]
+
     async def run():
         options = ClaudeAgentOptions(
             cli_path=command,
@@ -141,7 +147,7 @@ def _query(harbour, prompt, mode, say=None):
                 "CLAUDE_CONFIG_DIR": str(harbour.store.parent / "config"),
                 "MODE": mode,
             },
-            mcp_servers={"port": create_sdk_mcp_server("port", tools=[book])},
+            mcp_servers={"port": create_sdk_mcp_server("port", tools=tools)},
             session_store=store,
             session_store_flush="eager",
             resume=SESSION if await store.load(key) else None,
@@ -162,6 +168,59 @@ def test_kill_in_a_tool(processes, readers, harbour):
     readers.all_have(harbour.only_id(), ASKED, "Go on", "Nobody knows whether you have it.")
 
 
+@pytest.mark.parametrize(("once", "booked"), [(True, 1), (False, 2)])
+def test_kill_in_a_durable_tool(processes, readers, harbour, once, booked):
+    """A model that calls again is told that the outcome is unknown: booked once, and twice by a tool that is not."""
+    processes.killed(lambda say: _query(harbour, ASKED, "run", say, once=once))
+    (told,) = processes.finished(lambda say: say(_query(harbour, "Go on", "insist", once=once).result))
+    unknown = "You have: Outcome unknown: a call of book with these arguments began"
+    assert told.startswith(unknown if once else ALL[-1])
+    assert harbour.booked == ["Marstal"] * booked
+    if once:  # the model has its answer: an identical call is a new one
+        processes.finished(lambda say: _query(harbour, "And another", "insist", once=True))
+        assert harbour.booked == ["Marstal"] * 2
+
+
+def _found(step):
+    return {"content": [{"type": "text", "text": f"found in {step.arguments['port']}"}]}
+
+
+@pytest.mark.parametrize(("unknown", "told", "booked"), [("rerun", "berth", 2), (_found, "found", 1)])
+def test_what_becomes_of_a_call_whose_outcome_is_unknown(processes, harbour, unknown, told, booked):
+    """It runs again, or is looked up, where the program says so."""
+    processes.killed(lambda say: _query(harbour, ASKED, "run", say, once=True))
+    again = {"once": True, "unknown": unknown}
+    (said,) = processes.finished(lambda say: say(_query(harbour, "Go on", "insist", **again).result))
+    assert said == f"You have: {told} in Marstal"
+    assert harbour.booked == ["Marstal"] * booked
+
+
+def test_a_result_that_never_reached_the_conversation_is_given_to_the_next_call(processes, harbour):
+    """The tool had ended when the process died: its result is known, and nothing runs again; later calls do."""
+    key = {"project_key": "p", "session_id": SESSION}
+
+    def call(say):
+        @tool("book", "Book a berth, which can be seen outside.", {"port": str})
+        async def book(args):
+            return {"content": [{"type": "text", "text": harbour.book(args["port"])}]}
+
+        store = HoldfastSessionStore(harbour.store)
+        made = durable(book, session=store, key=key)
+        say(asyncio.run(made.handler({"port": "Marstal"}))["content"][0]["text"])
+        say.wait()
+
+    processes.killed(call)
+    assert processes.finished(call) == ["berth in Marstal"]
+    assert harbour.booked == ["Marstal"]
+
+
+def test_a_durable_tool_belongs_to_a_session(harbour):
+    """A transcript beside a session is none."""
+    store = HoldfastSessionStore(harbour.store)
+    with pytest.raises(UsageError, match="beside"):
+        durable(None, session=store, key=_key(harbour) | {"subpath": "agent-1"})
+
+
 def test_approval_in_another_process(processes, readers, harbour):
     """A call that a hook deferred outlives a kill -9, and is given to the command as it was."""
 
@@ -170,7 +229,7 @@ def test_approval_in_another_process(processes, readers, harbour):
         say([deferred.id, deferred.name])
         say.wait()
 
-    assert processes.killed(ask) == [["call-1", "book"]]
+    assert processes.killed(ask) == [["call-1", "mcp__port__book"]]
     own = harbour.only_id()
     readers.all_have(own, ASKED, "Marstal")  # to read it spoils nothing
     harbour.repair(own)  # nor to open it, which repairs what a crash left

@@ -52,9 +52,9 @@ def test_kill_in_a_tool(processes, readers, harbour):
     readers.all_have("trip", ASKED, "I book it.", LOST, *told)
 
 
-@pytest.mark.parametrize("id", ["call-1", "call-2"])
-def test_kill_in_a_durable_tool(processes, harbour, id):
-    """Where the model calls again, whatever the id, it is told that the outcome is unknown: booked once."""
+@pytest.mark.parametrize(("id", "once", "booked"), [("call-1", True, 1), ("call-2", True, 1), ("call-2", False, 2)])
+def test_kill_in_a_durable_tool(processes, harbour, id, once, booked):
+    """A model that calls again, under any id, is told "unknown": booked once; twice by a tool that is not durable."""
 
     def run(say, id):
         def book(port: str) -> str:
@@ -68,13 +68,14 @@ def test_kill_in_a_durable_tool(processes, harbour, id):
             return ModelResponse(parts=[ToolCallPart("book", {"port": "Marstal"}, id)])
 
         history = HoldfastHistory("trip", harbour.store)
-        agent = Agent(FunctionModel(answer), toolsets=[durable(book, session=history)])
+        tools = {"toolsets": [durable(book, session=history)]} if once else {"tools": [book]}
+        agent = Agent(FunctionModel(answer), **tools)
         say(asyncio.run(history.run(agent, ASKED)).output)
 
     processes.killed(lambda say: run(say, "call-1"))
     (told,) = processes.finished(lambda say: run(say, id))
-    assert told.startswith("You have: Outcome unknown: a call of book")
-    assert harbour.booked == ["Marstal"]
+    assert told.startswith("You have: Outcome unknown: a call of book" if once else "You have: berth in Marstal")
+    assert harbour.booked == ["Marstal"] * booked
 
 
 def test_approval_in_another_process(processes, readers, harbour):

@@ -83,8 +83,9 @@ def test_kill_in_a_tool(processes, readers, harbour):
     readers.all_have("trip", ASKED, "Tool was interrupted.", "Go on", *told)
 
 
-def test_kill_in_a_durable_tool(processes, harbour, monkeypatch):
-    """A model that calls again is told that the outcome is unknown: booked once."""
+@pytest.mark.parametrize(("once", "booked"), [(True, 1), (False, 2)])
+def test_kill_in_a_durable_tool(processes, harbour, monkeypatch, once, booked):
+    """A model that calls again is told that the outcome is unknown: booked once, and twice by a tool that is not."""
     asked = _Scripted.stream
 
     async def insist(self, messages, *args, **kwargs):
@@ -95,12 +96,13 @@ def test_kill_in_a_durable_tool(processes, harbour, monkeypatch):
 
     def go_on(say):
         monkeypatch.setattr(_Scripted, "stream", insist)
-        say(str(_agent(harbour, once=True)("Go on")).strip())
+        say(str(_agent(harbour, once=once)("Go on")).strip())
 
-    processes.killed(lambda say: _agent(harbour, say, once=True)(ASKED))
+    processes.killed(lambda say: _agent(harbour, say, once=once)(ASKED))
     (told,) = processes.finished(go_on)
-    assert told.startswith("You have: Outcome unknown: a call of book with these arguments began")
-    assert harbour.booked == ["Marstal"]
+    unknown = "You have: Outcome unknown: a call of book with these arguments began"
+    assert told.startswith(unknown if once else "You have: berth in Marstal")
+    assert harbour.booked == ["Marstal"] * booked
 
 
 def test_approval_in_another_process(processes, readers, harbour):

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -48,6 +49,8 @@ class ResultForm(NamedTuple):
     tell: Callable[[str, ToolCall], Any]
     encode: Callable[[Any], Any] = lambda value: value
     decode: Callable[[Any, ToolCall], Any] = lambda value, _: value
+    names: Callable[[str], str] | None = None
+    """Of a framework that does not tell a tool the id of its call: the tool's own name, of what a model calls it."""
 
 
 class DurableCalls:
@@ -128,12 +131,26 @@ class _Plan:
 
     def _answered(self, done: dict[str, StepState]) -> set[str]:
         """Those of the calls that are done whose results the conversation has."""
-        keys, found = {one.call: key for key, one in done.items()}, set[str]()
-        for event in self._place.events(min((one.result_seq for one in done.values()), default=0)) if done else ():
-            key = keys.get(event.data["toolCallId"]) if event.type == "tool_result" else None
-            if key is not None and event.seq > done[key].result_seq and _text(event.data.get("result")) not in _PUT_IN:
+        names = self._calls._form.names  # noqa: SLF001 - they are one thing
+        found, calls = set[str](), {one.call: key for key, one in done.items()} if names is None else {}
+        first = 0 if names is not None else min((one.result_seq for one in done.values()), default=0)
+        events = sorted(self._place.events(first), key=attrgetter("seq")) if done else []
+        for event in events:
+            data = event.data
+            if event.type == "tool_call" and names is not None and self._is_alike(names(data["tool"]), data):
+                calls[data["id"]] = ""
+            if event.type != "tool_result" or _text(data.get("result")) in _PUT_IN or data["toolCallId"] not in calls:
+                continue
+            # Without an id each result answers one call, the oldest that had ended by then.
+            before = (key for key, one in done.items() if one.result_seq < event.seq and key not in found)
+            key = calls[data["toolCallId"]] or next(before, "")
+            if key and done[key].result_seq < event.seq:
                 found.add(key)
         return found
+
+    def _is_alike(self, name: str, data: dict[str, Any]) -> bool:
+        given = {"args": data.get("params") or {}}
+        return name == self._call.tool and encode_arguments(name, given) == self._blank.arguments
 
     def step(self, act: Callable[[], Any]) -> StepCall:
         """The step that brings an outcome: that of the call, or of its twin."""

@@ -6,11 +6,16 @@ every entry comes back deep-equal.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
+from anyio import from_thread
 from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well as on asyncio
 
+from holdfast.errors import UsageError
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import AdapterSession, Library, Recent, library_of, linked
 from holdfast.integrations._units import Form, Unit, Units, Words, as_run, blocks_of, retract, spoken
@@ -18,6 +23,7 @@ from holdfast.model import Event
 
 if TYPE_CHECKING:
     from claude_agent_sdk import (
+        SdkMcpTool,
         SessionKey,
         SessionListSubkeysKey,
         SessionStore,
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-__all__ = ["HoldfastSessionStore", "bring_over"]
+__all__ = ["HoldfastSessionStore", "bring_over", "durable"]
 
 _TOOL = "claude-sdk"
 
@@ -142,6 +148,34 @@ class HoldfastSessionStore:
                 if kept.summary is not None:
                     made.append({**kept.summary, "mtime": changed})
         return made
+
+
+def durable(
+    tool: SdkMcpTool[Any], *, session: HoldfastSessionStore, key: SessionKey, unknown: Unknown = "tell"
+) -> SdkMcpTool[Any]:
+    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+
+    For tools of your own, which ``create_sdk_mcp_server`` serves. Intent and result are kept in the session of ``key``
+    that ``session``, the store, keeps. A call that was cut off is not run again: the model is told that its outcome is
+    unknown. With ``unknown="rerun"`` it runs again; a function gets an OutcomeUnknown with ``arguments``, and returns
+    the result it looked up, or ``holdfast.RERUN``.
+    """
+    if key.get("subpath") is not None:
+        raise UsageError("key is that of a session, not of a transcript beside it")
+    place = session._of(key).place  # noqa: SLF001 - of this module
+    calls = DurableCalls(unknown, ResultForm(_told, names=lambda name: name.rpartition("__")[2]))
+
+    async def handler(args: Any) -> dict[str, Any]:
+        # The SDK does not say which call of the model this is: it is known by its tool and arguments.
+        call = ToolCall(uuid4().hex, tool.name, args)
+        act = lambda: from_thread.run(tool.handler, args)  # noqa: E731 - on the loop, trio's or asyncio's
+        return cast("dict[str, Any]", await run_sync(calls.run, place, call, act))
+
+    return dataclasses.replace(tool, handler=handler)
+
+
+def _told(text: str, _: ToolCall) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
 
 
 async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:
