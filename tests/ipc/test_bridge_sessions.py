@@ -237,3 +237,24 @@ def test_every_method_gives_what_its_message_gives(hf, talk):
     del tagged["type"]
     assert method == {"jsonrpc": "2.0", "id": "a", "result": tagged}
     assert alias == {"jsonrpc": "2.0", "id": 2, "result": tagged}
+
+
+def test_what_sessions_wait_for_is_listed_and_answered(hf, talk):
+    """Of all sessions, by the beginning of an id; the same answer again is the same, another one is refused."""
+    with hf.session("bill") as s:
+        s.append("tool_call", {"id": "c1", "tool": "pay", "params": {"amount": 90}, "begun": False})
+        s.append("suspended", {"id": "0123456789ab", "kind": "permission", "call": "c1", "tool": "pay"})
+    answer = {"type": "waiting_answer", "question": "0123456789ab", "decision": "deny", "because": "not today"}
+    listed, told, again, other, none = talk(
+        {"type": "waiting_list", "session_id": "bill"},
+        {**answer, "question": "0123"},
+        answer,
+        {**answer, "decision": "result", "result": 1},
+        {"jsonrpc": "2.0", "id": 1, "method": "waiting.list"},
+    )
+    assert [(one["id"], one["args"]) for one in listed["waiting"]] == [("0123456789ab", {"amount": 90})]
+    assert (told["decision"], told["reason"], told["via"]) == ("deny", "not today", "bridge")
+    assert again["at"] == told["at"]
+    assert (other["type"], other["code"]) == ("error", "usage")
+    assert "answered already: deny by" in other["message"]
+    assert none["result"]["waiting"] == []

@@ -278,7 +278,8 @@ def test_the_token_can_be_given(monkeypatch, store_root):
     """From the environment, so that a configuration can name it; then it is not shown."""
     seen = {}
 
-    def serve(place, *, port, writes, token, ready):
+    def serve(place, *, port, writes, answers, token, ready):
+        assert not answers
         seen.update(port=port, writes=writes, token=token)
         ready("http://127.0.0.1:1/mcp", token)
 

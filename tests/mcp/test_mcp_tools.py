@@ -11,9 +11,10 @@ from mcp.shared.exceptions import MCPError
 
 import holdfast
 from holdfast.apps.mcp import _answers
+from holdfast.apps.mcp.server import SessionServer
 from holdfast.errors import HoldfastError, NotFound
 
-READING = {"list_sessions", "search_sessions", "read_session", "recall_session", "summarise_session"}
+READING = {"list_sessions", "search_sessions", "read_session", "recall_session", "summarise_session", "list_waiting"}
 
 
 async def test_reading_is_all_there_is_by_default(caller, writer):
@@ -398,3 +399,27 @@ def test_the_folder_of_another_system(tmp_path):
     with holdfast.open(tmp_path / "logs") as hf, pytest.raises(NotFound, match="event-folder") as caught:
         _answers.choose(hf, "-")
     assert "holdfast import" in caught.value.remedy
+
+
+def wait(hf):
+    """A session whose call waits, as an agent leaves it."""
+    with hf.session("bill", agent_id="buyer") as s:
+        s.append("turn_start", {}, run="r")
+        s.append("tool_call", {"id": "c1", "tool": "pay", "params": {"amount": 90}, "begun": False}, run="r")
+        ask = {"id": "0123456789ab", "kind": "permission", "call": "c1", "tool": "pay", "agent": "buyer"}
+        s.append("suspended", ask, run="r")
+        s.append("turn_end", {"reason": "suspended"}, run="r")
+
+
+async def test_what_waits_is_listed_and_answered_where_that_was_asked_for(caller, past):
+    """Anybody may look; only a client that was let answers, and is told what counts."""
+    wait(past)
+    [one] = (await caller.call("list_waiting", agent="buyer"))["waiting"]
+    assert (one["id"], one["tool"], one["args"]) == ("0123456789ab", "pay", {"amount": 90})
+    assert "Unknown tool" in await caller.fail("answer_question", id="0123", decision="allow")
+    answering = type(caller)(SessionServer(past, answers=True))
+    assert "edit needs the arguments" in await answering.fail("answer_question", id="0123", decision="edit")
+    told = await answering.call("answer_question", id="0123", decision="edit", arguments={"amount": 80})
+    assert told["decision"] == "edit"
+    assert "was answered already: edit by" in await answering.fail("answer_question", id=one["id"], decision="deny")
+    assert (await caller.call("list_waiting"))["waiting"] == []

@@ -320,7 +320,6 @@ def test_no_model(trip, visitor):
     empty = visitor.post(f"/s/{trip}/say", data={"text": " "}, headers=headers)
     assert "the message is empty" in empty.text
     assert visitor.post(f"/s/{trip}/stop", headers=headers).status_code == 204
-    assert visitor.post(f"/s/{trip}/answer", headers=headers).status_code == 204
     assert done(visitor.submit(f"/s/{trip}/stop")) == f"/s/{trip}"
 
 

@@ -168,23 +168,36 @@ def test_stop(page, library, model):
 
 
 def test_permission(page, library, model):
-    """A tool that needs it is asked for in a dialog; the answer decides."""
+    """A tool that needs it is asked for below the conversation, also after a reload; the answer lets it go on."""
     answers = iter([AskForTool("read_file", {"path": "<b>notes</b>"}), Say("Noted.")])
     model.follow(lambda request: next(answers))
     page.goto("/s/talked-on")
     page.get_by_label("Message to the agent").fill("Read my notes")
     page.get_by_role("button", name="Send").click()
-    dialog = page.get_by_role("dialog", name="May the agent use read_file?")
-    dialog.wait_for()
-    assert "<b>notes</b>" in dialog.inner_text()
-    page.keyboard.press("Escape")
-    assert dialog.is_visible()
+    question = page.get_by_role("article", name="May it use read_file?")
+    question.wait_for()
+    assert "<b>notes</b>" in question.inner_text()
     page.reload()
-    dialog.wait_for()
-    dialog.get_by_role("button", name="Yes, once").click()
+    question.wait_for()
+    assert page.get_by_role("link", name="Waiting 1").count() == 1
+    question.get_by_role("button", name="Allow once").click()
     sees(page, "Noted.", "#entries article")
+    page.locator("article.question").wait_for(state="detached")
     [approved] = library.events("talked-on", types=("tool_result",))
     assert "notes" in str(approved.data)
+
+
+def test_an_answer_from_elsewhere_lets_the_talk_go_on(page, library, model):
+    """Allowed at the command or by another program, the agent of the page goes on by itself."""
+    answers = iter([AskForTool("read_file", {"path": "more"}), Say("Read on.")])
+    model.follow(lambda request: next(answers))
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Read more")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("article", name="May it use read_file?").wait_for()
+    [one] = library.waiting(session="talked-on")
+    library.answer(one.id, False, because="not now")
+    sees(page, "Read on.", "#entries article")
 
 
 def test_a_model_that_fails(page, model):

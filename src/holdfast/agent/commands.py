@@ -94,6 +94,12 @@ def _permissions(session: Session, _: str) -> str:
     return "\n".join(shown) or "Nothing is decided: tools that need a permission ask."
 
 
+def _waiting(session: Session, _: str) -> str:
+    asks = {id: ask for id, ask in session.live_state.asks.items() if ask.is_open}
+    shown = [f"{id}  {ask.tool or 'the session'}{': ' if ask.reason else ''}{ask.reason}" for id, ask in asks.items()]
+    return "\n".join(shown) or "This session waits for nobody."
+
+
 COMMANDS: dict[str, Command] = {
     "sessions": Command("[WORDS]", "choose one of your sessions and go on with it"),
     "list": Command("", "your sessions, newest first"),
@@ -107,6 +113,7 @@ COMMANDS: dict[str, Command] = {
     "model": Command("[NAME]", "show or change the model that answers"),
     "cost": Command("", "tokens and cost of this session, by model", _cost),
     "permissions": Command("", "which tools may run, and which not", _permissions),
+    "waiting": Command("", "what this session waits for", _waiting),
     "title": Command("[TEXT]", "show or set the title of this session", _title),
     "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
     "info": Command("", "what this session is"),

@@ -15,6 +15,7 @@ from holdfast.library import _finder, _views
 from holdfast.library._core import Core, check_text, whole
 from holdfast.model import check_id
 from holdfast.session import (
+    ID_CHARS,
     Answer,
     Result,
     Waiting,
@@ -60,17 +61,33 @@ class Inbox:
             raise UsageError(f"{len(found)} open questions begin with {prefix!a}", remedy="Give more of the id.")
         return found[0]
 
+    def answer(self, prefix: str, given: Any, **said: Any) -> Answer:
+        """Answer the question whose id begins so, as ``Holdfast.answer`` does; one that is answered by its whole id."""
+        try:
+            found = self.find(prefix)
+        except NotFound:
+            if len(prefix) != ID_CHARS:
+                raise
+            return answer(self._core, prefix, given, **said)
+        return answer(self._core, found.id, given, session_id=found.session_id, **said)
+
     def session_of(self, id: str) -> str:
         """Return the session of a question. Raises UsageError if there is no such question."""
         return _session_of(self._core, id)
 
-    def due(self, agent: str | None = None, tools: Collection[str] | None = None) -> list[str]:
+    def count(self) -> int:
+        """Return how many questions people are asked now."""
+        return sum(ask.for_person for _, _, ask in _open_asks(self._core))
+
+    def due(
+        self, agent: str | None = None, tools: Collection[str] | None = None, session: str | None = None
+    ) -> list[str]:
         """Return the ids of sessions that can go on, as something is answered or a time has come, with nobody at it.
 
         With ``tools``, only those whose calls these are: another agent would refuse what was approved.
         """
         check_text("an agent", agent)
-        found = [(meta, asks) for meta, asks in _asks(self._core) if _is_due(self._core, meta, asks, agent)]
+        found = [(meta, asks) for meta, asks in _asks(self._core, session) if _is_due(self._core, meta, asks, agent)]
         return [meta.session_id for meta, asks in found if tools is None or _knows(tools, asks)]
 
     def signal(self, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
@@ -102,15 +119,22 @@ class Inbox:
 def waiting(core: Core, agent: str | None = None, session: str | None = None) -> list[Waiting]:
     """Return the questions that are open, the oldest first."""
     check_text("an agent", agent)
-    found, now = [], now_ms()
+    found = [
+        waiting_of(meta.session_id, id, ask, _args(core, meta.session_id, ask))
+        for meta, id, ask in _open_asks(core, session)
+        if agent in (None, ask.agent, meta.agent_id)
+    ]
+    return sorted(found, key=lambda one: (one.asked_at, one.id))
+
+
+def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[SessionMetadata, str, AskState]]:
+    """Yield the questions that nobody has answered, and that are not too late, with their sessions."""
+    now = now_ms()
     for meta, asks in _asks(core, session):
         answered = kept_answers(_documents(core, meta.session_id))
         for id, ask in asks.items():
-            is_wanted = agent in (None, ask.agent, meta.agent_id)
-            is_open = ask.is_open and id not in answered and not is_late(ask, now) and overdue(id, ask, now) is None
-            if is_wanted and is_open:
-                found.append(waiting_of(meta.session_id, id, ask, _args(core, meta.session_id, ask)))
-    return sorted(found, key=lambda one: (one.asked_at, one.id))
+            if ask.is_open and id not in answered and not is_late(ask, now) and overdue(id, ask, now) is None:
+                yield meta, id, ask
 
 
 def _knows(tools: Collection[str], asks: dict[str, AskState]) -> bool:

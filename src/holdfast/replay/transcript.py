@@ -220,6 +220,8 @@ class Transcript:
         self._calls: dict[tuple[str | None, str], _Call] = {}
         self._waiting: dict[tuple[str | None, str], int] = {}
         self._not_run: dict[tuple[str | None, str], Stage] = {}
+        self._parked: dict[str, tuple[str | None, str]] = {}
+        """Calls that wait for an answer: neither the end of their turn nor of their process is an end of that."""
         self._tools: dict[str, str] = {}
         self._tasks: Data = {}
         self._failed: set[str | None] = set()
@@ -373,9 +375,11 @@ class Transcript:
 
     def _result(self, event: Event, data: Data, id: Any, result: Any, answer: Data) -> None:
         own = id if isinstance(id, str) else ""
-        self._waiting.pop((event.run, own), None)
-        self._not_run.pop((event.run, own), None)
-        call = self._calls.pop((event.run, own), None)
+        # What waited is carried out in a later run.
+        key = self._parked.pop(own, (event.run, own))
+        self._waiting.pop(key, None)
+        self._not_run.pop(key, None)
+        call = self._calls.pop(key, None)
         # A second result still names its tool.
         name = self._tools.get(own, "") if call is None else call.tool
         kind = "failure" if answer.get("is_error") else "result"
@@ -409,7 +413,8 @@ class Transcript:
         self._made += self._streams.end(event, data)
         is_all = event.type == "interrupted"
         # Calls got no result, and get none: those that were only asked for did not run.
-        for key in [key for key in self._waiting if is_all or key[0] == event.run]:
+        parked = self._parked.values()
+        for key in [key for key in self._waiting if (is_all or key[0] == event.run) and key not in parked]:
             place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
             if stage is not None:
                 head = f"{self._calls[key].tool} (event {place}) not run"
@@ -447,6 +452,26 @@ class Transcript:
         result = data.get("result")
         head = f"{as_text(data.get('child', '?'))} is done"
         self._note(event, data, head, None if as_pieces(result) == said else result)
+
+    def _on_suspended(self, event: Event, data: Data) -> None:
+        """A call, or the session, waits for somebody, a time or an event."""
+        key = event.run, data.get("call")
+        if key in self._waiting:
+            self._parked[key[1]] = key
+        until, tool, awaited = data.get("until"), data.get("tool"), data.get("event")
+        what = "for somebody"
+        if until is not None:
+            what = "for a time"
+        elif isinstance(awaited, str):
+            what = f"for the event {awaited}"
+        who = tool if isinstance(tool, str) and tool else "the session"
+        self._note(event, data, f"{who} waits {what}", data.get("reason"))
+
+    def _on_resumed(self, event: Event, data: Data) -> None:
+        """It goes on; if nothing is named, without the answers."""
+        if not isinstance(data.get("ids"), list):
+            self._parked.clear()
+        self._note(event, data, "resumed", data.get("reason"))
 
     def _on_note(self, event: Event, data: Data) -> None:
         self._note(event, data, *_NOTES[event.type](data))
@@ -503,8 +528,6 @@ def _from(verb: str, data: Data) -> tuple[str, Any]:
 _NOTES: dict[str, Callable[[Data], tuple[str, Any]]] = {
     "compaction": lambda data: (f"events {_list(data.get('covers', []))} summarised", data.get("summary")),
     "retracted": lambda data: (f"retracted: events {_list(data.get('seqs', []))}", data.get("replacement")),
-    "suspended": lambda data: ("suspended", data.get("reason")),
-    "resumed": lambda data: ("resumed", data.get("reason")),
     "forked": lambda data: _from("forked from", data),
     "merged": lambda data: _from("merged with", data),
     "imported": lambda data: (
@@ -524,6 +547,8 @@ _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     "tool_call": Transcript._on_call,  # noqa: SLF001 - as above
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
     "delta": Transcript._on_delta,  # noqa: SLF001 - as above
+    "suspended": Transcript._on_suspended,  # noqa: SLF001 - as above
+    "resumed": Transcript._on_resumed,  # noqa: SLF001 - as above
     "permission": Transcript._on_permission,  # noqa: SLF001 - as above
     "step": Transcript._on_permission,  # noqa: SLF001 - as above
     "agent_start": Transcript._on_agent_start,  # noqa: SLF001 - as above

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.session._work import Retry, encode_arguments
     from holdfast.session.asks import (
         ANSWERS,
+        ID_CHARS,
         Answer,
         Edited,
         Result,
@@ -92,8 +93,8 @@ __getattr__ = lazy(
         "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "asks": (
-            "ANSWERS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer expired "
-            "give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers waiting_of"
+            "ANSWERS ID_CHARS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer "
+            "expired give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers waiting_of"
         ),
         "_work": "Retry encode_arguments",
         "steps": "RERUN Rerun StepCall Steps idempotency_key step",
@@ -108,10 +109,11 @@ __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "encode_arguments", "idempotency_key", "step"]
 # Questions that it waits for, and their answers.
-__all__ += ["ANSWERS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled", "expired"]
+__all__ += ["ANSWERS", "ID_CHARS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled"]
 __all__ += [
     "documents_of",
     "drop_answer",
+    "expired",
     "give_answers",
     "is_due",
     "is_late",

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ANSWERS = "answers/"
 _ID_BYTES = 6
+ID_CHARS = 2 * _ID_BYTES
+"""The length of the id of a question."""
 
 
 class Edited(msgspec.Struct, frozen=True):

@@ -124,14 +124,15 @@ def open_browser(url: str) -> None:
 
 @verb("mcp")
 @click.option("--write", is_flag=True, help="Let clients add to sessions and fork them.")
+@click.option("--answers", is_flag=True, help="Let clients answer what sessions wait for.")
 @click.option("--http", is_flag=True, help="Streamable HTTP on this machine, with a token.")
 @port_option(8765, "The port for --http")
-def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
+def mcp_verb(app: App, *, write: bool, answers: bool, http: bool, port: int) -> None:
     """Give other agents your past sessions, by the Model Context Protocol (MCP).
 
     Tools to list, search, read, recall and summarise sessions, transcripts as resources, prompts
-    to go on with an earlier one. Nothing can be changed unless --write is given. Without --http it
-    serves one client on standard input and output.
+    to go on with an earlier one. Nothing can be changed unless --write is given, and no call is
+    approved unless --answers is. Without --http it serves one client on standard input and output.
 
     Examples:
       claude mcp add holdfast -- holdfast mcp      in Claude Code: that is all
@@ -142,7 +143,7 @@ def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
     with needs_extra("mcp"):
         from holdfast.apps.mcp.run import serve_http, serve_stdio
     if not http:
-        serve_stdio(app.place, writes=write)
+        serve_stdio(app.place, writes=write, answers=answers)
         return
     # Not an option: other users can see the arguments of a process.
     given = os.environ.get(_TOKEN)
@@ -153,7 +154,7 @@ def mcp_verb(app: App, *, write: bool, http: bool, port: int) -> None:
             app.err.line(Span(f"Token (or set {_TOKEN}): ", "faint"), token)
         app.err.flush()
 
-    serve_http(app.place, port=port, writes=write, token=given, ready=ready)
+    serve_http(app.place, port=port, writes=write, answers=answers, token=given, ready=ready)
 
 
 @verb("bridge")

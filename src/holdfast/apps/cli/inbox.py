@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, option, refuse, verb
 from holdfast.apps.render.page import Column, Piece, Span
-
-if TYPE_CHECKING:
-    from holdfast.session import Waiting
+from holdfast.apps.render.questions import as_editable, as_sentence, person, read_edited
 
 _COLUMNS = (Column("ID"), Column("SESSION"), Column("AGENT"), Column("WAITS FOR", flexible=True))
 
@@ -38,7 +34,7 @@ def waiting_verb(app: App, agent: str | None, session: str | None) -> None:
         app.out.json(OpenQuestions(waiting=found))
     elif found:
         rows: list[list[Piece]] = [
-            [Span(one.id, "name"), one.session_id, one.agent or "", _what(one)] for one in found
+            [Span(one.id, "name"), one.session_id, one.agent or "", as_sentence(one)] for one in found
         ]  # fmt: skip
         app.out.table(_COLUMNS, rows)
     else:
@@ -57,8 +53,7 @@ def approve_verb(app: App, id: str, *, edit: bool) -> None:
       holdfast approve 3f9a
       holdfast approve 3f9a --edit        with other arguments
     """
-    found = app.library.inbox.find(id)
-    _answer(app, found, _edited(found.args) if edit else True, None)
+    _answer(app, id, _edited(app.library.inbox.find(id).args) if edit else True, None)
 
 
 @verb("deny")
@@ -70,30 +65,18 @@ def deny_verb(app: App, id: str, because: str | None) -> None:
     Examples:
       holdfast deny 3f9a --because "not on a Sunday"
     """
-    _answer(app, app.library.inbox.find(id), False, because)
+    _answer(app, id, False, because)
 
 
-def _answer(app: App, found: Waiting, answer: Any, because: str | None) -> None:
-    said = {"because": because, "via": "cli", "session_id": found.session_id}
-    told = app.library.answer(found.id, answer, by=getpass.getuser(), **said)
-    app.out.line(f"{told.decision} ", Span(found.id, "name"), f"  {_what(found)} in {found.session_id}")
-
-
-def _what(one: Waiting) -> str:
-    if one.until is not None or one.event is not None:
-        return f"{one.tool}: {one.event or 'a time'}"
-    args = "" if one.args is None else json.dumps(one.args, ensure_ascii=False)
-    return f"{one.tool}({args})" + (f": {one.reason}" if one.reason else "")
+def _answer(app: App, id: str, answer: Any, because: str | None) -> None:
+    told = app.library.inbox.answer(id, answer, by=person(), via="cli", because=because)
+    app.out.line(f"{told.decision} ", Span(told.id, "name"))
 
 
 def _edited(args: Any) -> Any:
-    from holdfast.session import Edited
-
-    text = click.edit(json.dumps(args, indent=2, ensure_ascii=False), extension=".json")
+    if not isinstance(args, dict):
+        refuse("there are no arguments here to change")
+    text = click.edit(as_editable(args), extension=".json")
     if text is None:
         refuse("nothing was changed, so nothing is answered")
-    try:
-        changed = json.loads(text)
-    except ValueError as error:
-        refuse(f"the arguments are no JSON: {error}")
-    return Edited(changed)
+    return read_edited(text)

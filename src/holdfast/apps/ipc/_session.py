@@ -13,10 +13,11 @@ from msgspec import Struct
 from holdfast.agent import Host, HostedTurn, Kit
 from holdfast.apps.ipc import messages
 from holdfast.apps.ipc.messages import busy, failure
+from holdfast.apps.render.questions import decided, person
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers import events as answers
-from holdfast.library.answers.sessions import SessionMade
+from holdfast.library.answers.sessions import OpenQuestions, SessionMade
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session, uncancelled
 
@@ -132,6 +133,17 @@ class Current:
             told = f"the export has {len(content):,} characters, more than a message carries"
             raise TooLarge(told, remedy="Use `holdfast export`.")
         return answers.ExportedText(content=content)
+
+    # -- the inbox, of all sessions ----------------------------------------------------------
+    async def waiting(self, wish: messages.WaitingList) -> Struct:
+        """What sessions wait for."""
+        return OpenQuestions(waiting=await asyncio.to_thread(self._hf.waiting, wish.agent, wish.session_id))
+
+    async def answer(self, wish: messages.WaitingAnswer) -> Struct:
+        """Answer a question, durably. Raises NotFound, and UsageError for one that is answered or too late."""
+        given = decided(wish.decision, wish.args, wish.result)
+        said = {"because": wish.because, "scope": wish.scope, "via": "bridge", "by": person()}
+        return await asyncio.to_thread(lambda: self._hf.inbox.answer(wish.question, given, **said))
 
     # -- turns -------------------------------------------------------------------------------
     async def query(self, wish: messages.PromptMessage, say: Say) -> Struct:

@@ -44,6 +44,8 @@ class Connection:
             "session_load": current.load,
             "session_list": current.list,
             "session_delete": current.delete,
+            "waiting_list": current.waiting,
+            "waiting_answer": current.answer,
             "session_export": current.export,
         }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -16,9 +16,10 @@ from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
 from holdfast.library.answers import events as answers
-from holdfast.library.answers.sessions import SessionMade
+from holdfast.library.answers.sessions import OpenQuestions, SessionMade
 from holdfast.library.answers.turns import ToolQuestion
 from holdfast.model import SessionMetadata
+from holdfast.session import Answer
 
 LIMIT_MAX = 2**53 - 1
 """The largest whole number that every language reads from JSON as it was written."""
@@ -95,6 +96,27 @@ class SessionExport(Wish, frozen=True):
     """markdown, json, jsonl, html or text, or a format of another tool; not a bundle, which is bytes."""
 
 
+class WaitingList(Wish, frozen=True):
+    """What sessions wait for, the oldest first."""
+
+    agent: str | None = None
+    session_id: str | None = None
+
+
+class WaitingAnswer(Wish, frozen=True):
+    """Answers a question, whoever has its session; who runs the agent goes on then."""
+
+    question: str
+    """Its id, or the beginning of it."""
+    decision: Literal["allow", "deny", "edit", "result"]
+    args: dict[str, Any] | None = None
+    """All arguments of the call, with edit."""
+    result: Any = None
+    """What stands for the result of the tool, with result."""
+    because: str | None = None
+    scope: Scope = "once"
+
+
 class Operation(NamedTuple):
     """One thing that can be asked, by its tag or its method, and the tag and form of its answer."""
 
@@ -118,6 +140,8 @@ _ASKS = (
     Operation("session_load", "session.load", SessionLoad, "session_loaded", answers.SessionLoaded),
     Operation("session_list", "session.list", ListSessions, "session_list_result", answers.SessionBriefs),
     Operation("session_delete", "session.delete", SessionDelete, "session_deleted", answers.Outcome),
+    Operation("waiting_list", "waiting.list", WaitingList, "waiting_list_result", OpenQuestions),
+    Operation("waiting_answer", "waiting.answer", WaitingAnswer, "waiting_answered", Answer),
     Operation("session_export", "session.export", SessionExport, "session_exported", answers.ExportedText),
 )
 ASKS = {ask.tag: ask for ask in _ASKS}
@@ -150,7 +174,7 @@ _ID = {
 }
 _SESSION_ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "description": "The id of a session."}
 # What programs in other languages call the structs inside of messages.
-_NAMES = {"SessionBrief": "session_info", "Refusal": "error_body"}
+_NAMES = {"SessionBrief": "session_info", "Refusal": "error_body", "Waiting": "question"}
 
 
 def schema() -> str:

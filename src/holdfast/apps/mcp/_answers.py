@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.render.questions import decided, person
 from holdfast.apps.render.transcript import body, heading, lost_from, with_blobs
 from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
@@ -299,3 +300,19 @@ def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) ->
     made = hf.fork(parent, at, title=title)
     origin = hf.state(made).parent
     return _plain(SessionForked(session_id=made, parent=parent, at=None if origin is None else origin.seq))
+
+
+# -- the inbox ---------------------------------------------------------------------------------
+def list_waiting(hf: Holdfast, agent: str | None, session: str | None) -> dict[str, Any]:
+    """What sessions wait for."""
+    found = [msgspec.structs.replace(one, token=None) for one in hf.waiting(agent, session)]
+    return {"waiting": _bounded(msgspec.to_builtins(found))}
+
+
+def answer_question(
+    hf: Holdfast, id: str, decision: str, *, args: dict[str, Any] | None, result: Any, because: str | None
+) -> dict[str, Any]:
+    """Answer a question; the answer that counts."""
+    given = decided(decision, args, result)
+    told = hf.inbox.answer(id, given, by=person(), via="mcp", because=because)
+    return {"id": told.id, "decision": told.decision, "by": told.by}

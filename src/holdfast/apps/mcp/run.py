@@ -20,15 +20,21 @@ _BODY_BYTES_MAX = 16 << 20
 _GRACE_SECONDS = 3
 
 
-def serve_stdio(place: str | None, *, writes: bool) -> None:
+def serve_stdio(place: str | None, *, writes: bool, answers: bool = False) -> None:
     """Serve one client until its end. Raises as ``holdfast.open``."""
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
-        SessionServer(hf, writes=writes).run("stdio")
+        SessionServer(hf, writes=writes, answers=answers).run("stdio")
 
 
 def serve_http(
-    place: str | None, *, port: int, writes: bool, token: str | None, ready: Callable[[str, str], None]
+    place: str | None,
+    *,
+    port: int,
+    writes: bool,
+    token: str | None,
+    ready: Callable[[str, str], None],
+    answers: bool = False,
 ) -> None:
     """Serve clients of this machine that know the token, until the process is asked to end.
 
@@ -39,7 +45,7 @@ def serve_http(
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
         run(
-            http_app(hf, writes=writes, token=known),
+            http_app(hf, writes=writes, answers=answers, token=known),
             host=_HOST,
             port=port,
             ready=lambda address: ready(f"{address}{PATH}", known),
@@ -48,9 +54,9 @@ def serve_http(
         )
 
 
-def http_app(hf: Holdfast, *, writes: bool, token: str) -> ASGIApp:
+def http_app(hf: Holdfast, *, writes: bool, token: str, answers: bool = False) -> ASGIApp:
     """The ASGI application; requests without the token, or of a web page elsewhere, are refused."""
-    app = SessionServer(hf, writes=writes).streamable_http_app(
+    app = SessionServer(hf, writes=writes, answers=answers).streamable_http_app(
         streamable_http_path=PATH, host=_HOST, json_response=True, stateless_http=True
     )
     return guarded(_TokenCheck(app, token), body_bytes_max=_BODY_BYTES_MAX)

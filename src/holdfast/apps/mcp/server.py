@@ -32,12 +32,13 @@ At = Annotated[int | None, Field(description="After this event; now without it."
 Title = Annotated[str | None, Field(description="Its title.", max_length=500)]
 _READ_ONLY = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_ANSWERS = mcp_types.ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
 
 
 class SessionServer(MCPServer[Any]):
-    """Serves the sessions of a store; whether anything can be added to them is ``writes``."""
+    """Serves the sessions of a store; ``writes`` lets clients add to them, ``answers`` lets them answer questions."""
 
-    def __init__(self, hf: Holdfast, *, writes: bool = False) -> None:
+    def __init__(self, hf: Holdfast, *, writes: bool = False, answers: bool = False) -> None:
         super().__init__(
             "holdfast",
             title="Holdfast",
@@ -48,11 +49,13 @@ class SessionServer(MCPServer[Any]):
         )
         self._hf = hf
         reading: list[Any] = [self.list_sessions, self.search_sessions, self.read_session, self.recall_session]
-        for tool in (*reading, self.summarise_session):
+        for tool in (*reading, self.summarise_session, self.list_waiting):
             self.add_tool(tool, annotations=_READ_ONLY)
         # Not offered rather than refused: a model does not try what it does not see.
         for tool in (self.save_to_session, self.fork_session) if writes else ():
             self.add_tool(tool, annotations=_ADDS)
+        if answers:
+            self.add_tool(self.answer_question, annotations=_ANSWERS)
         self.resource(_SCHEME + "sessions", name="sessions", mime_type="application/json")(self._sessions)
         self.resource(_SCHEME + "sessions/{session_id}", name="session", mime_type="text/markdown")(self._transcript)
         self.prompt("continue_session", title="Go on with an earlier session")(self._continue)
@@ -142,6 +145,31 @@ class SessionServer(MCPServer[Any]):
         """Make a new session from any point of another, which stays as it is."""
         with _told():
             return _answers.fork(self._hf, session_id, at=at, title=title)
+
+    def list_waiting(
+        self,
+        agent: Annotated[str | None, Field(description="Of this agent only.")] = None,
+        session_id: Annotated[str | None, Field(description="Of this session only.", max_length=128)] = None,
+    ) -> dict[str, Any]:
+        """List the calls and questions of agents that wait for somebody, for a time or for an event, oldest first."""
+        with _told():
+            known = None if session_id is None else _answers.choose(self._hf, session_id)
+            return _answers.list_waiting(self._hf, agent, known)
+
+    def answer_question(
+        self,
+        id: Annotated[str, Field(description="The question's id, or the beginning of it.", max_length=64)],
+        decision: Annotated[
+            Literal["allow", "deny", "edit", "result"],
+            Field(description="edit allows the call with other arguments; result stands for the tool's own."),
+        ],
+        arguments: Annotated[dict[str, Any] | None, Field(description="All arguments, with edit.")] = None,
+        result: Annotated[Any, Field(description="What the tool would have given, with result.")] = None,
+        because: Annotated[str | None, Field(description="What the agent is told, with deny.", max_length=2000)] = None,
+    ) -> dict[str, Any]:
+        """Answer a question for the person you work for, who must have said so; who runs the agent goes on then."""
+        with _told():
+            return _answers.answer_question(self._hf, id, decision, args=arguments, result=result, because=because)
 
     # -- resources ---------------------------------------------------------------------------
     async def list_resources(self) -> list[mcp_types.Resource]:

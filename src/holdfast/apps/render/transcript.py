@@ -91,7 +91,13 @@ def edit_of(entry: Entry) -> tuple[str, list[str]] | None:
 
     The lines begin with ``-``, ``+`` or a space; ``…`` stands for those that are left out. None for any other call.
     """
-    value = entry.value if entry.kind == "call" and isinstance(entry.value, dict) else {}
+    found = changed_lines(entry.value) if entry.kind == "call" else None
+    return None if found is None else (_arguments(found[0]), found[1])
+
+
+def changed_lines(args: Any) -> tuple[dict[str, Any], list[str]] | None:
+    """Return what a call's arguments say beside a change of a text, and the lines of the change; None for others."""
+    value = args if isinstance(args, dict) else {}
     for names in _EDITS:
         old, new = (value.get(name) for name in names)
         if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) <= _EDIT_CHARS_MAX:
@@ -99,7 +105,7 @@ def edit_of(entry: Entry) -> tuple[str, list[str]] | None:
 
             lines = [*unified_diff(old.splitlines(), new.splitlines(), n=2, lineterm="")][3:]
             rest = {name: item for name, item in value.items() if name not in names}
-            return _arguments(rest), ["…" if line.startswith("@@") else line for line in lines]
+            return rest, ["…" if line.startswith("@@") else line for line in lines]
     return None
 
 

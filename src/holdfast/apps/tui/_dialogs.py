@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, OptionList, SelectionList, Static
+from textual.widgets import Button, Input, OptionList, SelectionList, Static, TextArea
 from textual.widgets.selection_list import Selection
 
+from holdfast.apps.render.markdown import paragraphs
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._widgets import TextLine
 
@@ -75,6 +76,26 @@ class Prompt(_Dialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
+
+
+class Sheet(_Dialog):
+    """Asks for a text of several lines, which may be changed."""
+
+    AUTO_FOCUS = "TextArea"
+    KEYS = "Ctrl+S accepts · Esc leaves"
+    DEFAULT_CSS = "Sheet TextArea { height: 14; border: round $primary; background: $surface; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "accept", "Accept", priority=True)]
+
+    def __init__(self, question: str, value: str) -> None:
+        super().__init__(question)
+        self._value = value
+
+    def answers(self) -> ComposeResult:
+        yield TextArea(paragraphs(self._value))
+
+    def action_accept(self) -> None:
+        """The text as it stands now."""
+        self.dismiss(self.query_one(TextArea).text)
 
 
 class Buttons(_Dialog):

@@ -107,6 +107,7 @@ class MainScreen(Screen[None]):
         Binding("v", "time", "Time", tooltip="Time travel"),
         Binding("b", "tree", "Branches", tooltip="Branches"),
         Binding("a", "analytics", "Analytics", tooltip="Analytics"),
+        Binding("w", "waiting", "Waiting", tooltip="What waits for an answer"),
         Binding("colon", "jump", "Jump", tooltip="Jump to an event, turn or time"),
         Binding("ctrl+x", "stop", "Stop", priority=True, tooltip="Stop the answer"),
         Binding("escape", "back", "Back"),
@@ -268,6 +269,14 @@ class MainScreen(Screen[None]):
         from holdfast.apps.tui._page_screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.app.library))
+
+    def action_waiting(self) -> None:
+        """What sessions wait for, to be answered."""
+        from holdfast.apps.tui._page_screen import WaitingScreen
+
+        self.app.push_screen(
+            WaitingScreen(self.app.library), lambda one: self._went(None if one is None else (one, None))
+        )
 
     def action_help(self) -> None:
         """What every key does."""

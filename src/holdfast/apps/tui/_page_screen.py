@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -18,15 +19,17 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
+from holdfast.apps.render.questions import as_editable, as_sentence, person, read_said, view_of
 from holdfast.apps.render.transcript import family, origin
 from holdfast.apps.render.words import ago, counted, forest
+from holdfast.apps.tui._dialogs import Prompt, Sheet
 from holdfast.apps.tui._entry_lines import first_line
 from holdfast.apps.tui._safe import content, lay_out, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
-from holdfast.replay import Comparison
-from holdfast.session import now_ms
+from holdfast.replay import Comparison, as_json
+from holdfast.session import Answer, Waiting, now_ms
 
 T = TypeVar("T")
 _MARGIN = 4  # of the page, with its scrollbar
@@ -265,6 +268,120 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
             self.dismiss((self._ids[self._cursor], None))
 
 
+class WaitingScreen(PageScreen[str | None]):
+    """What sessions wait for, and answers to it; gives the session that is to be read."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, priority=True),
+        Binding("down,j", "move(1)", "Down", show=False, priority=True),
+        Binding("y", "allow('once')", "Allow"),
+        Binding("s", "allow('session')", "In this session", show=False),
+        Binding("a", "allow('always')", "Always", show=False),
+        Binding("e", "edit", "Edit"),
+        Binding("n", "deny", "Deny"),
+        Binding("enter", "read", "Read the session"),
+    ]
+
+    def __init__(self, library: Holdfast) -> None:
+        super().__init__(library, "Waiting")
+        self._found: list[Waiting] = []
+        self._cursor = 0
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(_LOOK_S, self.draw)
+
+    def make(self, width: int) -> list[Strip]:
+        """A line for each question, and below the chosen one what it is about."""
+        self._found = self.library.waiting()
+        self._cursor = min(self._cursor, max(len(self._found) - 1, 0))
+        if not self._found:
+            return lay_out(Text("Nothing waits for you."), width)
+        lines, now = [], now_ms()
+        for number, one in enumerate(self._found):
+            is_chosen = number == self._cursor
+            who = f"  {one.session_id}  {one.agent or ''}"
+            head = styled(
+                ("▶ " if is_chosen else "  ", "bold"),
+                (one.tool or "the session", "bold reverse" if is_chosen else "bold"),
+                (f"{who}  asked {ago(one.asked_at, now)}", "dim"),
+            )
+            lines += first_line(head, width)
+            lines += [line for text in self._about(one) for line in lay_out(text, width)] if is_chosen else []
+        return lines
+
+    def _about(self, one: Waiting) -> list[Text]:
+        view = view_of(one)
+        words = [one.reason] if one.reason else []
+        words += [] if view.is_asked else [as_sentence(one)]
+        words += [f"{name} = {as_json(value)}" for name, value in view.beside.items()]
+        words += [] if view.has_args else ["Its arguments cannot be read here."]
+        shown = [styled((f"    {text}", "")) for text in words]
+        signs = {"-": "red", "+": "green"}
+        return [*shown, *(styled((f"    {line}", signs.get(line[:1], ""))) for line in view.lines), Text("")]
+
+    @property
+    def chosen(self) -> Waiting | None:
+        return self._found[self._cursor] if self._found else None
+
+    def action_move(self, by: int) -> None:
+        self._cursor = min(max(self._cursor + by, 0), max(len(self._found) - 1, 0))
+        self.page.scroll_to(y=max(self._cursor - self.page.size.height // 2, 0), animate=False)
+        self.draw()
+
+    def action_read(self) -> None:
+        """The session that waits."""
+        if self.chosen is not None:
+            self.dismiss(self.chosen.session_id)
+
+    def action_allow(self, scope: str) -> None:
+        """Let the call run; where a tool asks for something, say it."""
+        if (one := self.chosen) is None or not view_of(one).is_asked:
+            return
+        if one.kind == "input":
+            self.app.push_screen(Prompt(one.reason or f"{one.tool} asks"), partial(self._said, one, "result"))
+        else:
+            self._answer(one, lambda: True, scope=scope)
+
+    def action_deny(self) -> None:
+        """Do not let it run, and say why."""
+        if (one := self.chosen) is not None and one.kind == "permission":
+            self.app.push_screen(
+                Prompt(f"Why may it not use {one.tool}?", detail="The agent is told."), partial(self._denied, one)
+            )
+
+    def action_edit(self) -> None:
+        """Let it run with other arguments."""
+        if (one := self.chosen) is not None and one.kind == "permission" and isinstance(one.args, dict):
+            self.app.push_screen(
+                Sheet(f"The arguments of {one.tool}", as_editable(one.args)), partial(self._said, one, "edit")
+            )
+
+    def _denied(self, one: Waiting, why: str | None) -> None:
+        if why is not None:
+            self._answer(one, lambda: False, because=why or None)
+
+    def _said(self, one: Waiting, word: str, text: str | None) -> None:
+        if text is not None:
+            self._answer(one, lambda: read_said(one, word, text))
+
+    def _answer(self, one: Waiting, read: Callable[[], Any], **said: Any) -> None:
+        def give() -> Answer:
+            return self.library.answer(one.id, read(), by=person(), via="tui", session_id=one.session_id, **said)
+
+        def told(answer: Answer) -> None:
+            self.app.notify(f"{_TOLD[answer.decision]}. Whoever runs the agent goes on.", markup=False)
+            self.draw()
+
+        def failed(error: HoldfastError) -> None:
+            self.app.notify(f"{error.message}. {error.remedy}", severity="error", timeout=8, markup=False)
+
+        ask_beside(self, give, told, failed, group="answer", exclusive=False)
+
+
+_LOOK_S = 2.0
+_TOLD = {"allow": "Allowed", "edit": "Allowed with your arguments", "result": "Answered", "deny": "Denied"}
+
 _KEY_COLUMNS = 25
 _KEYS = {
     "Everywhere": {
@@ -283,6 +400,7 @@ _KEYS = {
         "f": "search what was said, in every session",
         "c  n": "talk on this session, begin a new one",
         "a": "analytics",
+        "w": "what waits for you: y allows, e edits, n denies",
     },
     "A session": {
         "r  t  p": "rename, tag, pin",

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.agent import Host, HostedTurn, Question, Scope
+from holdfast.agent import Host, HostedTurn
 from holdfast.apps.render.words import counted
 from holdfast.apps.web._page import Note, back_to, guest_of, session_url, site_of
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
-from holdfast.session import Session
+from holdfast.session import Session, is_due
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Kit, PermissionRequest
+    from holdfast.agent import Agent, Kit
     from holdfast.apps.web._page import Site
     from holdfast.library import Holdfast
 
@@ -59,7 +58,7 @@ async def act(request: Request) -> Response:
     except HoldfastError as error:
         # On the page where it was asked for, so that it can be tried again.
         told = f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}"
-        note, url = Note(told, "bad"), _came_from(form, id)
+        note, url = Note(told, "bad"), came_from(form, session_url(id))
     guest_of(request).tell(note)
     return back_to(url)
 
@@ -109,7 +108,7 @@ async def begin(request: Request) -> Response:
 
 
 async def talk(request: Request) -> Response:
-    """Say something on a session, let it go on, stop its answer, or answer whether a tool may be used."""
+    """Say something on a session, let it go on, or stop its answer."""
     form, talks, id = await form_of(request), site_of(request).talks, str(request.path_params["id"])
     match request.url.path.rpartition("/")[2]:
         case "say":
@@ -118,8 +117,6 @@ async def talk(request: Request) -> Response:
             await talks.go_on(id)
         case "stop":
             talks.stop(id)
-        case "answer":
-            talks.decide(id, form.get("question", ""), form.get("answer", "no"))
     # Nothing for a script, which sees what comes; the page again for a plain form.
     return Response(status_code=204) if "x-form-token" in request.headers else back_to(session_url(id))
 
@@ -129,12 +126,12 @@ def _words(form: Form) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _came_from(form: Form, id: str) -> str:
+def came_from(form: Form, otherwise: str) -> str:
     """The page that a form was on; only ever one of ours."""
     url = form.get("back", "")
     # A browser takes both // and /\ for the beginning of another host.
     is_ours = url.startswith("/") and not url.startswith(("//", "/\\"))
-    return url if is_ours else session_url(id)
+    return url if is_ours else otherwise
 
 
 # Deeds: in a thread.
@@ -146,7 +143,7 @@ def _tag(site: Site, id: str, form: Form) -> Done:
     if not tags:
         raise UsageError("no tag was given", remedy="Write one or more, with commas between.")
     site.hf.tag(id, *tags)
-    return Note(f"Tagged {', '.join(tags)}."), _came_from(form, id)
+    return Note(f"Tagged {', '.join(tags)}."), came_from(form, session_url(id))
 
 
 def _plain(do: Callable[[Holdfast, str, Form], object], told: str) -> Callable[[Site, str, Form], Done]:
@@ -154,7 +151,7 @@ def _plain(do: Callable[[Holdfast, str, Form], object], told: str) -> Callable[[
 
     def deed(site: Site, id: str, form: Form) -> Done:
         do(site.hf, id, form)
-        return Note(told), _came_from(form, id)
+        return Note(told), came_from(form, session_url(id))
 
     return deed
 
@@ -216,8 +213,6 @@ _NEED_REST = ("archive", "unarchive", "delete", "repair")
 # What is said is recorded piece by piece, so pages see it as they see any session that is written.
 _REST_MS = 60_000  # so long after an answer the session is given back, for others to write
 
-_SCOPES: dict[str, Scope] = {"once": "once", "session": "session", "always": "always"}
-
 
 class Talks:
     """The agents of this app, by session; all but ``is_running`` is for the server's loop. Makes its kit once."""
@@ -234,10 +229,9 @@ class Talks:
         """Whether an answer of that session is under way."""
         return self._host.turn(session_id) is not None
 
-    def questions(self, session_id: str) -> list[Question]:
-        """What waits for someone there, in the order in which it was asked."""
-        turn = self._host.turn(session_id)
-        return [] if turn is None else list(turn.questions.values())
+    def has_talked(self, session_id: str) -> bool:
+        """Whether an answer of that session was begun here."""
+        return session_id in self._newest
 
     def trouble(self, session_id: str) -> str:
         """Why the last answer failed, if it did."""
@@ -277,7 +271,23 @@ class Talks:
         """Let the agent go on with an answer that was interrupted or failed. Raises as ``say``."""
         await self._start(session_id, None)
 
-    async def _start(self, session_id: str, text: str | None) -> None:
+    async def wake(self, session_id: str) -> bool:
+        """Go on with a session whose questions are answered, if its calls are of tools that are here; whether it does.
+
+        A session of another agent is left to it, and one that another process has open.
+        """
+        if self.is_running(session_id):
+            return True  # it looks for answers before it ends
+        try:
+            kit = await self._ready()
+            due = await asyncio.to_thread(self._hf.inbox.due, None, self._tools(kit), session_id)
+            if due:
+                await self._start(session_id, None, answered=True)
+        except HoldfastError:
+            return False
+        return bool(due)
+
+    async def _start(self, session_id: str, text: str | None, *, answered: bool = False) -> None:
         kit = await self._ready()
         self._check_rests(session_id)
         # Here and not in the turn: what cannot be opened is told to whoever sent the message.
@@ -285,19 +295,13 @@ class Talks:
             # Loading a model may take seconds, and reads files.
             agent = await asyncio.to_thread(self._agent, kit, session)
             self._newest[session_id] = self._host.begin(
-                session_id, lambda turn: self._answer(turn, agent, session, text)
+                session_id, lambda turn: self._answer(turn, agent, session, text, answered=answered)
             )
 
     def stop(self, session_id: str) -> None:
         """End an answer, if there is one; what was said is kept."""
         if turn := self._host.turn(session_id):
             turn.cancel()
-
-    def decide(self, session_id: str, question_id: str, answer: str) -> None:
-        """Let a tool run that waits for that, or not."""
-        if turn := self._host.turn(session_id):
-            scope = _SCOPES.get(answer)
-            turn.answer(question_id, approved=scope is not None, scope=scope or "once")
 
     async def release(self, session_id: str) -> None:
         """Give a session back, so that it can be deleted or moved. Raises UsageError while busy."""
@@ -328,14 +332,24 @@ class Talks:
     def _agent(self, kit: Kit, session: Session) -> Agent:
         from holdfast.agent import builtin_tools
 
-        return kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permit)
+        # A question waits in the log: it outlives the page that shows it, and this app.
+        return kit.agent(self._hf, session, lambda: builtin_tools(self._root), "suspend")
 
-    async def _answer(self, turn: HostedTurn, agent: Agent, session: Session, text: str | None) -> None:
+    def _tools(self, kit: Kit) -> frozenset[str]:
+        from holdfast.agent import builtin_tools
+
+        habits = kit.habits(lambda: builtin_tools(self._root), instructed=True)
+        return frozenset(tool.name for tool in habits["tools"])
+
+    async def _answer(
+        self, turn: HostedTurn, agent: Agent, session: Session, text: str | None, *, answered: bool
+    ) -> None:
         async with self._host.ause(session.id, lambda: session):
             # It is recorded as it comes, and pages read the record.
-            await turn.stream(agent.run_stream(text, session=session), session)
-
-    async def _permit(self, request: PermissionRequest) -> Any:
-        turn = self._host.turn(request.session_id)
-        # Not under the id of the call, which a model may give twice: an old page answers nothing.
-        return turn is not None and await turn.ask(request, id=secrets.token_hex(8))
+            going_on = partial(agent.resume_stream, session.id, answers={}, session=session)
+            result = await turn.stream(going_on() if answered else agent.run_stream(text, session=session), session)
+            # Something may have been answered in the last moment.
+            while result.waiting:
+                if not await asyncio.to_thread(is_due, session):
+                    break
+                result = await turn.stream(going_on(), session)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.apps.gate.callers import same_secret
+from holdfast.apps.render.questions import as_editable, as_sentence
 from holdfast.apps.render.words import ago, clock, counted, day_time, price, short, size
 from holdfast.model import VERSION
 from holdfast.security import neutralise
@@ -127,6 +128,7 @@ def _environment() -> Environment:
     )
     made.filters |= {"clock": clock, "day_time": day_time, "price": price, "short": short, "size": size}
     made.filters |= {"markdown": as_html, "words": in_words, "ticks": _ticks, "duration": _duration}
+    made.filters |= {"editable": as_editable, "sentence": as_sentence}
     made.filters["iso"] = lambda time_ms: day_time(time_ms).replace(" ", "T")
     made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
     return made
@@ -169,6 +171,7 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
         path=request.url.path,
         form_token=token,
         notes=guest.told() if guest and not is_part else (),
+        waiting_count=site.hf.inbox.count() if guest and not is_part else 0,
         csrf=lambda: Markup('<input type="hidden" name="form_token" value="%s">') % token,
         now=now_ms(),
     )
@@ -176,8 +179,13 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
     return HTMLResponse(text, status)
 
 
-def going_on(site: Site, id: str, status: str) -> dict[str, str] | None:
-    """What is offered for an answer that did not come to its end: a word, and what it is about; else None."""
+def going_on(site: Site, id: str, status: str, *, asks: bool) -> dict[str, str] | None:
+    """What is offered for an answer that did not come to its end: a word, and what it is about; else None.
+
+    ``asks`` says that questions of it are open.
+    """
+    if status in ("waiting", "suspended") and not asks and site.hf.inbox.due(session=id):
+        return {"word": "Go on", "about": "What it waited for has come, and nobody has gone on with it yet."}
     if status == "interrupted":
         return {"word": "Continue", "about": "The answer was interrupted."}
     if status != "failed":

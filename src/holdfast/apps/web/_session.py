@@ -14,6 +14,7 @@ from starlette.responses import Response
 from holdfast.apps.render.transcript import family, origin, with_blobs
 from holdfast.apps.render.words import forest
 from holdfast.apps.web._conversation import PICTURES, media_of, read_tail, read_window
+from holdfast.apps.web._inbox import questions_of
 from holdfast.apps.web._page import (
     going_on,
     guest_of,
@@ -69,8 +70,9 @@ def conversation_page(request: Request) -> Response:
     at = _number(request, "at")
     window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
     is_answering = site.talks.is_running(row.session_id)
-    goes_on = None if is_answering else going_on(site, row.session_id, row.status)
-    shown = {"window": window, "at": at, "is_answering": is_answering, "goes_on": goes_on}
+    questions = questions_of(site, row.session_id, row.status)
+    goes_on = None if is_answering else going_on(site, row.session_id, row.status, asks=bool(questions))
+    shown = {"window": window, "at": at, "is_answering": is_answering, "goes_on": goes_on, "questions": questions}
     return page(request, "conversation.html", row=row, formats=FORMATS, **shown)
 
 

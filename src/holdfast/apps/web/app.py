@@ -25,6 +25,7 @@ from holdfast.apps.gate.server import run
 from holdfast.apps.watched import watch
 from holdfast.apps.web import _actions, _session
 from holdfast.apps.web._actions import Talks
+from holdfast.apps.web._inbox import answer, questions_part, waiting_page
 from holdfast.apps.web._list import list_page, trash_page
 from holdfast.apps.web._page import Site, going_on, page, site_of, wants_part
 from holdfast.apps.web._stats import figures_page, store_page
@@ -116,6 +117,8 @@ def _routes() -> list[Route | Mount]:
         Route("/", list_page),
         Route("/trash", trash_page),
         Route("/trash/undelete", _actions.undelete, methods=["POST"]),
+        Route("/waiting", waiting_page),
+        Route("/waiting/{ask}", answer, methods=["POST"]),
         Route("/activity", figures_page),
         Route("/store", store_page),
         Route("/invite", _actions.invite, methods=["POST"]),
@@ -126,6 +129,7 @@ def _routes() -> list[Route | Mount]:
         Route(session, _session.conversation_page),
         Route(f"{session}/earlier", _session.earlier_part),
         Route(f"{session}/tail", _session.tail_part),
+        Route(f"{session}/questions", questions_part),
         Route(f"{session}/live", live_stream),
         Route(f"{session}/timeline", _session.timeline_page),
         Route(f"{session}/event/{{seq:number}}", _session.event_page),
@@ -135,10 +139,7 @@ def _routes() -> list[Route | Mount]:
         Route(f"{session}/branches", _session.branches_page),
         Route(f"{session}/health", _session.health_page),
         Route(f"{session}/export", _session.export_file),
-        *(
-            Route(f"{session}/{what}", _actions.talk, methods=["POST"])
-            for what in ("say", "continue", "stop", "answer")
-        ),
+        *(Route(f"{session}/{what}", _actions.talk, methods=["POST"]) for what in ("say", "continue", "stop")),
         Route(f"{session}/do/{{deed}}", _actions.act, methods=["POST"]),
         Mount("/static", _Static(packages=[("holdfast.apps.web", "static")])),
     ]
@@ -230,7 +231,6 @@ def audited(request: Request, send: Send) -> Send:
 # Following a session: a page is told that something came, and asks for it.
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
-_ARGUMENT_CHARS_MAX = 4_000
 _HEARTBEAT_S = 15.0
 _STREAMS_MAX = 64
 
@@ -263,7 +263,7 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
                 yield _message("news", {"seq": events[-1].seq})
                 status = (await asyncio.to_thread(site.hf.info, id)).status
             # Told only when it changes: a page that follows for hours hears nearly nothing.
-            now = _situation(site, id, status)
+            now = await _situation(site, id, status)
             if now != told:
                 told = now
                 yield _message("state", now)
@@ -280,24 +280,18 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
         follower.close()
 
 
-def _situation(site: Site, id: str, status: str) -> dict[str, Any]:
+async def _situation(site: Site, id: str, status: str) -> dict[str, Any]:
     """What the page shows beside the conversation: whether it answers, what waits, what failed."""
-    questions = [
-        {
-            "id": one.id,
-            "tool": neutralise(one.request.tool),
-            "about": neutralise(one.request.description),
-            "arguments": neutralise(
-                "\n".join(f"{name} = {value!r}" for name, value in one.request.args.items())[:_ARGUMENT_CHARS_MAX]
-            ),
-        }
-        for one in site.talks.questions(id)
-    ]
+    waits = status in ("waiting", "suspended")
+    questions = await asyncio.to_thread(site.hf.waiting, session=id) if waits else []
+    # Whoever answered elsewhere, an answer that was begun here goes on.
+    if waits and site.talks.has_talked(id) and not site.talks.is_running(id):
+        await site.talks.wake(id)
     running = site.talks.is_running(id)
-    goes_on = None if running else going_on(site, id, status)
+    goes_on = None if running else going_on(site, id, status, asks=bool(questions))
     # What failed is on record, and shown there; else it is told below the conversation.
     trouble = "" if goes_on else neutralise(site.talks.trouble(id))
-    return {"running": running, "questions": questions, "trouble": trouble, "goes_on": goes_on}
+    return {"running": running, "questions": [one.id for one in questions], "trouble": trouble, "goes_on": goes_on}
 
 
 def _message(name: str, data: dict[str, Any]) -> str:

@@ -208,25 +208,19 @@
       if (follows && isNews) toEnd();
     };
 
-    const permission = find("#permission"), stop = find("#stop"), send = find("#send"), line = find("#live-line");
-    const asked = (questions) => {
-      const first = questions[0];
-      if (!first) { if (permission.open) permission.close(); return; }
-      permission.dataset.question = first.id;
-      find("[data-tool]", permission).textContent = first.tool;
-      find("[data-about]", permission).textContent = first.about;
-      find("[data-arguments]", permission).textContent = first.arguments;
-      if (!permission.open) permission.showModal();
+    const questions = find("#questions"), stop = find("#stop"), send = find("#send"), line = find("#live-line");
+    const asked = async (ids) => {
+      const wanted = ids.join(" ");
+      if (questions.dataset.ids === wanted) return;
+      questions.dataset.ids = wanted;
+      const follows = isAtEnd();
+      if (ids.length) {
+        await fetchPart(questions, `${url}/questions`, questions, (nodes) => questions.replaceChildren(...nodes));
+        tell("The agent waits for an answer.");
+      } else questions.replaceChildren();
+      if (follows) toEnd();
     };
     const failed = (text) => { trouble.textContent = text; trouble.hidden = !text; if (text) trouble.scrollIntoView({ block: "nearest" }); };
-    for (const button of all("[data-answer]", permission)) {
-      button.addEventListener("click", async () => {
-        const question = permission.dataset.question;
-        permission.close();
-        failed(await post(permission.dataset.url, { question, answer: button.dataset.answer }));
-      });
-    }
-    permission.addEventListener("cancel", (event) => event.preventDefault());
     stop.addEventListener("click", async () => failed(await post(stop.dataset.url, {})));
 
     const composer = find("#composer"), text = find("#text");
