@@ -13,6 +13,7 @@ ENVIRONMENT = "HOLDFAST_STORE"
 CONFIG_VARIABLE = "HOLDFAST_CONFIG"
 PROJECT_FOLDER = ".holdfast"
 PROJECT_FILE = "holdfast.toml"
+AGENTS_FOLDER = "agents"
 USER_FILE = "config.toml"
 _PRICES_FILE = "prices.toml"
 # Variables that say nothing about what sessions there are, or how they are listed.
@@ -68,6 +69,12 @@ def here(name: str) -> str:
         return os.path.join(os.getcwd(), name) if name else os.getcwd()
     except FileNotFoundError:  # the working directory is gone
         return name
+
+
+def agent_folders() -> list[tuple[str, bool]]:
+    """Where files of agents are looked for, the strongest first, and whether the place is the user's own."""
+    project, own = project_folder(), os.path.join(os.path.dirname(user_file()), AGENTS_FOLDER)
+    return [*([] if project is None else [(os.path.join(project, AGENTS_FOLDER), False)]), (own, True)]
 
 
 def user_file() -> str:

@@ -11,6 +11,7 @@ from holdfast._lazy import lazy
 
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
+    from holdfast.agent._agent_files import AgentFile, AgentFileWarning, load_agents
     from holdfast.agent._builtin import builtin_tools, file_tools, memory_tools, todo_tool
     from holdfast.agent._context import Suspend, ToolContext, plain_result, plain_text
     from holdfast.agent._engine import Engine, LateModel, engine_of, register_model, resolve_model
@@ -33,6 +34,7 @@ __getattr__ = lazy(
     __name__,
     {
         "_agent": "Agent",
+        "_agent_files": "AgentFile AgentFileWarning load_agents",
         "_builtin": "builtin_tools file_tools memory_tools todo_tool",
         "_context": "Suspend ToolContext plain_result plain_text",
         "_engine": "Engine LateModel engine_of register_model resolve_model",
@@ -70,6 +72,7 @@ __all__ += [
 ]
 __all__ += ["Decision", "PermissionRequest", "Plugin", "PluginWarning", "Scope"]
 __all__ += ["Suspend", "Tool", "ToolContext", "plain_result", "plain_text", "tool"]
+__all__ += ["AgentFile", "AgentFileWarning", "load_agents"]
 __all__ += ["McpServer", "McpServerWarning", "McpServers", "can_use_servers"]
 __all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
 # What apps make agents of, and where they run them.

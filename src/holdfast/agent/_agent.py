@@ -71,7 +71,7 @@ class Agent:
         features: Features | Mapping[str, bool] | None = None,
         agent_type: str = "agent",
         hf: Holdfast | None = None,
-        delegates: Iterable[Agent] = (),
+        delegates: Iterable[Agent | str] = (),
         plugins: Iterable[Any] = (),
         permission: Callable[[PermissionRequest], Any] | Suspend | str | None = None,
         max_iterations: int = 1000,
@@ -111,7 +111,7 @@ class Agent:
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
-            delegates=tuple(_spec_of(delegate) for delegate in delegates),
+            delegates=specs_of(delegates, model),
             deps=deps,
             output=output_of(output_type),
             servers=servers_of(mcp_servers),
@@ -473,10 +473,24 @@ class Agent:
         return None if self._home is None else self._home.documents
 
 
-def _spec_of(delegate: Any) -> Spec:
-    if not isinstance(delegate, Agent):
-        raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
-    return delegate.spec
+def specs_of(delegates: Iterable[Any], model: Any) -> tuple[Spec, ...]:
+    """What delegates are made of; a name stands for an agent that has a file. Raises UsageError."""
+    found = []
+    for delegate in delegates:
+        if isinstance(delegate, str):
+            from holdfast.agent._agent_files import load_agents
+            from holdfast.agent._builtin import builtin_tools
+
+            files = load_agents()
+            if delegate not in files:
+                raise UsageError(
+                    f"no agent {delegate!r} has a file", remedy=f"There are: {', '.join(files) or 'none'}."
+                )
+            delegate = files[delegate].agent(model, tools=builtin_tools(), agents=files)  # noqa: PLW2901 - what it names
+        if not isinstance(delegate, Agent):
+            raise UsageError(f"a delegate is an Agent or the name of one, not {type(delegate).__name__}")
+        found.append(delegate.spec)
+    return tuple(found)
 
 
 def _run_sync(work: Coroutine[Any, Any, T], name: str) -> T:

@@ -20,7 +20,7 @@ from holdfast.session import AGENT, AgentDocument, Session, point_agent, read_ag
 from holdfast.storage import Documents
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, McpServers, PermissionRequest, Tool
+    from holdfast.agent import Agent, AgentFile, McpServers, PermissionRequest, Tool
 
 
 class RepairedWarning(UserWarning):
@@ -182,7 +182,11 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_model(
-    given: str | None, settings: Configuration, environment: Mapping[str, str] | None = None
+    given: str | None,
+    settings: Configuration,
+    environment: Mapping[str, str] | None = None,
+    *,
+    reason: str = "as asked for",
 ) -> ModelChoice:
     """Return who answers: as given, as configured, by a key in the environment, by a server here, else the guide.
 
@@ -190,7 +194,7 @@ def choose_model(
     """
     environment = os.environ if environment is None else environment
     if given:
-        return _asked_for(given, "as asked for", settings, environment)
+        return _asked_for(given, reason, settings, environment)
     if configured := settings.get("model"):
         return _asked_for(configured, f"from {settings.origin('model')}", settings, environment)
     if base_url := settings.get("base_url"):
@@ -311,6 +315,8 @@ class Kit:
     """The context of the embedded model: it calls no tools, sees no images, and forgets soon."""
     is_guide: bool = False
     """Whether the guide answers: it brings tools of its own, and needs no instructions."""
+    agents: Mapping[str, AgentFile] = field(default_factory=dict, repr=False, compare=False)
+    """The agents that have files, by their ids."""
     late_model: LateModel = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -322,12 +328,13 @@ class Kit:
         from holdfast._config import configuration
 
         settings = configuration({} if place is None else {"store": place})
-        choice = choose_model(model, settings)
+        agents = _agent_files()
+        choice = _choice_for(agents, model, agent, settings)
         if choice.needs_engine and not choice.is_guide:  # now, and not with somebody's first prompt
             raise UsageError(
                 f"{choice.name or 'a model'} needs what is not installed", remedy=f"Install it with: {INSTALL}"
             )
-        return cls.of(choice, settings, agent=agent, **more)
+        return cls.of(choice, settings, agent=agent, agents=agents, **more)
 
     @classmethod
     def of(cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any) -> Self:
@@ -379,17 +386,41 @@ class Kit:
             self.model(),
             agent_id=session.agent_id or self.agent_id,
             hf=hf,
-            permission=permission,
-            mcp_servers=servers or (),
-            **self.habits(tools, instructed=bool(session.live_state.instructions)),
+            **{
+                **self.habits(tools, instructed=bool(session.live_state.instructions), agent_id=session.agent_id),
+                # Of an app that serves many only those that it started itself.
+                "mcp_servers": servers or (),
+                "permission": permission,
+            },
         )
 
-    def habits(self, tools: Callable[[], Iterable[Tool]], *, instructed: bool) -> dict[str, Any]:
-        """An agent's habits on this model, as ``Agent`` takes them; ``instructed`` if the session has instructions."""
+    def habits(
+        self,
+        tools: Callable[[], Iterable[Tool]],
+        *,
+        instructed: bool,
+        agent_id: str | None = None,
+        configured: Mapping[str, Any] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """An agent's habits on this model and by its file, as ``Agent`` takes them.
+
+        ``instructed`` says that the session has instructions; ``configured`` are the MCP servers of the settings.
+        """
+        from holdfast.agent._agent_files import Crew
+        from holdfast.agent._mcp_servers import servers_of, warn_of_server
+
         small = self.small_window
         if self.is_guide:
             return {"agent_type": AGENT_TYPE, "tools": tools()}
+        file, configured = self.agents.get(agent_id or self.agent_id), configured or {}
+        if file is not None and small is None:
+            crew = Crew({each.name: each for each in self.agents.values()}, self.late_model, configured, tell)
+            parts = crew.parts(file, tools())
+            return {"agent_type": AGENT_TYPE, "description": file.description, **parts}
+        servers = servers_of(configured, tell or warn_of_server) if small is None else None
         return {
+            "mcp_servers": servers or (),
             "agent_type": AGENT_TYPE,
             "instructions": self.instructions or (None if instructed else self.WORDS),
             # The embedded model cannot call tools, and their description would fill its context.
@@ -397,6 +428,23 @@ class Kit:
             "max_context_tokens": None if small is None else max(small - _REPLY_TOKENS, 1),
             "strategy": "none" if small is None else "window",
         }
+
+
+def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFile]:
+    """The agents that have files, by their ids."""
+    from holdfast.agent._agent_files import load_agents, warn_of_file
+
+    return {fit_id(name): agent for name, agent in load_agents(tell=tell or warn_of_file).items()}
+
+
+def _choice_for(
+    agents: Mapping[str, AgentFile], model: str | None, agent: str | None, settings: Configuration
+) -> ModelChoice:
+    """Who answers for an agent: as asked for, as its file says, else as usual."""
+    file = agents.get(fit_id(agent or settings.get("agent", _AGENT)))
+    if model is None and file is not None and file.model is not None:
+        return choose_model(file.model, settings, reason=f"from {file.path}")
+    return choose_model(model, settings)
 
 
 class AgentMaker:
@@ -416,8 +464,9 @@ class AgentMaker:
 
         self._library = library
         self.settings = configuration({} if place is None else {"store": place})
-        self.choice: ModelChoice = choose_model(model, self.settings).named()
-        self._kit = Kit.of(self.choice, self.settings)
+        agents = _agent_files(warn)
+        self.choice: ModelChoice = _choice_for(agents, model, agent, self.settings).named()
+        self._kit = Kit.of(self.choice, self.settings, agents=agents)
         self._asked_agent = agent
         self._permission = permission
         self._warn = warn
@@ -451,7 +500,6 @@ class AgentMaker:
 
     def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
         from holdfast.agent import Agent, PersistentSession, builtin_tools
-        from holdfast.agent._mcp_servers import servers_of
 
         # With instructions of its own it does not matter what the session has.
         asks = self._kit.instructions is None and self._is_there(session_id)
@@ -461,7 +509,14 @@ class AgentMaker:
             agent_id=agent_id,
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
-            permission=self._permission,
-            mcp_servers=servers_of(self.settings.get("mcp_servers", ()), self._warn) or (),
-            **self._kit.habits(lambda: builtin_tools(os.getcwd()), instructed=instructed),
+            **{
+                "permission": self._permission,
+                **self._kit.habits(
+                    lambda: builtin_tools(os.getcwd()),
+                    instructed=instructed,
+                    agent_id=agent_id,
+                    configured=self.settings.get("mcp_servers", {}),
+                    tell=self._warn,
+                ),
+            },
         )

@@ -76,7 +76,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<McpServer {self.shown_name!r}>"
 
 
-def as_servers(given: Iterable[Any] | Mapping[str, Any]) -> list[McpServer]:
+def check_servers(given: Iterable[Any] | Mapping[str, Any]) -> list[McpServer]:
     """Servers for what the caller gave: each a McpServer or a dict of its fields, or all by name. Raises UsageError."""
     if isinstance(given, Mapping):
         given = [{**one, "name": name} if isinstance(one, Mapping) else one for name, one in given.items()]
@@ -87,8 +87,6 @@ def as_servers(given: Iterable[Any] | Mapping[str, Any]) -> list[McpServer]:
     names = [server.name for server in found]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two MCP servers have the name {twice[0]!r}")
-    if found and not can_use_servers():
-        raise UsageError("MCP servers need the package mcp", remedy="Install it with: pip install 'holdfast[mcp]'")
     return found
 
 
@@ -212,7 +210,9 @@ def servers_of(
     """The servers that an agent was given; None if there are none. Raises UsageError."""
     if isinstance(given, McpServers):
         return given
-    found = as_servers(given)
+    found = check_servers(given)
+    if found and not can_use_servers():
+        raise UsageError("MCP servers need the package mcp", remedy="Install it with: pip install 'holdfast[mcp]'")
     return McpServers(found, tell=tell) if found else None
 
 

@@ -31,7 +31,7 @@ class Wishes(NamedTuple):
 
 _talk_options = together(
     model_option,
-    named_option("--agent", of="agent", help="The agent whose sessions these are."),
+    named_option("--agent", of="agent", help="The agent whose sessions these are; it may have a file."),
     click.option(
         "--session",
         "--restore",

@@ -161,7 +161,13 @@ class FileStore(FlushingStore):
         above = check_prefix(prefix)
         with self._tree.opened(above, doing=f"listing {prefix}") as directory:
             found = () if directory is None else self._disk.scan_inodes(directory)
-            return {prefix + name: f"{inode:x}" for name, inode in found if is_id(name)}
+            known = {name: f"{inode:x}" for name, inode in found if is_id(name)}
+            for name in [name for name in known if name.endswith(".md")]:
+                # Where a project's store is, people keep the files of their agents too, beside the folders.
+                node = None if directory is None else self._disk.node_at(name, directory)
+                if node is not None and not node.is_directory:
+                    del known[name]
+            return {prefix + name: mark for name, mark in known.items()}
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """By the file ``touched`` and the time of the directory."""
