@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import subprocess
+import sys
+import time
 
 import pytest
 
 import holdfast
 from holdfast import Edited, Result
-from holdfast.agent import Agent, Suspend, Tool
+from holdfast.agent import Agent, Runtime, Suspend, Tool
 from holdfast.errors import UsageError
 
 ACT = [("act", {"what": "a"})]
@@ -266,3 +270,48 @@ async def test_what_is_due_goes_on_by_itself(hf, script):
     hf.answer(one.id, True)
     assert (await runtime.wake_due(), await runtime.wake_due(), ran) == (["s"], [], ["a"])
     runtime.close()
+
+
+def test_a_session_sleeps_until_a_time(hf):
+    """On record before and after; the time past, it goes on at once, and nothing is recorded."""
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.5)
+    with hf.session("s") as s:
+        s.sleep_until(soon)
+        assert dt.datetime.now(dt.UTC) >= soon
+        assert s.live_state.status == "idle"
+        s.sleep_until(soon)
+        asyncio.run(s.asleep_until(soon))
+    assert [e.type for e in hf.events("s", types=["suspended", "resumed"])] == ["suspended", "resumed"]
+    with hf.session("s") as s, pytest.raises(UsageError, match="with a time zone"):
+        s.sleep_until(dt.datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is refused
+
+
+SLEEPER = """
+import sys, datetime as dt, holdfast
+with holdfast.open(sys.argv[1]) as hf, hf.session("s", agent_id=sys.argv[3]) as s:
+    s.user("Wake me")
+    print("asleep", flush=True)
+    s.sleep_until(dt.datetime.fromtimestamp(float(sys.argv[2]), dt.UTC))
+"""
+
+
+def test_a_sleeper_that_was_killed_is_woken_by_its_agent(hf, script, texts):
+    """The session stays suspended when its process dies, and is due when the time has come; another agent leaves it."""
+    until = time.time() + 2
+    command = [sys.executable, "-c", SLEEPER, hf.store.path, str(until), "helper"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "asleep\n"
+        while hf.info("s").status != "suspended":
+            time.sleep(0.01)
+        child.kill()
+    [one] = hf.waiting()
+    assert (one.kind, one.until, hf.inbox.due()) == ("time", int(until * 1000), [])
+    time.sleep(max(until - time.time(), 0))
+    assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
+    for name, woken in (("other", []), ("helper", ["s"])):
+        model = script("good morning")
+        runtime = Runtime(Agent(model.model, agent_id=name, hf=hf), hf)
+        assert asyncio.run(runtime.wake_due()) == woken
+        runtime.close()
+    assert "(waited until" in texts(model.requests[0])[-1]
+    assert (hf.info("s").status, hf.inbox.due()) == ("idle", [])

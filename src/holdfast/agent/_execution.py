@@ -188,10 +188,12 @@ class Executor:
             value = said.get("result") if decision == "result" else decision != "deny"
             failed = decision == "deny"
             told = {"error": True, "message": f"refused: {reason}"} if failed else value
-            if ask.resume_as == "tool_result":
+            if call and ask.resume_as == "tool_result":
                 self.talk.tool_result(call, told, is_error=failed, by=said.get("by"))
             self.talk.append("resumed", {"reason": "answered", "ids": [id]})
-            if ask.resume_as != "tool_result":
+            if not call:  # the session slept, and its program is gone
+                self.talk.user(f"({value}; go on)", synthetic=True)
+            elif ask.resume_as != "tool_result":
                 self.talk.user(reason if failed else value)
             return None
         event = self.talk.session.as_said(next(self.talk.session.events(ask.call_seq)))

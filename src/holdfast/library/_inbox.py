@@ -88,7 +88,7 @@ class Inbox:
         """
         check_text("an agent", agent)
         found = [(meta, asks) for meta, asks in _asks(self._core, session) if _is_due(self._core, meta, asks, agent)]
-        return [meta.session_id for meta, asks in found if tools is None or _knows(tools, asks)]
+        return [meta.session_id for meta, asks in found if tools is None or _knows(tools, asks, agent)]
 
     def signal(self, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
         """Tell all calls that wait for an event (``Suspend(event=…)``) that it came; return their sessions.
@@ -137,9 +137,12 @@ def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[Session
                 yield meta, id, ask
 
 
-def _knows(tools: Collection[str], asks: dict[str, AskState]) -> bool:
-    # The tools of a delegate are its own.
-    return all(ask.above or ask.tool in tools for ask in asks.values())
+def _knows(tools: Collection[str], asks: dict[str, AskState], agent: str | None) -> bool:
+    # The tools of a delegate are its own. What sleeps without a call is for the agent of its session alone.
+    return all(
+        ask.above or (ask.tool in tools if ask.tool else agent is not None and ask.agent == agent)
+        for ask in asks.values()
+    )
 
 
 def _is_due(core: Core, meta: SessionMetadata, asks: dict[str, AskState], agent: str | None) -> bool:

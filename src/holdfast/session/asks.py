@@ -9,9 +9,10 @@ an event, and removes the document once that is on the medium.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -261,3 +262,48 @@ def take_answers(session: Session) -> bool:
     for id in kept:
         drop_answer(documents, id)
     return taken
+
+
+# Waiting for a time, without a call that waits.
+_TICK_S = 1.0  # so that a clock that was set forward is seen
+
+
+def begin_sleep(session: Session, when: datetime) -> str | None:
+    """Record that a session waits until a time; the id of that, or None if the time has come. Raises UsageError."""
+    if not isinstance(when, datetime) or when.tzinfo is None:
+        raise UsageError(
+            f"the time to wait for is a datetime with a time zone, not {when!r:.60}", remedy="datetime.now(UTC) + …"
+        )
+    until = int(when.timestamp() * 1000)
+    id = ask_id(session.id, None, str(until), "time")
+    ask = session.live_state.asks.get(id)
+    if until <= now_ms():
+        if ask is not None:
+            end_sleep(session, id)
+        return None
+    if ask is None:
+        known = {"id": id, "kind": "time", "until": until, "agent": session.agent_id}
+        session.append("suspended", {name: value for name, value in known.items() if value is not None})
+    return id
+
+
+def ticks(session: Session, id: str) -> Iterator[float]:
+    """Yield how long to sleep, again and again, until the time has come or somebody ended the waiting.
+
+    A clock that is set back makes it no longer than it was when this began.
+    """
+    ask = session.live_state.asks[id]
+    assert ask.until is not None
+    end = monotonic() + (ask.until - now_ms()) / 1000
+    while id in session.live_state.asks:
+        left = min(end - monotonic(), (ask.until - now_ms()) / 1000)
+        if left <= 0:
+            return
+        yield min(left, _TICK_S)
+
+
+def end_sleep(session: Session, id: str) -> None:
+    """Record that the time has come."""
+    if id in session.live_state.asks:
+        session.append("resumed", {"reason": "the time has come", "ids": [id]})
+    drop_answer(documents_of(session), id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -26,6 +27,8 @@ from holdfast.session.reader import blob_loader
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from holdfast.replay import Incomplete, Provider, State
     from holdfast.session._observers import Observers
     from holdfast.session._work import Retry, Work
@@ -265,6 +268,38 @@ class Session:
         it another step. Inside of a step the n-th call with the same arguments is a step of its own.
         """
         return self.steps.decorate(fn, key=key, name=name, unknown=unknown, retry=retry)
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    def sleep_until(self, when: datetime) -> None:
+        """Wait until a time, durably: the session is ``suspended`` meanwhile, whatever becomes of this process.
+
+        A program that is started again and comes here waits for the rest, or goes on at once. A session of an agent
+        whose program is gone is woken by ``Runtime.wake_due`` and ``holdfast serve``. Raises UsageError without a time zone.
+        """
+        from holdfast.session import asks
+
+        id = asks.begin_sleep(self, when)
+        if id is None:
+            return
+        self.flush()
+        for seconds in asks.ticks(self, id):
+            time.sleep(seconds)
+        asks.end_sleep(self, id)
+
+    async def asleep_until(self, when: datetime) -> None:
+        """Do what ``sleep_until`` does without blocking the event loop."""
+        import asyncio
+
+        from holdfast.session import asks
+
+        id = asks.begin_sleep(self, when)
+        if id is None:
+            return
+        await self.aflush()
+        for seconds in asks.ticks(self, id):
+            await asyncio.sleep(seconds)
+        asks.end_sleep(self, id)
 
     # -- reading: every answer is a copy or to be read only ----------------------------------
 

@@ -127,5 +127,7 @@ class Waker:
         # Another server is at it; what it leaves is found the next time.
         with contextlib.suppress(Locked), hf.store.lease(_WAKER).held("waker", _WAKER_MS):
             tools = self._service.turns.tools(space)
-            return [id for id in hf.inbox.due(tools=tools) if self._wakes.is_time((space, id))]
+            # With its name also what slept without a call: that is for the agent whose session it is.
+            due = dict.fromkeys([*hf.inbox.due(tools=tools), *hf.inbox.due(self._service.turns.agent_id, tools)])
+            return [id for id in due if self._wakes.is_time((space, id))]
         return []

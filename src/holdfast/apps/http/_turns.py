@@ -90,6 +90,11 @@ class RunningTurns:
             return self._host.begin((space, id), lambda turn: self._answer(turn, None, None, kit))
         return None
 
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that new sessions have here."""
+        return None if self._kit is None else self._kit.agent_id
+
     def tools(self, space: str) -> frozenset[str]:
         """The names of the tools that agents of a space have here."""
         from holdfast.agent import builtin_tools
