@@ -275,7 +275,8 @@ class Session:
         """Wait until a time, durably: the session is ``suspended`` meanwhile, whatever becomes of this process.
 
         A program that is started again and comes here waits for the rest, or goes on at once. A session of an agent
-        whose program is gone is woken by ``Runtime.wake_due`` and ``holdfast serve``. Raises UsageError without a time zone.
+        whose program is gone is woken by ``Runtime.wake_due`` and ``holdfast serve``. Raises UsageError for a time
+        without a zone.
         """
         from holdfast.session import asks
 
