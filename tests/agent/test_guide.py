@@ -43,6 +43,43 @@ def talk(hf, tmp_path):
         yield conversation
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("what is this?", "a chat whose session stays"),
+        ("whats my name", "have not told me your name"),
+        ("can you write python code?", "takes a language model"),
+        ("2+2", "takes a language model"),
+        ("what happens if I pull the plug", "Kill me while I count"),
+        ("whats in this folder", "Here I see"),
+        ("how can I use Claude", "`/model [NAME]`"),
+        ("where is my data stored", "`holdfast doctor`"),
+        ("forget my name", "`holdfast redact ID`"),
+        ("this is stupid", "small thing"),
+        ("how do i quit", "Ctrl-D leaves"),
+        ("share this chat", "`/export [FILE]`"),
+        ("👍", "Then let us go on"),
+        ("what did I say first?", "The first thing you said here:\n\n- “hello”"),
+        ("what do i need to do", "no tasks"),
+    ],
+)
+def test_what_newcomers_say(talk, text, answer):
+    """Words of every kind, also misspelt ones, get an answer of their own, and not that they are not understood."""
+    assert answer in talk.say("hello", text)
+
+
+def test_what_is_not_understood_is_not_told_in_the_same_words_again(talk):
+    """Who knows that it is no language model is led on instead."""
+    answers = [talk.say(text) for text in ("brumm", "brumm brumm", "brumm brumm brumm")]
+    assert len(set(answers)) == 3
+    assert ["no language model" in answer for answer in answers] == [True, False, False]
+
+
+def test_a_search_finds_this_session_too(talk):
+    """What was said a minute ago is found, and not the search itself."""
+    assert "you said “Remind me to buy milk”" in talk.say("Remind me to buy milk", "find milk")
+
+
 def test_it_says_that_it_is_no_language_model(talk):
     """The first word, the question who it is, and what it cannot understand: it never pretends."""
     for text in ("hi", "Who are you?", "Are you an AI?", "Write a poem on rust", "asdf qwer"):
@@ -60,6 +97,9 @@ def test_it_says_that_it_is_no_language_model(talk):
         ("I live in São Paulo and work there", "Where do I live?", "Your place is São Paulo"),
         ("I would like to travel to Kyoto.", "where do I want to go", "Your place is Kyoto"),
         ("My train is at 9:11.", "what is my train?", "Your train is at 9:11"),
+        ("I have a dog called Rex", "what is my dog called", "Your dog is Rex"),
+        ("my nam is Alice", "waht is my name", "Your name is Alice"),
+        ("My favorite color is blue", "what's my favourite colour?", "Your favourite colour is blue"),
         ("my dog's name is Rex", "What's my dog's name?", "Your dog's name is Rex"),
     ],
 )

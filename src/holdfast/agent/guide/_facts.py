@@ -10,7 +10,8 @@ _STOP = r"(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)(?<!\bMrs)[.,;!?](?=\s|$)|[。，�
 _END = rf"(?=\s+(?:and|but|because|und|et|y|e)\s|\s*(?:{_STOP})|\s*$)"
 _VALUE = rf"\s*(?P<value>(?!not\b|什么|何)(?:(?!{_STOP}).){{1,80}}?){_END}"
 _NAME = (
-    r"my name is|my name's|call me|i am called|i'm called|mein name ist|ich hei(?:ß|ss)e|je m'appelle|me llamo|"
+    r"my (?:name|nam|nmae|naem) is|my name's|my name si|"
+    r"call me|i am called|i'm called|mein name ist|ich hei(?:ß|ss)e|je m'appelle|me llamo|"
     r"mi nombre es|meu nome é|me chamo|mi chiamo|ik heet|меня зовут|我叫|私の名前は"
 )
 _PLACE = (
@@ -31,6 +32,8 @@ _TOLD = (
 )
 _KEY = r"(?P<key>[a-z][a-z '’-]{1,30}?)"
 _OWN = re.compile(rf"\bmy {_KEY} (?:is|are|was){_VALUE}", re.IGNORECASE)
+_HAVE = re.compile(rf"\bI have an? {_KEY} (?:called|named){_VALUE}", re.IGNORECASE)
+_SPELLED = {"favorite": "favourite", "color": "colour"}
 _NOTE = re.compile(
     r"^\s*(?:please )?(?:remember|note|keep in mind)(?: that)?[: ]+(?!to\b)(?P<value>.{2,200})$", re.IGNORECASE
 )
@@ -40,7 +43,7 @@ _TASK = re.compile(
     re.IGNORECASE,
 )
 _ASKED_NAME = (
-    r"(?:what(?:'s| is| was)|know|tell me|say|remember|forgot(?:ten)?) my name\b|what my name is|who am i\b|"
+    r"(?:wh?[ah]*t(?:'?s| is| was)|know|tell me|say|remember|forgot(?:ten)?) my name\b|what my name is|who am i\b|"
     r"wie hei(?:ß|ss)e ich|comment (?:est-ce que )?je m'appelle|cómo me llamo|(?:qual é (?:o )?meu|como me cham)|"
     r"come mi chiamo|hoe heet ik|как меня зовут|我叫什么|私の名前は何"
 )
@@ -48,7 +51,9 @@ _ASKED = (
     ("name", _ASKED_NAME),
     ("place", r"where (?:do i (?:live|come from|want to)|am i\b)|wo wohne ich|où j'habite|dónde vivo"),
 )
-_ASKED_OWN = re.compile(rf"what(?:'s| is| are| was|) my {_KEY}(?: again| is)?\s*\??\s*$", re.IGNORECASE)
+_ASKED_OWN = re.compile(
+    rf"wh?[ah]*t(?:'?s| is| are| was|) my {_KEY}(?: again| is| called| named)?\s*\??\s*$", re.IGNORECASE
+)
 _QUESTION = re.compile(
     r"[?？]\s*$|^\s*(?:what|when|where|who|which|whose|why|how|did|do|does|is|are|was|can|tell me)\b", re.IGNORECASE
 )
@@ -78,9 +83,9 @@ def facts_in(text: str) -> list[Fact]:
     for key, pattern in _TOLD:
         if (match := pattern.search(text)) and match["value"].strip():
             found.setdefault(key, match["value"].strip())
-    for match in _OWN.finditer(text):
-        key = " ".join(match["key"].lower().split())
-        if key != "name" and match["value"].strip():
+    for match in (*_OWN.finditer(text), *_HAVE.finditer(text)):
+        key = _key(match)
+        if key not in ("name", "nam", "nmae", "naem") and match["value"].strip():
             found.setdefault(key, match["value"].strip())
     if not found and (match := _NOTE.search(text)):
         found["note"] = match["value"].strip()
@@ -99,7 +104,11 @@ def asked_fact(text: str) -> str | None:
         if re.search(pattern, text, re.IGNORECASE):
             return key
     match = _ASKED_OWN.search(text)
-    return " ".join(match["key"].lower().split()) if match else None
+    return _key(match) if match else None
+
+
+def _key(match: re.Match[str]) -> str:
+    return " ".join(_SPELLED.get(word, word) for word in match["key"].lower().split())
 
 
 def is_question(text: str) -> bool:

@@ -31,6 +31,7 @@ _WORDS = re.compile(r"\s*\S+\s*")
 _GO_ON = re.compile(
     r"^\s*(?:please )?(?:/?continue|go on|carry on|proceed|weiter|continue[zr]|continúa)[.!?]?\s*$", re.IGNORECASE
 )
+_SEARCH = re.compile(r"\s*(?:please )?(?:search|find|look)\b", re.IGNORECASE)
 _SESSIONS_MAX = 50
 _TAIL_CHARS = 40
 _WORDS_CHARS = 200
@@ -203,6 +204,8 @@ def look_up(ctx: ToolContext, about: str) -> Any:
     """Find what the user told, in this session or an earlier one, with the words and the moment."""
     if about == "tasks":
         return [dict(one) for one in ctx.todos]
+    if about == "said":
+        return [_place(event, text) for event, text in _user_texts(ctx.session.events())]
     told = list(_told(ctx.session.events()))
     if about == "everything":
         # Of what was told twice the later counts; notes are all kept.
@@ -232,9 +235,10 @@ def find_said(ctx: ToolContext, question: str) -> Any:
     """Find what the user said in this session that has most of the words of a question."""
     wanted = words_in(question)
     best, most = None, len(wanted) / 2
-    for event, text in _user_texts(ctx.session.events()):
+    # The last of them is what is being answered.
+    for event, text in list(_user_texts(ctx.session.events()))[:-1]:
         shared = len(wanted & words_in(text))
-        if shared and shared >= most and not is_question(text):
+        if shared and shared >= most and not is_question(text) and not _SEARCH.match(text):
             best, most = _place(event, text), shared
     return best or "nothing"
 

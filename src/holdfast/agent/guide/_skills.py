@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.agent.commands import COMMANDS
 from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
+from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS
 
 _READ_CHARS_MAX = 2_000  # of a message: what is asked for stands at its beginning
 
@@ -197,7 +198,7 @@ _FILE = re.compile(r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\
 
 
 def _read(talk: Talk) -> Answer:
-    match = _FILE.search(talk.text)
+    match = _FILE.search(re.sub(r"\b(?:the )?readme\b(?!\.)", "README.md", talk.text, flags=re.IGNORECASE))
     if match is None:
         return "Tell me the name of the file: `read README.md`. `list files` shows which there are."
     path = match[0].strip()
@@ -246,6 +247,9 @@ def _search(talk: Talk) -> Answer:
         return f"I cannot search here. At a shell: `holdfast search '{words}'`."
     rows = (yield Use("recall_sessions", {"query": words})).rows
     if not rows:
+        here = (yield Use("find_said", {"question": words})).row
+        if here.get("words"):
+            return f"In this session you said “{here['words']}” at {here.get('said_at')} (event {here.get('event')})."
         return (
             f"Nothing about “{words}” is in my earlier sessions. At a shell, `holdfast search '{words}'` looks"
             " through this one and all others."
@@ -299,54 +303,9 @@ def _kill(_: Talk) -> Answer:
     )
 
 
-_TOPICS: dict[str, tuple[str, str, str]] = {
-    # What begins the words of a question, a slash command, and what is to be known.
-    "fork": (
-        "fork",
-        "`holdfast fork ID`",
-        "A fork is a copy of a session up to any event. Both go on by themselves, and what they share is stored once.",
-    ),
-    "back": (
-        "back",
-        "`holdfast fork ID --at SEQ`",
-        "To go back, fork at an earlier event: the log itself is never cut.",
-    ),
-    "export": (
-        "export",
-        "`holdfast export ID --format html`",
-        "A session can be written as Markdown, HTML, JSON or a bundle that another machine imports.",
-    ),
-    "model": (
-        "model",
-        "`holdfast chat --model anthropic:claude-sonnet-4-5`",
-        "Another model goes on with the same session, because the conversation is ours and not the model's.",
-    ),
-    "waiting": (
-        "waiting",
-        "`holdfast list`",
-        "A tool that needs a person can wait for days: the session is kept, and the answer goes on where it stopped.",
-    ),
-    "sessions": (
-        "list",
-        "`holdfast list`",
-        "Every session has an id, a title and a log; `holdfast show ID` prints it.",
-    ),
-    "memory": (
-        "memory",
-        "`holdfast show ID`",
-        "What I am told to keep is in the memory of the session, which is a part of its log.",
-    ),
-    "delete": (
-        "delete",
-        "`holdfast delete ID`",
-        "A deleted session goes into the trash, and `holdfast undelete ID` brings it back.",
-    ),
-}
-
-
 def _topic(name: str) -> Callable[[Talk], Answer]:
     def explain(_: Talk) -> Answer:
-        command, shell, about = _TOPICS[name]
+        command, shell, about = TOPICS[name]
         here = f"In a chat: `/{command} {COMMANDS[command].takes}".strip() + "`. " if command in COMMANDS else ""
         return f"{about} {here}At a shell: {shell}."
         yield
@@ -373,37 +332,29 @@ def _bye(_: Talk) -> Answer:
     yield
 
 
-_LANGUAGES = (
-    (
-        r"\b(?:hallo|guten|ich|nicht|bitte|und|wie)\b",
-        "Ich bin kein Sprachmodell und antworte auf Englisch. Was du schreibst, bleibt Wort für Wort erhalten.",
-    ),
-    (
-        r"\b(?:bonjour|salut|je|est|vous|merci|pas)\b",
-        "Je ne suis pas un modèle de langage et je réponds en anglais. Ce que vous écrivez est gardé mot pour mot.",
-    ),
-    (
-        r"\b(?:hola|buenos|qué|cómo|gracias|estás|quiero)\b|¿|¡",
-        "No soy un modelo de lenguaje y respondo en inglés. Lo que escribes se guarda palabra por palabra.",
-    ),
-    (
-        r"\b(?:olá|bom dia|obrigad[oa]|você|não|como está)\b",
-        "Não sou um modelo de linguagem e respondo em inglês. O que escreve fica guardado palavra por palavra.",
-    ),
-    (
-        r"\b(?:ciao|buongiorno|grazie|sono|perché)\b",
-        "Non sono un modello linguistico e rispondo in inglese. Ciò che scrivi resta parola per parola.",
-    ),
-    (r"[\u3040-\u30ff]", "私は言語モデルではなく、英語で答えます。書かれたことはそのまま保存されます。"),
-    (r"[\u4e00-\u9fff]", "我不是语言模型，用英语回答。您写的每个字都会原样保存。"),
-    (r"[\u0400-\u04ff]", "Я не языковая модель и отвечаю по-английски. Всё, что вы пишете, сохраняется слово в слово."),
-)
-
-
 def _language(talk: Talk) -> Answer:
-    own = next(words for pattern, words in _LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
+    own = next(words for pattern, words in LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
     return f"{own}\n\n{_next_step(talk)} `What can you do?` shows more."
     yield
+
+
+def _small_talk(words: str) -> Callable[[Talk], Answer]:
+    def answer(talk: Talk) -> Answer:
+        return f"{words} {_next_step(talk)}"
+        yield
+
+    return answer
+
+
+def _said(talk: Talk) -> Answer:
+    rows = (yield Use("look_up", {"about": "said"})).rows
+    if re.search(r"\bfirst\b", talk.text, re.IGNORECASE):
+        rows = rows[:1]
+        begin = "The first thing you said here:"
+    else:
+        begin = f"The last {len(rows[-10:])} things you said here, word for word:"
+    lines = [f"- “{row.get('words')}” ({row.get('said_at')}, event {row.get('event')})" for row in rows[-10:]]
+    return f"{begin}\n\n" + "\n".join(lines) + "\n\nI repeat and do not sum up: that takes a language model."
 
 
 def _question(talk: Talk) -> Answer:
@@ -423,11 +374,19 @@ def _unknown(talk: Talk) -> Answer:
 
 def _puzzled(talk: Talk) -> str:
     number = len(talk.earlier) + 1
+    puzzled = sum(skill_for(text).name in ("unknown", "question") for text in talk.earlier)
+    if puzzled:
+        # Who knows what the guide is need not be told again.
+        others = "".join(f", `{one}`" for one in _TRY[puzzled % len(_TRY)])
+        return f"I do not understand that; it is kept as your message {number}. {_next_step(talk)} Or try{others[1:]}."
     return (
         "I do not understand that: I am a guide and no language model. Your words are kept all the same, as"
         f" message {number} of yours in this session, for any model that goes on with it. {_next_step(talk)} `What"
         " can you do?` shows the rest."
     )
+
+
+_TRY = (("What can you do?", "count"), ("list files", "what did I say?"), ("fork", "another model"), ("help", "export"))
 
 
 class Skill(NamedTuple):
@@ -450,24 +409,51 @@ SKILLS = (
         _title,
         "Say `call this session My trip`: I ask for permission first.",
     ),
-    Skill("tasks", _words(r"\b(?:my|the) (?:tasks|todos|to-?dos|todo list)\b|^\s*(?:tasks|todos)\b"), _tasks),
+    Skill(
+        "tasks",
+        _words(
+            r"\b(?:my|the) (?:tasks|todos|to-?dos|todo list)\b|^\s*(?:tasks|todos)\b|"
+            r"\bwhat (?:do i (?:need|have) to do|must i do|is (?:left )?to do)\b"
+        ),
+        _tasks,
+    ),
     Skill("facts", facts_in, _facts, "Tell me your name: `My name is Alice`."),
     Skill("recall", asked_fact, _recall, "Ask me `What is my name?`, also after a restart."),
     Skill("done", _words(r"^\s*(?:i(?:'m| am) )?(?:done with|finished|i did)\b"), _done),
     Skill("task", task_in, _task, "Give me a task to keep: `Remind me to call Bob`."),
+    Skill(
+        "said",
+        _words(
+            r"\bfirst (?:thing|message|words?)\b|\bdid i (?:say|write) first|^\s*recap\b|"
+            r"^\s*what did i (?:just )?(?:say|write)\s*\??\s*$|\bwhat (?:did|have) we (?:talk|discuss)|"
+            r"\b(?:summar|recap)\w*\b.*\b(?:conversation|chat|session|this|we)\b"
+        ),
+        _said,
+    ),
     Skill("told", _words(r"\bwhat (?:do|did) (?:you (?:know|remember)|i (?:say|tell))"), _told),
     Skill(
         "list",
-        _words(r"^\s*(?:please )?(?:list|ls|show)\b.*\b(?:files?|folder|directory)\b|^\s*ls\s*$|\bwhat files\b"),
+        _words(
+            r"^\s*(?:please )?(?:list|ls|show)\b.*\b(?:files?|folder|directory)\b|^\s*ls\s*$|\bwhat files\b|"
+            r"\bsee my files\b|\bwhat(?:'?s| is) in (?:this|the|my) (?:folder|directory)\b"
+        ),
         _list,
     ),
     Skill("topic-waiting", _words(r"\bwaiting\b|\bwait for (?:me|someone|somebody)"), _topic("waiting")),
     Skill("topic-fork", _words(r"\bfork"), _topic("fork"), "Ask about `fork` or `export`."),
     Skill("topic-back", _words(r"\b(?:go|going|get) back\b|\bundo\b|\brewind\b"), _topic("back")),
-    Skill("topic-export", _words(r"\bexport|\bsave (?:this|the) (?:session|conversation|chat)"), _topic("export")),
+    Skill(
+        "topic-export",
+        _words(r"\bexport|\b(?:save|share|send|print) (?:this|the|it)\b(?: session| conversation| chat)?"),
+        _topic("export"),
+    ),
     Skill(
         "topic-model",
-        _words(r"\b(?:another|other|change|switch|which|real|better|different)\b.*\bmodel|^\s*/?model\b"),
+        _words(
+            r"\b(?:another|other|change|switch|which|real|better|different)\b.*\bmodel|^\s*/?model\b|"
+            r"\b(?:use|connect|talk to|try|want|with)\b.*"
+            r"\b(?:claude|gpt\S*|chatgpt|gemini|ollama|llama\S*|openai|anthropic)\b"
+        ),
         _topic("model"),
     ),
     Skill("topic-delete", _words(r"\bdelete|\btrash"), _topic("delete")),
@@ -477,7 +463,8 @@ SKILLS = (
         "kill",
         _words(
             r"^\s*(?:kill|crash)\b|\bkill(?:ed|ing)? (?:you|it|me|-9)|\byou (?:are |get )?(?:kill|crash|die)|"
-            r"power (?:cut|loss|fail)"
+            r"power (?:cut|loss|fail)|pull the plug|\bcrash(?:es)?\b|\breboot|"
+            r"\bclose the (?:terminal|window|laptop|lid)"
         ),
         _kill,
         "Say `kill`: I show you what a crash leaves.",
@@ -525,12 +512,13 @@ SKILLS = (
         ),
         _who,
     ),
-    Skill("thanks", _words(r"^\s*(?:thanks|thank you|thx|great|nice|cool|ok|okay|good)\b"), _thanks),
-    Skill("bye", _words(r"^\s*(?:bye|goodbye|see you|quit)\b"), _bye),
-    Skill("hello", _words(r"^\s*(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|start|begin)\b"), _hello),
+    *(Skill(name, _words(pattern), _small_talk(words)) for name, pattern, words in SMALL_TALK),
+    Skill("thanks", _words(r"^\s*(?:thanks|thank you|thx|great|nice|cool|good|wow)\b"), _thanks),
     Skill(
-        "language", lambda text: any(re.search(pattern, text, re.IGNORECASE) for pattern, _ in _LANGUAGES), _language
+        "bye", _words(r"^\s*(?:bye|goodbye|see you|quit)\b|\bhow (?:do|can) i (?:quit|exit|leave|stop|get out)"), _bye
     ),
+    Skill("hello", _words(r"^\s*(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|start|begin)\b"), _hello),
+    Skill("language", lambda text: any(re.search(pattern, text, re.IGNORECASE) for pattern, _ in LANGUAGES), _language),
     Skill("question", is_question, _question),
     Skill("unknown", lambda _: True, _unknown),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agent import can_go_on, fork_seq, is_child, offered_commands
@@ -56,7 +57,10 @@ def _help(chat: Chat, _: str) -> None:
     width = max(len(f"{name} {command.takes}") for name, command in COMMANDS.items()) + 2
     for name, command in COMMANDS.items():
         shown = f"/{name} {command.takes}".ljust(width + 1)
-        chat.app.out.line(Span(f"  {shown}", "name"), command.does)
+        first, *more = wrap(command.does, max(chat.app.out.columns - len(shown) - 2, 20))
+        chat.app.out.line(Span(f"  {shown}", "name"), first)
+        for line in more:
+            chat.app.out.line(" " * (len(shown) + 2) + line)
     keys = "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed."
     for line in ("What you type while it answers is heard before its next step; Esc stops that for it.", keys):
         chat.app.out.line(Span(f"  {line}", "faint"))

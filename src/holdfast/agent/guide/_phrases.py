@@ -1,0 +1,130 @@
+"""What the guide says by heart: about the commands, in other languages, and in small talk. Words and nothing else."""
+
+from __future__ import annotations
+
+TOPICS: dict[str, tuple[str, str, str]] = {
+    # What begins the words of a question, a slash command, and what is to be known.
+    "fork": (
+        "fork",
+        "`holdfast fork ID`",
+        "A fork is a copy of a session up to any event. Both go on by themselves, and what they share is stored once.",
+    ),
+    "back": (
+        "back",
+        "`holdfast fork ID --at SEQ`",
+        "To go back, fork at an earlier event: the log itself is never cut.",
+    ),
+    "export": (
+        "export",
+        "`holdfast export ID --format html`",
+        "A session can be written as Markdown, HTML, JSON or a bundle that another machine imports.",
+    ),
+    "model": (
+        "model",
+        "`holdfast chat --model anthropic:claude-sonnet-4-5`",
+        (
+            "Another model goes on with the same session, because the conversation is ours and not the model's. Set"
+            " ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama or LM Studio: then it is"
+            " found by itself."
+        ),
+    ),
+    "waiting": (
+        "waiting",
+        "`holdfast list`",
+        "A tool that needs a person can wait for days: the session is kept, and the answer goes on where it stopped.",
+    ),
+    "sessions": (
+        "list",
+        "`holdfast list`",
+        "Every session has an id, a title and a log; `holdfast show ID` prints it.",
+    ),
+    "memory": (
+        "memory",
+        "`holdfast show ID`",
+        "What I am told to keep is in the memory of the session, which is a part of its log.",
+    ),
+    "delete": (
+        "delete",
+        "`holdfast delete ID`",
+        "A deleted session goes into the trash, and `holdfast undelete ID` brings it back.",
+    ),
+}
+
+LANGUAGES = (
+    (
+        r"\b(?:hallo|guten|ich|nicht|bitte|und|wie)\b",
+        "Ich bin kein Sprachmodell und antworte auf Englisch. Was du schreibst, bleibt Wort für Wort erhalten.",
+    ),
+    (
+        r"\b(?:bonjour|salut|je|est|vous|merci|pas)\b",
+        "Je ne suis pas un modèle de langage et je réponds en anglais. Ce que vous écrivez est gardé mot pour mot.",
+    ),
+    (
+        r"\b(?:hola|buenos|qué|cómo|gracias|estás|quiero)\b|¿|¡",
+        "No soy un modelo de lenguaje y respondo en inglés. Lo que escribes se guarda palabra por palabra.",
+    ),
+    (
+        r"\b(?:olá|bom dia|obrigad[oa]|você|não|como está)\b",
+        "Não sou um modelo de linguagem e respondo em inglês. O que escreve fica guardado palavra por palavra.",
+    ),
+    (
+        r"\b(?:ciao|buongiorno|grazie|sono|perché)\b",
+        "Non sono un modello linguistico e rispondo in inglese. Ciò che scrivi resta parola per parola.",
+    ),
+    (r"[\u3040-\u30ff]", "私は言語モデルではなく、英語で答えます。書かれたことはそのまま保存されます。"),
+    (r"[\u4e00-\u9fff]", "我不是语言模型，用英语回答。您写的每个字都会原样保存。"),
+    (r"[\u0400-\u04ff]", "Я не языковая модель и отвечаю по-английски. Всё, что вы пишете, сохраняется слово в слово."),
+)
+
+# What people also say, and what there is to say to it; the next thing to try follows.
+SMALL_TALK: tuple[tuple[str, str, str], ...] = (
+    (
+        "what",
+        r"^\s*(?:so )?what(?:'?s| is) (?:this|that|it|going on)(?: for| about)?\s*\??\s*$|^\s*what is happening",
+        (
+            "This is a chat whose session stays: every word is on disk before you see it. I am its guide, and"
+            " no language model; I show what a session can do."
+        ),
+    ),
+    (
+        "beyond",
+        (
+            r"\b(?:write|draw|compose|translate|summari[sz]e|explain|code|program|poem|joke|story|weather|news|recipe|"
+            r"what time|the time)\b|^\s*[\d(][\d\s+*/().^-]+=?\s*\??\s*$"
+        ),
+        (
+            "That takes a language model, and I am no language model. Your words are in the log: when you set a"
+            " key or start Ollama, a model goes on in this very session and reads them. `another model` tells how."
+        ),
+    ),
+    (
+        "private",
+        (
+            r"\b(?:where|how)\b.*\b(?:data|session|log|words|this|it)\b.*\b(?:stored|kept|saved|live)\b|"
+            r"\b(?:private|privacy|upload|cloud|telemetry)\b|\bsent (?:any|some)where|\bwho can (?:see|read)"
+        ),
+        (
+            "It is in the store that this chat named when it began, and nowhere else; `holdfast doctor` names"
+            " it, too. Unless you chose another, that is a folder on this machine, with one line of plain text"
+            " for each event. I use no network."
+        ),
+    ),
+    (
+        "forget",
+        r"^\s*(?:please )?(?:forget|erase|unlearn)\b",
+        (
+            "I never change the log, so that you can rely on it. You can: `holdfast redact ID` takes words out"
+            " for good, and `/delete` puts this session into the trash."
+        ),
+    ),
+    (
+        "limits",
+        r"\b(?:stupid|dumb|useless|boring|idiot|suck|sucks|fuck|shit|annoying|bad bot)\b",
+        (
+            "I am a small thing, that is true: a few subjects, real tools, and no language model. What is meant"
+            " to impress is what stays after a crash."
+        ),
+    ),
+    ("feeling", r"\bhow (?:are|r) (?:you|u)\b|\bhow's it going", "I am well, as far as a log can be."),
+    ("nod", r"^\s*(?:yes|yeah|yep|sure|y|ok|okay|k|no|nope|nah|hm+|right|👍|👌)\s*[.!]?\s*$", "Then let us go on."),
+)
