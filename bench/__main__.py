@@ -18,6 +18,7 @@ from bench.ahead import Ahead
 from bench.away import Away
 from bench.branching import Archive, Fork, ManyForks
 from bench.catalogue import Feeding, Lists, Search
+from bench.chat import ChatStart
 from bench.child import SCRATCH
 from bench.command import Command
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
@@ -51,6 +52,7 @@ CASES = (
     Memory,
     Imports,
     Command,
+    ChatStart,
     Lists,
     Search,
     Feeding,

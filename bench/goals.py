@@ -50,6 +50,8 @@ GOALS: dict[str, Goal] = {
     "memory": Goal("memory of a loaded session against its payload", 1.3),
     "import": Goal("import holdfast against msgspec and orjson", 1.2),
     "command": Goal("`holdfast list` against a bare start of Python", 3.0),
+    "chat-line": Goal("`holdfast chat` to its first line", 200.0, unit=" ms"),
+    "chat-prompt": Goal("`holdfast chat` to the prompt", 400.0, unit=" ms"),
     "list": Goal("list newest 50 of 10,000 against a bare indexed SELECT", 2.0, hard=True),
     "search": Goal("search, tool results included, against bare FTS5", 2.0),
     "lag": Goal("index lag in a burst", 200.0, unit=" ms"),
