@@ -88,7 +88,7 @@ HOMES = {
     "uvicorn": ("apps/",),
     "jinja2": ("apps/web/",),
     "markupsafe": ("apps/web/",),  # of jinja2
-    "markdown_it": ("apps/web/", "apps/render/"),
+    "markdown_it": ("formats/prose.py", "apps/render/"),
     "mcp": ("apps/mcp/", "agent/_mcp_servers.py"),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/", "integrations/claude_sdk.py"),

@@ -159,11 +159,13 @@ def test_a_scan(run, library, home):
     assert "No sessions were found" in nothing.err
 
 
-def test_many_unchanged_sessions_are_only_counted(run, tmp_path):
-    """A long list of sessions with nothing new is not printed."""
+def test_many_sessions_are_counted_by_tool(run, tmp_path):
+    """A long list is not printed: how many came of each tool is, and nothing of those with nothing new."""
     for number in range(12):
         write(tmp_path / "many" / f"t{number}.json", f"hello {number}")
-    assert len(run("import", str(tmp_path / "many")).out.splitlines()) == 12
+    head, row = run("import", str(tmp_path / "many")).out.splitlines()
+    assert head.split() == ["TOOL", "IMPORTED", "NEW", "EVENTS"]
+    assert row.split() == ["messages", "12", "36"]
     outcome = run("import", str(tmp_path / "many"))
     assert (outcome.out, outcome.err) == ("", "12 unchanged\n")
 
@@ -292,3 +294,12 @@ def test_what_did_not_come_with_a_session_is_told_of_it(run, tmp_path):
     assert "version 9" in refused.err
     assert "newer Holdfast" in refused.err
     assert "other" not in run("list").out
+
+
+def test_what_is_no_session_is_told_with_the_formats_that_are(run, tmp_path):
+    """Whoever names a file of another kind learns which ones can be brought in."""
+    (tmp_path / "passwd").write_text("root:x:0:0\n")
+    outcome = run("import", str(tmp_path / "passwd"))
+    assert outcome.code == 4
+    assert "aider, " in outcome.err
+    assert "claude-code" in outcome.err

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast.apps.render.transcript import Step, edit_of, paired
-from holdfast.replay import Entry
+from holdfast.replay import Entry, PairedEntry, edit_of, paired
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_results_stand_with_their_calls():
 def test_much_is_not_held_back():
     """A call that never ends lets through what stands behind it."""
     shown = paired([entry(0, "call", "a"), *(entry(seq, "note") for seq in range(1, 100))])
-    assert next(shown) == Step(entry(0, "call", "a"))
+    assert next(shown) == PairedEntry(entry(0, "call", "a"))
 
 
 def test_an_edit_is_a_difference():

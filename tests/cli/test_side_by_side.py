@@ -57,3 +57,22 @@ def test_halves_keep_to_their_side():
     assert lines[2].strip() == "→ tool"
     assert lines[3] == ""
     assert lines[4].split() == ["13", "last"]
+
+
+def test_code_keeps_its_indentation():
+    """Lines begin as far in as they did, and so does what goes on in the next."""
+    assert broken("for i in x:\n    print(i, end, more)", 16) == ["for i in x:", "    print(i,", "    end, more)"]
+
+
+def test_words_that_differ_are_marked():
+    """On each side the words that the other has not; where little is the same, none."""
+    stream = io.StringIO()
+    screen = Screen(stream, "always")
+    print_halves(screen, [(Half("", [Span("all tests pass now")]), Half("", [Span("two tests fail now")]))], None)
+    screen.flush()
+    shown = stream.getvalue()
+    assert "\x1b[1;31mall\x1b[0m tests \x1b[1;31mpass\x1b[0m now" in shown
+    assert "\x1b[32mtwo\x1b[0m tests \x1b[32mfail\x1b[0m now" in shown
+    print_halves(screen, [(Half("", [Span("quite another")]), Half("", [Span("thing")]))], None)
+    screen.flush()
+    assert "\x1b[32mthing" not in stream.getvalue()

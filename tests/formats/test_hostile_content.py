@@ -33,32 +33,11 @@ PIECES = [
 ]  # fmt: skip
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 HEADING = re.compile(r"(👤 User|🤖 Assistant|⚙️ System|🔧 Tool) \[\d\d:\d\d:\d\d\]\Z")
-TAGS = {
-    "html",
-    "head",
-    "meta",
-    "title",
-    "style",
-    "body",
-    "code",
-    "header",
-    "h1",
-    "dl",
-    "dt",
-    "dd",
-    "main",
-    "article",
-    "h2",
-    "time",
-    "span",
-    "div",
-    "pre",
-    "details",
-    "summary",
-    "b",
-    "p",
-    "img",
-}
+PAGE = "html head meta title style body header h1 h2 dl dt dd search label input output main article nav ol li a small"
+SHOWN = "time span div pre details summary b i p img h3 ins del script"
+MARKDOWN = "h4 h5 h6 ul blockquote strong em s code figure figcaption hr br table thead tbody tr th td"
+VOID = {"meta", "img", "input", "br", "hr"}
+TAGS = {*PAGE.split(), *SHOWN.split(), *MARKDOWN.split()}
 
 
 def hostile(rng: random.Random) -> str:
@@ -147,15 +126,18 @@ class Page(HTMLParser):
         assert tag in TAGS
         assert not [name for name, _ in attrs if name.startswith("on") or name == "style"]
         assert all(name != "src" or value.startswith("data:image/") for name, value in attrs)
-        assert all(name not in ("href", "action", "formaction") for name, _ in attrs)
-        if tag not in ("meta", "img"):
+        assert all(name not in ("action", "formaction") for name, _ in attrs)
+        assert all(
+            name != "href" or value.startswith(("#e", "http://", "https://", "mailto:")) for name, value in attrs
+        )
+        if tag not in VOID:
             self.open.append(tag)
         if tag == "article":
             assert self.open[:-1] == ["html", "body", "main"]
             self.articles.append("")
 
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+        assert tag in VOID or self.open.pop() == tag
 
     def handle_data(self, data):
         if "article" in self.open:
@@ -176,9 +158,12 @@ def check_html(document, marks):
     page.feed(document)
     page.close()
     assert page.open == []
-    assert len(page.articles) == len(marks)
-    for mark, words in zip(marks, page.articles, strict=True):
-        assert mark in words
+    # A call and its result are one.
+    assert len(set(marks)) <= len(page.articles) <= len(marks)
+    for words in page.articles:
+        assert any(mark in words for mark in marks)
+    for mark in marks:
+        assert any(mark in words for words in page.articles)
 
 
 @pytest.mark.req("S2-80")
@@ -202,8 +187,9 @@ def test_much_of_the_same(piece):
     """A hundred thousand characters of anything take no more than their share of time."""
     text = piece * (100_000 // max(1, len(piece)))
     events = [_event(0, "user", {"content": text}), _event(1, "assistant", {"content": text[::-1]})]
-    for format in ("markdown", "html", "text"):
+    for format in ("markdown", "text"):
         assert len(export(events, format)) > len(text.strip("\n `~")) // 2
+    assert export(events, "html").endswith("</html>\n")  # many rules in a row are one line
 
 
 def test_a_gap_before_spaces():

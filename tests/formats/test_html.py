@@ -34,11 +34,14 @@ def page(library):
     return library.export("s", "html")
 
 
-def test_nothing_is_loaded_and_nothing_runs(page):
-    """No script, no link, no address; the policy would forbid them as well."""
-    assert not re.search(r"<script|<link|<iframe|https?://|@import|url\(", page)
+def test_nothing_is_loaded_and_no_other_script_runs(page):
+    """No address is asked for; the one script is that whose digest the policy names."""
+    assert not re.search(r"<link|<iframe|https?://|@import|url\(", page)
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
 
 
 def test_the_policy_allows_the_style_of_the_page(page):
@@ -49,43 +52,75 @@ def test_the_policy_allows_the_style_of_the_page(page):
     assert "prefers-color-scheme: dark" in style
 
 
-def test_calls_and_results_fold(page):
-    """A call shows its tool and a few words; all of it unfolds."""
-    calls = re.findall(r"<details[^>]*><summary><b>(\w+)</b> ([^<]*)</summary>", page)
-    assert [name for name, _ in calls] == ["Read", "Read", "Bash", "Bash"]
+def test_a_call_folds_with_its_result(page):
+    """A call shows its tool and a few words; unfolded also what it was given and what came of it."""
+    calls = re.findall(r"<details[^>]*><summary><b>(\w+)</b> ([^<]*)", page)
+    assert [name for name, _ in calls] == ["Read", "Bash"]
     assert all(len(words) < 120 for _, words in calls)
     assert "a" * 200 in page
-    assert '<details class="failed"><summary><b>Bash</b> no</summary>' in page
+    failed = re.search(r'<details class="failed"><summary><b>Bash</b>.*?</details>', page, re.DOTALL)[0]
+    assert "<h3>Failed</h3>\n<pre>no</pre>" in failed
     assert "<details><summary>Thinking</summary>" in page
 
 
 def test_text_and_code(page):
-    """Words keep their lines, fenced code looks like code, everything is escaped."""
-    assert '<div class="text">Look:</div>' in page
-    assert '<pre title="py">x &lt; 1</pre>' in page
+    """Fenced code looks like code, everything is escaped."""
+    assert '<div class="words"><p>Look:</p>' in page
+    assert "<figcaption>py</figcaption>" in page
+    assert "x &lt; 1\n</pre>" in page
     assert "<h1>Trip &lt;1&gt;</h1>" in page
     assert "<dd>travel</dd>" in page
     assert "interrupted: power" in page
 
 
-def test_marks_within_a_line_look_like_it(library):
-    """Code, strong words and headings look like it, with every character that was written."""
+def test_markdown_is_laid_out(library):
+    """Headings, tables and strong words look like it; HTML stays text."""
     with library.session("s") as session:
-        session.user("## Plan\nUse `ls <x>` and **all <b>**, not `a\nb` or ** c ** or #d &")
+        session.assistant(
+            "## Plan\nUse `ls <x>` and **all <b>**\n\n| a |\n|---|\n| 1 |\n\n[docs](https://example.com/a)"
+        )
     page = library.export("s", "html")
-    assert (
-        '<div class="text"><b>## Plan</b>\nUse <code>`ls &lt;x&gt;`</code> and'
-        " <b>**all &lt;b&gt;**</b>, not `a\nb` or ** c ** or #d &amp;</div>"
-    ) in page
+    assert '<h4 class="said">Plan</h4>' in page
+    assert "<code>ls &lt;x&gt;</code> and <strong>all &lt;b&gt;</strong>" in page
+    assert "<td>1</td>" in page
+    assert 'href="https://example.com/a" target="_blank" rel="noopener noreferrer nofollow"' in page
 
 
-def test_nothing_gets_lost_between_fences(library):
-    """What looks like a fence and is none stays text; a block that never ends is still one."""
+def test_turns_are_listed_and_lead_to_their_place(library):
+    """The index has a line for each question, with how long it took, its calls, and whether something failed."""
     with library.session("s") as session:
-        session.user("```one line```\n~~~ a b c\n```\nopen\n~~~\n``` py")
+        session.user("First <question>")
+        session.assistant("Yes")
+        asked = session.user("Second").seq
+        call = session.tool_call("Bash", {"cmd": "false"})
+        session.append("tool_result", {"toolCallId": call.id, "result": "no", "is_error": True})
+    index = re.search(r"<nav.*?</nav>", library.export("s", "html"), re.DOTALL)[0]
+    assert re.findall(r">([^<]+)</a>", index) == ["First &lt;question&gt;", "Second"]
+    assert f'<li class=wrong><a href="#e{asked}">Second</a>' in index
+    assert "1 call, something failed" in index
+
+
+def test_an_edit_is_a_difference(library):
+    """A call that changes a text shows the lines that differ."""
+    with library.session("s") as session:
+        session.tool_call("Edit", {"path": "a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1\ny = <3>"})
     page = library.export("s", "html")
-    assert '<div class="text">```one line```\n~~~ a b c</div>' in page
-    assert "<pre>open\n~~~\n``` py</pre>" in page
+    assert "<del>-y = 2</del>\n<ins>+y = &lt;3&gt;</ins>" in page
+    assert "No result was recorded" in page
+
+
+def test_the_head_says_how_it_ended(library):
+    """A turn that never ended, or failed, is told above and below the conversation, with model and cost."""
+    with library.session("s", agent_id="helper") as session:
+        session.user("go")
+        session.append("agent_error", {"agent": "helper", "error": "the provider is overloaded"})
+        session.append("turn_end", {"outcome": "failed"})
+        session.assistant("so", model="claude-sonnet-4-5", usage={"input_tokens": 1000, "output_tokens": 1000})
+    page = library.export("s", "html")
+    assert "<dt>Model</dt><dd>claude-sonnet-4-5</dd>" in page
+    assert "<dt>Agent</dt><dd>helper</dd>" in page
+    assert "<dt>Cost</dt><dd>$0.0180</dd>" in page
+    assert re.search(r'<p class="note wrong"[^>]*>[^<]*the provider is overloaded', page)
 
 
 def _blocks(media, data):

@@ -399,7 +399,7 @@ def _typed_errors(model: str) -> Iterator[None]:
         )
         if remedy == _LATER and (wait_s := getattr(error, "retry_after", None)):
             remedy = f"Wait {wait_s:.0f} s, then run the agent again; {_KEPT}"
-        raise ModelFailed(f"{model}: {told}", remedy=remedy, reason=reason, model=model) from error
+        raise ModelFailed(f"{model.rstrip(':')}: {told}", remedy=remedy, reason=reason, model=model) from error
 
 
 def _said_by_provider(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.catalog._usage import Bill, Moment, Spent, ToolHours, add_all
+from holdfast.model import struct_html, struct_repr
 
 By = Literal["day", "week", "month"]
 """How long a period is."""
@@ -90,6 +91,8 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class Stats(_Used, frozen=True, kw_only=True):
     """What ``hf.stats()`` gives. Days and hours are those of the time zone ``tz``."""
+
+    __repr__, _repr_html_ = struct_repr, struct_html
 
     since: int | None = None
     until: int | None = None

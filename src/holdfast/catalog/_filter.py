@@ -7,7 +7,8 @@ import operator
 import struct
 import unicodedata
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import msgspec
 
 from holdfast.catalog._data import with_check, without_check
 from holdfast.errors import UsageError
-from holdfast.model import SessionMetadata
+from holdfast.model import SessionMetadata, html_table
 from holdfast.storage import is_at_work
 
 # In which order a list comes, where a session stands in it, and the text it is narrowed by.
@@ -205,6 +206,20 @@ class Page(list[SessionMetadata]):
     order: Order = NEWEST
     end: Place | None = None
     """Where the last one stands, if that is not what it tells of itself."""
+
+    def __repr__(self) -> str:
+        more = ", and more" if self.has_more else ""
+        rows = "".join(f"\n  {'  '.join(map(str, row))}" for row in self._told())
+        return f"<{len(self)} session{'' if len(self) == 1 else 's'}{more}>{rows}"
+
+    def _repr_html_(self) -> str:
+        return html_table(("id", "title", "updated", "messages", "state"), self._told())
+
+    def _told(self) -> Iterator[tuple[str, str, str, str, str]]:
+        for row in self:
+            when = datetime.fromtimestamp(row.updated_at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+            state = row.status if row.state == "ok" else row.state
+            yield row.session_id, row.title or "(no title)", when, f"{row.message_count:,} messages", state
 
     @property
     def next(self) -> str | None:

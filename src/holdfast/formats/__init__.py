@@ -27,6 +27,7 @@ from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_sessio
 from holdfast.formats._registry import FORMATS, READERS, Format, all_readers, claims, format_of, reader_for, reader_of
 from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
+from holdfast.formats.prose import markdown_html
 from holdfast.formats.readers._values import speak
 
 __all__ = ["Bundle", "BundledSession", "holds_bundle", "is_bundle", "is_zip", "open_archive", "read_bundle"]
@@ -34,4 +35,4 @@ __all__ += ["Bounds", "File", "MemoryFile", "write_bundle"]
 __all__ += ["Foreign", "ForeignDraft", "Reader", "fit_drafts", "fit_value", "frame", "read_time", "session_id_of"]
 __all__ += ["OwnSession", "is_own_log", "is_own_session", "own_session"]
 __all__ += ["FORMATS", "READERS", "Format", "Source", "all_readers", "claims", "format_of", "reader_for", "reader_of"]
-__all__ += ["ExportOptions", "Recorded", "speak"]
+__all__ += ["ExportOptions", "Recorded", "markdown_html", "speak"]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.formats import (
+    READERS,
     Bounds,
     Foreign,
     Reader,
@@ -78,7 +79,8 @@ class ImportRun:
                     ):
                         source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
                     raise source.refusal
-                remedy = "Name the format if you know it: `holdfast import --format`."
+                known = ", ".join(sorted(name.replace("_", "-") for name in READERS))
+                remedy = f"Known are {known} and bundle; name the right one with --format."
                 raise InvalidData(f"{source.name} holds no session of a tool that is known", remedy=remedy)
         except HoldfastError as error:
             self._fail(name, error)

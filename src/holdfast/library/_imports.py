@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, Progress, check_text
+from holdfast.model import struct_html, struct_repr
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -227,6 +228,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 class ImportReport(msgspec.Struct):
     """What an import did. ``errors`` are those behind what failed or was skipped."""
+
+    __repr__, _repr_html_ = struct_repr, struct_html
 
     sessions: list[ImportedSession] = []
     skipped: list[Skipped] = []

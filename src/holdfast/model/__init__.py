@@ -44,6 +44,7 @@ from holdfast.model._line import (
     verified_blocks,
 )
 from holdfast.model._line import TRAILER as LINE_END_BYTES
+from holdfast.model._readable import brief, html_table, struct_html, struct_repr
 from holdfast.model._reader import (
     BEFORE_ALL,
     SEAL_END,
@@ -91,4 +92,5 @@ __all__ += ["running_checksum", "type_bytes", "verified_blocks"]
 __all__ += ["BEFORE_ALL", "SEALED_END_BYTES", "SEAL_END", "AnyLine", "LineReader", "Unseal", "begins_line"]
 __all__ += ["cut_line", "end_of", "open_line", "read_bodies", "read_events", "read_line", "sealed_end"]
 __all__ += ["BODIES", "VERSION", "line_maker", "make_line", "verified_line", "verified_line_at"]
+__all__ += ["brief", "html_table", "struct_html", "struct_repr"]
 __all__ += ["Gap", "Record", "Salvage", "decode_value", "encode_value", "salvage"]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
 
-from holdfast.errors import InvalidData
+from holdfast.errors import HoldfastError, InvalidData
 from holdfast.model._data import decode_json, encode_data, restore_keys
 from holdfast.model._limits import Limits
 from holdfast.model._line import type_bytes
+from holdfast.model._readable import brief
 
 T = TypeVar("T")
 
@@ -148,7 +149,11 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         return Event, (self.type, self.seq, self.timestamp, raw, self.run, self.key, self.more)
 
     def __repr__(self) -> str:
-        return f"Event(seq={self.seq}, type={self.type!r}, data={bytes(self.raw)[:80]!r})"
+        try:
+            data = brief(self.data)
+        except HoldfastError:  # it was recorded by something else, and is no JSON
+            data = brief(bytes(self.raw))
+        return f"Event(seq={self.seq}, type={self.type!r}, data={data})"
 
 
 def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast.replay._state import describe
     from holdfast.replay._turns import TurnView, read_history
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
+    from holdfast.replay.steps import PairedEntry, arguments, changed_lines, edit_of, paired
     from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript, unreadable
 
 # Conversations are loaded when first asked for: a program that only records needs none.
@@ -80,6 +81,7 @@ __getattr__ = lazy(
         "_state": "describe",
         "_turns": "TurnView read_history",
         "content": "Media as_json as_pieces as_text kinds_said words_said",
+        "steps": "PairedEntry arguments changed_lines edit_of paired",
         "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
     },
 )
@@ -106,5 +108,6 @@ __all__ += ["Sanitized", "from_dialect", "has_incomplete_tool_call", "is_complet
 __all__ += ["recover_todos", "sanitize", "to_dialect", "tool_result_message"]
 __all__ += ["Incomplete", "Issue", "format_issues", "recovery_line", "tell"]
 __all__ += ["LeftOut", "Recovery", "TokenCount", "TurnView", "read_history", "recover", "validate"]
+__all__ += ["PairedEntry", "arguments", "changed_lines", "edit_of", "paired"]
 __all__ += ["Media", "as_json", "as_pieces", "as_text", "kinds_said", "words_said"]
 __all__ += ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import SessionMetadata, Status, decode_json, fill_references, has_marked_keys, restore_keys
+from holdfast.model import SessionMetadata, Status, brief, decode_json, fill_references, has_marked_keys, restore_keys
 
 # How far a tool call came that has no result, where its user may have been asked about it first.
 #
@@ -61,6 +61,9 @@ class MemoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw
     last_accessed_at: int = 0
     seq: int = -1
     """The event that set it last."""
+
+    def __repr__(self) -> str:
+        return f"MemoryEntry(key={self.key!r}, value={brief(msgspec.json.decode(self.raw))}, scope={self.scope!r})"
 
     @property
     def value(self) -> Any:

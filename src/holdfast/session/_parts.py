@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holdfast.errors import UsageError
-from holdfast.model import Limits, encode_data
+from holdfast.model import Limits, brief, encode_data
 from holdfast.replay import LoadBlob, MemoryEntry, read_variable
 from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import random_hex
@@ -195,6 +195,10 @@ class Memory:
     def flush(self) -> None:
         """Write the agent's entries; the session's own are in its log already."""
         self._agent.flush()
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{key!r}: {brief(self.get(key))}" for key in self.entries())
+        return f"Memory({{{told}}})"
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.entry(key) is not None

@@ -22,6 +22,8 @@ from holdfast.model import (
     has_blob,
     open_line,
     salvage,
+    struct_html,
+    struct_repr,
 )
 from holdfast.session._branches import is_foreign
 from holdfast.session._loader import PrefixChain, Snapshots, find_loss, load, prefix_digest
@@ -61,6 +63,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at every byte of a session found."""
+
+    __repr__, _repr_html_ = struct_repr, struct_html
 
     session_id: str = ""
     ok: bool = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -288,7 +287,7 @@ def place_file(
         node = disk.node_at(name, directory)
         if node is not None and (not overwrite or node.is_directory):
             raise there
-        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        temporary = f".{name[:100]}.{os.urandom(6).hex()}.tmp"
         descriptor = disk.open_new(temporary, directory)
         try:
             with held(disk, descriptor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 from collections.abc import Iterable
@@ -56,6 +55,8 @@ def explain(error: BaseException, *, waits: bool = False, verb: str = "") -> Fai
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
+    import difflib
+
     # The comparison is quadratic in the length, and the name is whatever was typed.
     close = difflib.get_close_matches(name[:128], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
@@ -82,6 +83,8 @@ def _example(context: click.Context | None) -> str:
 
 def likely_store(path: str) -> str | None:
     """The store that may be meant by a path where there is none: one of nearly that name there, or the usual one."""
+    import difflib
+
     folder, name = os.path.split(os.path.abspath(path))
     beside = [one for one in _folders(folder) if os.path.isdir(os.path.join(folder, one, "sessions"))]
     close = difflib.get_close_matches(name[:128], beside, n=1)

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.render.page import Span
-from holdfast.apps.render.transcript import Step, body, edit_of, folded, heading, paired
+from holdfast.apps.render.transcript import body, folded, heading
 from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
-from holdfast.replay import Entry, read_transcript
+from holdfast.replay import Entry, PairedEntry, edit_of, paired, read_transcript
 from holdfast.session import now_ms
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def print_conversation(
         app.out.line(Span("  There is nothing of that kind." if is_narrowed else "  Nothing was said yet.", "faint"))
 
 
-def _of_turn(steps: Iterable[Step], turn: int | None) -> Iterator[Step]:
+def _of_turn(steps: Iterable[PairedEntry], turn: int | None) -> Iterator[PairedEntry]:
     """The steps of one turn, counted from 1, or all. Raises NotFound."""
     number, was_user = 0, False
     for step in steps:
@@ -136,7 +136,7 @@ def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
 
 def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     mark += _MARKS.get(entry.kind, "")
-    style = "bad" if Step(entry).went_wrong and entry.kind == "note" else _STYLES[entry.kind]
+    style = "bad" if PairedEntry(entry).went_wrong and entry.kind == "note" else _STYLES[entry.kind]
     app.out.line()
     app.out.line(Span(f"{mark}{heading(entry)}", style), Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint"))
     edit = edit_of(entry)
@@ -151,7 +151,7 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
         app.out.line(Span(f"  … {counted(len(lines) - _EDIT_LINES, 'more line')}; all with --full", "faint"))
 
 
-def _print_result(app: App, step: Step, *, full: bool) -> None:
+def _print_result(app: App, step: PairedEntry, *, full: bool) -> None:
     """What a call brought, right below it, and how long it took."""
     if (result := step.result) is None:
         return

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE, tell
 from holdfast.apps.cli._options import complete_file, json_option, option, verb
-from holdfast.apps.render.page import Span
+from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 _STYLES = {"imported": "good", "updated": "good", "unchanged": "faint", "failed": "bad"}
 _REASONS_SHOWN = 10
+_ROWS_SHOWN = 10
 
 
 def _complete_tool(_ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -149,19 +151,42 @@ class _Importing:
             found = ImportedSessions(sessions=report.sessions, skipped=report.skipped)
             self._app.out.json(found)
             return
-        few = len(report.sessions) <= _REASONS_SHOWN
-        for row in report.sessions:
-            if few or row.outcome != "unchanged":
+        few = len(report.sessions) <= _ROWS_SHOWN
+        changed = report.sessions if few else [row for row in report.sessions if row.outcome != "unchanged"]
+        if len(changed) <= _ROWS_SHOWN:
+            for row in changed:
                 self._tell_row(row, row.title)
+        else:
+            self._tell_tools(report.sessions)
         self._tell_reasons(report)
         outcomes = [row.outcome for row in report.sessions]
         counts = [f"{outcomes.count(outcome)} {outcome}" for outcome in _STYLES if outcome in outcomes]
         told = ", ".join(counts) or "No sessions were found"
         self._app.err.line(told + (" (nothing was recorded)" if self._dry_run else ""))
 
+    def _tell_tools(self, sessions: Sequence[ImportedSession]) -> None:
+        """Where there are many, how many came of each tool; one by one they are in the list."""
+        counts: dict[str, Counter[str]] = {}
+        for row in sessions:
+            found = counts.setdefault(row.tool, Counter())
+            found[row.outcome] += 1
+            found["events"] += row.events
+        shown = [one for one in _STYLES if any(one in found for found in counts.values())]
+        columns = [Column("TOOL"), *(Column(one.upper(), right=True) for one in (*shown, "new events"))]
+        rows: list[list[Piece]] = [
+            [Span(tool.replace("_", "-"), "name")]
+            + [Span(f"{found[one]:,}" if found[one] else "", _STYLES[one]) for one in shown]
+            + [f"{found['events']:,}"]
+            for tool, found in sorted(counts.items())
+        ]
+        self._app.out.table(columns, rows)
+
     def _tell_row(self, row: ImportedSession, about: str | None) -> None:
         outcome = Span(f"{row.outcome:9} ", _STYLES[row.outcome])
-        self._app.out.line(outcome, Span(row.session_id, "name"), f"  {about}" if about else "")
+        id = row.session_id
+        if self._app.out.is_terminal and not self._dry_run and row.outcome != "failed":
+            id = self._app.short(id)  # a program gets all of it
+        self._app.out.line(outcome, Span(id, "name"), f"  {about}" if about else "")
 
     def _tell_reasons(self, report: ImportReport) -> None:
         remedies = {str(error): error.remedy for error in report.errors}

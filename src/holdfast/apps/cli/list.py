@@ -141,7 +141,7 @@ def _columns(names: str | None) -> tuple[str, ...]:
     wanted = tuple(name.strip().lower() for name in (names or "").split(",") if name.strip())
     for name in wanted:
         if name not in _SHOWN:
-            refuse(f"there is no column {name[:40]!a}{suggestion(name, _SHOWN)} There are: {', '.join(_SHOWN)}")
+            refuse(f"there is no column {name[:40]!a}{suggestion(name, _SHOWN) or '.'} There are: {', '.join(_SHOWN)}")
     return wanted
 
 

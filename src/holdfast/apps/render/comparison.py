@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -123,6 +124,9 @@ _GAP = "  "
 _HALF_MIN = 12
 _SAME_CHARS_MAX = 80
 _BEFORE_CHARS = 30
+_WORD = re.compile(r"\S+")
+_WORDS_MAX = 1_000  # of a side; comparing more takes too long
+_ALIKE_MIN = 0.3  # of texts that share less, marks would be everywhere
 
 
 class Half(NamedTuple):
@@ -145,19 +149,61 @@ def print_halves(screen: Canvas, pairs: Sequence[tuple[Half, Half]], lines_max: 
             left, right = (half.label if first else "" for half in pair)
             screen.line(
                 Span(left.rjust(labels[0]) + _GAP, "faint"),
-                Span(ours.text + " " * (width - cells(ours.text)), ours.style),
+                *ours,
+                " " * (width - cells("".join(span.text for span in ours))),
                 Span(_GAP + right.rjust(labels[1]) + _GAP, "faint"),
-                theirs,
+                *theirs,
             )
             first = False
 
 
-def _lines(pair: tuple[Half, Half], width: int, lines_max: int | None) -> Iterator[tuple[Span, Span]]:
+def _lines(
+    pair: tuple[Half, Half], width: int, lines_max: int | None
+) -> Iterator[tuple[Sequence[Span], Sequence[Span]]]:
     """The lines of both; what comes second on one side is beside what comes second on the other."""
-    nothing = Span("")
-    for texts in zip_longest(*(half.texts for half in pair), fillvalue=nothing):
-        sides = [[Span(line, text.style) for line in broken(text.text, width, lines_max)] for text in texts]
-        yield from zip_longest(*sides, fillvalue=nothing)
+    for texts in zip_longest(*(half.texts for half in pair), fillvalue=Span("")):
+        sides = [broken(text.text, width, lines_max) for text in texts]
+        differ = _differing(*sides) if all(sides) else (frozenset(), frozenset())
+        marked = [
+            [_marked(line, text.style, style, {place for at, place in found if at == number}) for number, line in each]
+            for each, text, style, found in zip(map(enumerate, sides), texts, ("bad", "good"), differ, strict=True)
+        ]
+        yield from zip_longest(*marked, fillvalue=())
+
+
+Place = tuple[int, int]  # of a word: its line, and where it begins there
+
+
+def _differing(a: list[str], b: list[str]) -> tuple[frozenset[Place], frozenset[Place]]:
+    """The words that only one of two texts has; none where they have little in common, or are very long."""
+    words = [
+        [(number, found.start(), found[0]) for number, line in enumerate(side) for found in _WORD.finditer(line)]
+        for side in (a, b)
+    ]
+    if max(map(len, words)) > _WORDS_MAX:
+        return frozenset(), frozenset()
+    from difflib import SequenceMatcher
+
+    ours, theirs = ([word for _, _, word in side] for side in words)
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    if matcher.ratio() < _ALIKE_MIN:
+        return frozenset(), frozenset()
+    found: tuple[set[Place], set[Place]] = (set(), set())
+    for kind, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        if kind != "equal":
+            found[0].update((line, at) for line, at, _ in words[0][a_from:a_to])
+            found[1].update((line, at) for line, at, _ in words[1][b_from:b_to])
+    return frozenset(found[0]), frozenset(found[1])
+
+
+def _marked(line: str, style: str, differs: str, places: set[int]) -> list[Span]:
+    """A line of which the words that begin at some places have another style."""
+    spans, done = list[Span](), 0
+    for word in _WORD.finditer(line):
+        if word.start() in places:
+            spans += [Span(line[done : word.start()], style), Span(word[0], differs)]
+            done = word.end()
+    return [*spans, Span(line[done:], style)]
 
 
 def apart(a: str, b: str) -> tuple[str, str]:
@@ -173,7 +219,7 @@ def apart(a: str, b: str) -> tuple[str, str]:
 def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
     """A text in lines that are no wider, words kept whole where they fit."""
     lines: list[str] = []
-    for paragraph in neutralise(text).expandtabs(4).strip().split("\n"):
+    for paragraph in neutralise(text).expandtabs(4).strip("\n").rstrip().split("\n"):
         lines += _wrapped(paragraph, width) if paragraph.strip() else []
         if lines_max is not None and len(lines) > lines_max:
             last = lines[lines_max - 1]
@@ -185,8 +231,15 @@ def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
 
 
 def _wrapped(paragraph: str, width: int) -> list[str]:
+    # What goes on in the next line is indented as it began, if there is room for that.
+    bare = paragraph.lstrip(" ")
+    indent = " " * (len(paragraph) - len(bare))
+    if 2 * len(indent) > width:
+        indent = ""
+    if indent:
+        return [indent + line for line in _wrapped(bare, width - len(indent))]
     lines, line, used = [], "", 0
-    for word in paragraph.split(" "):
+    for word in bare.split(" "):
         for piece in _pieces(word, width):
             wide = cells(piece)
             space = 1 if line else 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from shlex import quote
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast._config import configuration
 from holdfast.errors import HoldfastError, Locked, ModelFailed
-from holdfast.library import Holdfast
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
 
 
 class FailureText(NamedTuple):
@@ -82,6 +82,10 @@ def strangers_hint(library: Holdfast) -> tuple[str, str]:
 
 def import_command(path: str) -> str:
     """The command, into another store than the folder itself where that is what is set."""
+    from shlex import quote
+
+    from holdfast._config import configuration
+
     # To import a folder into itself would mix two systems' files.
     is_set = os.path.realpath(str(configuration().get("store"))) == os.path.realpath(path)
     return f"holdfast import {quote(path)}" + (" --store .holdfast" if is_set else "")

@@ -6,9 +6,9 @@ import getpass
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.apps.render.transcript import changed_lines
 from holdfast.apps.render.words import day_time
 from holdfast.errors import UsageError
+from holdfast.replay import changed_lines
 from holdfast.session import Edited, Result
 
 if TYPE_CHECKING:

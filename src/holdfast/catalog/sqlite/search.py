@@ -240,9 +240,9 @@ class Expander:
             self._words = _read_words(connection, self._kept_chars_max)
             self._mark = mark
         if self._words is None:
-            at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
-            select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"
-            return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]
+            at_end = "" if open_end else " AND substr(term, -length(:word)) = :word"
+            select = f"SELECT term FROM said_vocabulary WHERE instr(term, :word){at_end} LIMIT :most"
+            return [term for (term,) in connection.execute(select, {"word": word, "most": _EXPANSIONS_MAX})]
         found = (one for one in _holding(self._words, word) if open_end or one.endswith(word))
         return list(islice(found, _EXPANSIONS_MAX))
 

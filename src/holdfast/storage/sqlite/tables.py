@@ -39,10 +39,10 @@ SCHEMA: tuple[str, ...] = tuple(
 ENTRY = "SELECT key, size, modified, generation, version, id FROM keys"
 _READ = (
     f"SELECT number & {_PLACES}, size, data, packed FROM pieces"  # noqa: S608 - a number of ours
-    " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ?1 AND ?2), ?1)"
-    f" AND number <= ?1 + {_PLACES} AND number + size > ?2"
-    " AND EXISTS (SELECT 1 FROM keys WHERE id = ?3 AND generation = ?4)"
-    " ORDER BY number LIMIT ?5"
+    " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ? AND ?), ?)"
+    f" AND number <= ? + {_PLACES} AND number + size > ?"
+    " AND EXISTS (SELECT 1 FROM keys WHERE id = ? AND generation = ?)"
+    " ORDER BY number LIMIT ?"
 )
 
 _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
@@ -228,9 +228,11 @@ def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterato
         yield unpacked(data, size) if is_packed else data
 
 
-def reading(id: int, generation: int, at: int, count: int) -> tuple[str, tuple[int, int, int, int, int]]:
+def reading(id: int, generation: int, at: int, count: int) -> tuple[str, tuple[int, ...]]:
     """The question for pieces of a generation from a place on (place, size, data, packed), and its values."""
-    return _READ, (_number(id, 0), _number(id, at), id, generation, count)
+    first, wanted = _number(id, 0), _number(id, at)
+    # Python 3.12 takes numbered places (?1) for named ones, and warns.
+    return _READ, (first, wanted, first, first, wanted, id, generation, count)
 
 
 def _number(id: int, place: int) -> int:

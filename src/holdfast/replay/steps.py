@@ -1,0 +1,91 @@
+"""Calls and their results next to each other, and edits as differences: what every surface shows of a tool. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from holdfast.replay.content import as_json
+from holdfast.replay.transcript import Entry
+
+__all__ = ["PairedEntry", "arguments", "changed_lines", "edit_of", "paired"]
+
+_PARAM_CHARS = 80
+_HELD_MAX = 64  # entries that wait for the result of a call before them
+_EDITS = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
+_EDIT_CHARS_MAX = 100_000  # what is longer takes too long to compare
+
+
+class PairedEntry(NamedTuple):
+    """An entry; the result of it beside it, if it is a call that got one soon."""
+
+    entry: Entry
+    result: Entry | None = None
+
+    @property
+    def took_ms(self) -> int:
+        """How long the call took; 0 if that is not known."""
+        return max(self.result.timestamp - self.entry.timestamp, 0) if self.result is not None else 0
+
+    @property
+    def went_wrong(self) -> bool:
+        """Whether it failed, was cut off, or tells of something that did."""
+        entry = self.result or self.entry
+        is_told = entry.kind == "note" and entry.name.startswith(("error", "interrupted", "the turn ended"))
+        return entry.kind == "failure" or entry.state == "cut" or is_told
+
+
+def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
+    """Yield the entries in their order, each result with its call; one whose call is far away stands by itself."""
+    held: deque[list[Entry]] = deque()
+    waiting: dict[tuple[str | None, str | None], list[Entry]] = {}
+
+    def is_open(step: list[Entry]) -> bool:
+        return waiting.get((step[0].run, step[0].id)) is step
+
+    for entry in entries:
+        key = (entry.run, entry.id)
+        if entry.kind in ("result", "failure") and key in waiting:
+            waiting.pop(key).append(entry)
+        else:
+            # The next question does not wait, nor does what stands behind much else.
+            if entry.kind == "user" or len(held) >= _HELD_MAX:
+                waiting.clear()
+            held.append([entry])
+            if entry.kind == "call" and entry.id is not None:
+                waiting[key] = held[-1]
+        while held and not is_open(held[0]):
+            yield PairedEntry(*held.popleft())
+    yield from (PairedEntry(*step) for step in held)
+
+
+def edit_of(entry: Entry) -> tuple[str, list[str]] | None:
+    """Return a call that puts one text in the place of another: its other arguments, and the lines that differ.
+
+    The lines begin with ``-``, ``+`` or a space; ``…`` stands for those that are left out. None for any other call.
+    """
+    found = changed_lines(entry.value) if entry.kind == "call" else None
+    return None if found is None else (arguments(found[0]), found[1])
+
+
+def changed_lines(args: Any) -> tuple[dict[str, Any], list[str]] | None:
+    """Return what a call's arguments say beside a change of a text, and the lines of the change; None for others."""
+    value = args if isinstance(args, dict) else {}
+    for names in _EDITS:
+        old, new = (value.get(name) for name in names)
+        if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) <= _EDIT_CHARS_MAX:
+            from difflib import unified_diff
+
+            lines = [*unified_diff(old.splitlines(), new.splitlines(), n=2, lineterm="")][3:]
+            rest = {name: item for name, item in value.items() if name not in names}
+            return rest, ["…" if line.startswith("@@") else line for line in lines]
+    return None
+
+
+def arguments(value: Any) -> str:
+    """Return what a call was given: ``path="a.txt" limit=5`` where that is short enough to read, else JSON."""
+    if not isinstance(value, dict):
+        return "" if value is None else as_json(value)
+    pairs = [f"{name}={as_json(item)}" for name, item in value.items()]
+    return ("\n" if any(len(pair) > _PARAM_CHARS for pair in pairs) else "  ").join(pairs)
