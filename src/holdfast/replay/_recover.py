@@ -218,13 +218,15 @@ def recover(
             if (tokens := window.count.tokens) > window_tokens:
                 detail = f"the first turn alone takes {tokens} of {window_tokens} tokens"
                 issues.append(Issue("window_too_small", "list", detail))
-        # The drafts are valid by their making; this proves it, by rules that share no code with it.
+        system = conversation.system
+        del conversation, drafts  # of a long log they are large, and what follows needs room too
+        # The drafts were valid by their making; this proves it, by rules that share no code with it.
         if incomplete != "keep":
             checked = sanitize(messages, provider, incomplete)
             messages = checked.messages
             issues += checked.issues
     left_out, count = (window.left_out, window.count) if window else (None, None)
-    return Recovery(messages, conversation.system, issues, left_out=left_out, count=count, session_id=session_id)
+    return Recovery(messages, system, issues, left_out=left_out, count=count, session_id=session_id)
 
 
 def _up_to(events: Iterable[Event], at: int) -> Iterator[Event]:
