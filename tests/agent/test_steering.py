@@ -221,8 +221,7 @@ def test_a_hosted_turn_is_steered(hf, script):
                 return await turn.stream(agent.run_stream("hi", session=session), session)
 
             turn = host.begin("s", work)
-            with pytest.raises(UsageError, match="no agent is at work"):
-                turn.steer("too early")
+            turn.steer("early")  # heard by the agent that is still being made
             await gate.wait()
             assert host.steer("s", "enough", interrupt=True)
             result = await turn.finish()

@@ -162,7 +162,7 @@ async def test_a_model_that_fails_is_told(sit, trip, monkeypatch):
 
 
 async def test_leaving_in_the_middle_of_an_answer(sit, hf, trip, model):
-    """Quitting stops the answer; the session is whole and free."""
+    """Quitting stops the answer; the session is whole and free, and a word that was not heard yet is kept."""
     model.follow(lambda request: LONG)
     async with sit(session_id=trip) as seat:
         await seat.sees("Just so.")
@@ -170,7 +170,7 @@ async def test_leaving_in_the_middle_of_an_answer(sit, hf, trip, model):
         await say(seat, "tell")
         await seat.sees("begin word")
         await say(seat, "again")
-        await seat.sees("an answer is under way")
+        await seat.until(lambda: list(hf.events(trip, types=["steer"])))
     assert hf.verify(trip).ok
     assert not hf.info(trip).open
 
@@ -194,3 +194,35 @@ async def test_what_was_typed_comes_back(sit, trip, model, tmp_path, monkeypatch
             await seat.press("down")
             assert line.value == ""
             await seat.press("escape")
+
+
+async def test_a_word_while_it_works(sit, hf, trip, model):
+    """What is sent while an answer comes is heard in the same turn; Ctrl+X with words typed stops the step for them."""
+    held = threading.Event()
+    asked = []
+
+    def answer(request):
+        asked.append(str(request.messages[-1]))
+        if len(asked) == 1:
+            held.wait(60)
+            return Say("first")
+        return LONG if len(asked) == 2 else Say("calm")
+
+    model.follow(answer)
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("c")
+        await say(seat, "tell me much")
+        await seat.until(lambda: asked)
+        await say(seat, "in French")
+        await seat.until(lambda: list(hf.events(trip, types=["steer"])))
+        held.set()
+        await seat.sees("begin word")
+        assert "in French" in asked[1]
+        await seat.type("stop that")
+        await seat.press("ctrl+x")
+        await seat.sees("calm")
+        assert "stop that" in asked[2]
+    words = [(event.data["content"], event.data.get("interrupt")) for event in hf.events(trip, types=["steer"])]
+    assert words == [("in French", None), ("stop that", True)]
+    assert [event.data["reason"] for event in hf.events(trip, types=["turn_end"])] == ["completed"]

@@ -158,13 +158,43 @@ def test_stop(page, library, model):
     page.get_by_label("Message to the agent").fill("Tell me a story")
     page.get_by_role("button", name="Send").click()
     sees(page, "begin word", "#open-end")
-    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     page.locator("#stop").wait_for(state="hidden")
     sees(page, "cut off", "#entries article .who")
     model.follow(lambda request: Say("Calm again."))
     page.get_by_label("Message to the agent").fill("Thank you")
     page.get_by_role("button", name="Send").click()
     sees(page, "Calm again.", "#entries article")
+
+
+def test_a_word_while_it_works(page, library, model):
+    """What is sent while an answer comes is heard in the same turn; *Stop and say* cuts the answer off for it."""
+    held = threading.Event()
+
+    def answer(request):
+        said = str(request.messages[-1])
+        if "Count slowly" in said:
+            held.wait(60)
+            return Say("begin " + "word " * 4_000, pause_s=0.05)
+        return Say("Aye, in French." if "in French" in said else "Quiet now.")
+
+    model.follow(answer)
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Count slowly")
+    page.get_by_role("button", name="Send").click()
+    page.locator("#interrupt").wait_for()
+    held.set()
+    sees(page, "begin word", "#open-end")
+    page.get_by_label("Message to the agent").fill("be quiet")
+    page.get_by_role("button", name="Stop and say").click()
+    sees(page, "Quiet now.", "#entries article.assistant")
+    sees(page, "be quiet", "#entries article.user")
+    page.locator("#interrupt").wait_for(state="hidden")
+    words = [event.data for event in library.events("talked-on", types=("steer",))]
+    assert [(one["content"], one.get("interrupt")) for one in words] == [("be quiet", True)]
+    turns = list(library.events("talked-on", types=("turn_start", "turn_end")))
+    assert [event.type for event in turns[-2:]] == ["turn_start", "turn_end"]
+    assert turns[-1].data["reason"] == "completed"
 
 
 def test_permission(page, library, model):
@@ -210,24 +240,25 @@ def test_a_model_that_fails(page, model):
     assert page.locator(".error-line img").count() == 0
 
 
-def test_two_messages_at_once(page, model):
-    """A second message while an answer is under way is refused with a reason, and not lost."""
+def test_two_messages_at_once(page, library, model):
+    """A second message while an answer is under way is heard before the next step, in the same turn."""
     gate = threading.Event()
 
     def slow(request):
         gate.wait(120)
-        return Say("At last.")
+        return Say("And the second." if "Second" in str(request.messages[-1]) else "At last.")
 
     model.follow(slow)
     page.goto("/s/talked-on")
+    before = len(list(library.events("talked-on", types=("turn_start",))))
     for text in ("First", "Second"):
         page.get_by_label("Message to the agent").fill(text)
         page.get_by_role("button", name="Send").click()
-        page.wait_for_timeout(200)
-    sees(page, "An answer is under way", "#trouble")
-    assert page.locator("#text").input_value() == "Second"
+        page.locator("#interrupt").wait_for()
+    sees(page, "hears it before its next step", "#say")
     gate.set()
-    sees(page, "At last.", "#entries article")
+    sees(page, "And the second.", "#entries article")
+    assert len(list(library.events("talked-on", types=("turn_start",)))) == before + 1
 
 
 def test_a_session_is_given_back(page, library, model):

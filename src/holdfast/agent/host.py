@@ -112,6 +112,7 @@ class HostedTurn:
         self._task: asyncio.Future[Any] | None = None
         self._over = asyncio.Event()
         self._stream: RunStream | None = None
+        self._early: list[tuple[str, bool]] = []
 
     def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
         """Let the work begin; ``over`` is called right before its end is told, since whoever hears may begin anew."""
@@ -176,10 +177,16 @@ class HostedTurn:
             self.answer(id, approved=False)
 
     def steer(self, text: str, *, interrupt: bool = False) -> None:
-        """Say something to the agent while it works, as ``Agent.steer`` does. Raises UsageError if it does not."""
-        if self._stream is None or self.ended is not None:
+        """Say something to the agent while it works, as ``Agent.steer`` does. Raises UsageError if it does not.
+
+        An agent that is still being made hears it first.
+        """
+        if self.ended is not None:
             raise UsageError("no agent is at work here that could hear this", remedy="Begin a turn with it.")
-        self._stream.steer(text, interrupt=interrupt)
+        if self._stream is None:
+            self._early.append((text, interrupt))
+        else:
+            self._stream.steer(text, interrupt=interrupt)
 
     def cancel(self) -> None:
         """Stop it. Harmless when it has ended."""
@@ -215,6 +222,9 @@ class HostedTurn:
         piece is before it is told, so that what a listener has seen survives this process.
         """
         self._stream = stream
+        for text, interrupt in self._early:
+            stream.steer(text, interrupt=interrupt)
+        self._early.clear()
         each = durable and session is not None and session.store.capabilities.defers
         try:
             async with stream as pieces:

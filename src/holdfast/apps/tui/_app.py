@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -254,13 +254,13 @@ class SessionsApp(KeyOrder):
         text = "\n".join(filter(None, told(error))) if isinstance(error, BaseException) else str(error)
         self.notify(paragraphs(text), severity="error", timeout=8, markup=False)
 
-    def say(self, session_id: str, text: str) -> None:
-        """Give a message to the agent of a session."""
+    def say(self, session_id: str, text: str, *, interrupt: bool = False) -> None:
+        """Give a message to the agent of a session; one that works hears it, and may be interrupted for it."""
         from holdfast.agent import plain_text
 
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
-        self.talks.say(session_id, plain_text(text), new=session_id in self.fresh)
+        self.talks.say(session_id, plain_text(text), new=session_id in self.fresh, interrupt=interrupt)
 
     def go_on(self, session_id: str) -> None:
         """Let the agent of a session go on with a turn that did not come to its end."""
@@ -347,14 +347,17 @@ class AppTalks:
     def is_running(self, session_id: str) -> bool:
         return self._host.turn(session_id) is not None
 
-    def say(self, session_id: str, text: str | None, *, new: bool = False) -> None:
-        """Give a message to the agent of a session, or let it go on; what comes is told."""
+    def say(self, session_id: str, text: str | None, *, new: bool = False, interrupt: bool = False) -> None:
+        """Give a message to the agent of a session, or let it go on; what comes is told.
+
+        An agent that works hears the message before its next step; with ``interrupt`` that is now.
+        """
         # Only who talks has the thread; reading alone starts as quickly as without an agent.
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-talks", daemon=True)
             self._thread.start()
-        self._loop.call_soon_threadsafe(self._start, session_id, text, new)
+        self._loop.call_soon_threadsafe(self._start, session_id, text, new, interrupt)
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
@@ -396,15 +399,30 @@ class AppTalks:
         thread.join(_STOP_S)
         loop.close()
 
-    def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
+    def _start(self, session_id: str, text: str | None, new: bool, interrupt: bool) -> None:  # noqa: FBT001 - called by the loop, without names
+        if text is not None and (working := self._host.turn(session_id)) is not None:
+            self._watch(self._steer(session_id, working, text, interrupt=interrupt))
+            return
         try:
             turn = self._host.begin(session_id, lambda turn: self._answer(turn, session_id, text, new=new))
         except UsageError:
             self._tell(session_id, "failed", "an answer is under way; stop it first")
             return
-        task = asyncio.get_running_loop().create_task(self._pass_on(session_id, turn))
+        self._watch(self._pass_on(session_id, turn))
+
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
+
+    async def _steer(self, session_id: str, turn: HostedTurn, text: str, *, interrupt: bool) -> None:
+        try:
+            await asyncio.to_thread(turn.steer, text, interrupt=interrupt)
+        except UsageError:  # it has said its last word: the next turn hears it
+            await turn.wait()
+            self._start(session_id, text, False, False)
+        except HoldfastError as error:
+            self._tell(session_id, "failed", error)
 
     async def _pass_on(self, session_id: str, turn: HostedTurn) -> None:
         async for name, value in turn.listen():

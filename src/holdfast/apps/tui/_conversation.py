@@ -445,6 +445,16 @@ class ConversationPane(Vertical):
     def close_line(self) -> None:
         self._line.remove_class("-shown")
 
+    def typed(self) -> str:
+        """What stands in the line, not sent yet."""
+        return self._line.value.strip() if self.is_line_open else ""
+
+    def take_typed(self) -> None:
+        """Empty the line: its words were sent."""
+        self._line.keep(self._line.value)
+        self._line.clear()
+        self.view.action_ending()
+
     def read(self, session_id: str, at: int | None = None) -> None:
         """Show a session at its end or around an event, and scroll there."""
         if self.view.session_id != session_id:
@@ -464,9 +474,7 @@ class ConversationPane(Vertical):
     @on(Input.Submitted, "#say")
     def _sent(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self._line.keep(event.value)
-            event.input.clear()
-            self.view.action_ending()  # the answer is to be seen, wherever one was reading
+            self.take_typed()  # and the answer is to be seen, wherever one was reading
 
 
 class SayLine(TextLine):

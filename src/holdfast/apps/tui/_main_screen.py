@@ -443,9 +443,13 @@ class MainScreen(Screen[None]):
         return id if id is not None and self.app.talks.is_running(id) else None
 
     def action_stop(self) -> None:
-        """End the answer that is shown."""
-        if self._answering is not None:
-            self.app.talks.stop(self._answering)
+        """End the answer that is shown; words that are typed take its place, and the turn goes on with them."""
+        id, text = self._answering, self._pane.typed()
+        if id is not None and text and id == self.app.tracking.session_id:
+            self._pane.take_typed()
+            self.app.say(id, text, interrupt=True)
+        elif id is not None:
+            self.app.talks.stop(id)
 
     def heard(self, session_id: str, what: str, detail: Any) -> None:
         """Something came of what was said; called on the app's own loop."""

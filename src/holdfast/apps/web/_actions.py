@@ -112,7 +112,7 @@ async def talk(request: Request) -> Response:
     form, talks, id = await form_of(request), site_of(request).talks, str(request.path_params["id"])
     match request.url.path.rpartition("/")[2]:
         case "say":
-            await talks.say(id, _words(form))
+            await talks.say(id, _words(form), interrupt="interrupt" in form)
         case "continue":
             await talks.go_on(id)
         case "stop":
@@ -261,10 +261,19 @@ class Talks:
         await self.say(session.id, text)
         return session.id
 
-    async def say(self, session_id: str, text: str) -> None:
-        """Give a message to the agent of a session. Raises UsageError, NotFound, Locked."""
+    async def say(self, session_id: str, text: str, *, interrupt: bool = False) -> None:
+        """Give a message to the agent of a session; one that works hears it before its next step.
+
+        With ``interrupt`` the step under way is stopped for it. Raises UsageError, NotFound, Locked.
+        """
         if not text.strip():
             raise UsageError("the message is empty", remedy="Write something first.")
+        if (turn := self._host.turn(session_id)) is not None:
+            try:
+                await asyncio.to_thread(turn.steer, text, interrupt=interrupt)
+                return
+            except UsageError:  # it has said its last word: the next turn hears it
+                await turn.wait()
         await self._start(session_id, text)
 
     async def go_on(self, session_id: str) -> None:

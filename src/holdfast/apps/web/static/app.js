@@ -223,11 +223,12 @@
     const failed = (text) => { trouble.textContent = text; trouble.hidden = !text; if (text) trouble.scrollIntoView({ block: "nearest" }); };
     stop.addEventListener("click", async () => failed(await post(stop.dataset.url, {})));
 
-    const composer = find("#composer"), text = find("#text");
+    const composer = find("#composer"), text = find("#text"), interrupt = find("#interrupt");
     const grow = () => { text.style.height = "auto"; text.style.height = `${text.scrollHeight + 2}px`; };
     text.addEventListener("input", grow);
     text.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); composer.requestSubmit(); }
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); composer.requestSubmit(send); }
+      if (event.key === "Escape" && !interrupt.hidden && text.value.trim()) { event.preventDefault(); composer.requestSubmit(interrupt); }
     });
     composer.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -238,7 +239,10 @@
       send.disabled = true;
       failed("");
       toEnd();
-      const problem = await post(composer.action, { text: words });
+      const stops = event.submitter === interrupt;
+      const wasRunning = talk.dataset.running === "true";
+      const problem = await post(composer.action, stops ? { text: words, interrupt: "1" } : { text: words });
+      if (!problem && wasRunning) tell(stops ? "The agent stops, and hears it." : "The agent hears it before its next step.");
       send.disabled = false;
       if (problem) { failed(problem); text.value = words; grow(); }
     });
@@ -273,7 +277,7 @@
     const rest = () => { source?.close(); source = null; line.hidden = true; };
     const changed = (event) => {
       const now = JSON.parse(event.data);
-      stop.hidden = !now.running;
+      stop.hidden = interrupt.hidden = !now.running;
       if (talk.dataset.running === "true" && !now.running) tell("The answer is complete.");
       talk.dataset.running = now.running;
       asked(now.questions);
