@@ -1,8 +1,11 @@
-"""The command line: a list on the screen against a Python that does nothing."""
+"""The command line: a list against a Python that does nothing, and every verb against one that loads its libraries."""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +16,44 @@ from bench.figures import Line, line_of, median, millis, ratios_of
 __all__ = ["Command"]
 
 _HOLDFAST = os.path.join(os.path.dirname(sys.executable), "holdfast")
+# What no command can do without: the least that a verb may take, in processor time.
+_LIBRARIES = "import click, msgspec, sqlite3"
+# The verbs that need nobody to type, none of which waits for anything. {id} and {other} are sessions.
+_READING = (
+    "show {id}",
+    "search word",
+    "stats",
+    "snapshots {id}",
+    "recover {id}",
+    "export {id}",
+    "waiting",
+    "compare {id} {other}",
+    "title {id}",
+    "tag {id}",
+    "verify {id}",
+    "keys list",
+    "config show",
+    "doctor",
+    "metrics",
+    "schema list",
+    "help",
+    "completion bash",
+    "man list",
+    "--version",
+)
+_WRITING = (
+    "fork {id}",
+    "merge {id} {other} --yes",
+    "restore {id} --at 1",
+    "title {id} new",
+    "tag {id} new",
+    "pin {id}",
+    "archive {id}",
+    "repair {id}",
+    "prune --dry-run",
+    "redact {id} --dry-run",
+    "reindex",
+)
 
 
 class Command:
@@ -21,15 +62,19 @@ class Command:
     def __init__(self, *, quick: bool) -> None:
         self._count = 200 if quick else 1_000
         self._starts = 5 if quick else 9
-        self._store = ""
+        self._store = self._own = ""
         self._environment: dict[str, str] = {}
         self._ours: list[float] = []
         self._long: list[float] = []
         self._floor: list[float] = []
+        self._asked = _READING[:2] + _WRITING[:1] if quick else _READING + _WRITING
+        self._verbs: dict[str, list[float]] = {}
 
     def prepare(self, folder: str) -> None:
         """A store; each program once, so that it is compiled as after an installation."""
         self._store = shared_crowd(folder, self._count)
+        # Verbs that write have a copy to themselves.
+        self._own = shutil.copytree(self._store, os.path.join(folder, "command"), dirs_exist_ok=True)
         self._environment = {
             **os.environ,
             "PYTHONPYCACHEPREFIX": os.path.join(folder, "compiled"),
@@ -46,6 +91,35 @@ class Command:
         medians = [median(times) for times in zip(*turns, strict=True)]
         for kept, found in zip((self._floor, self._ours, self._long), medians, strict=True):
             kept.append(found)
+        self._measure_verbs()
+
+    def _measure_verbs(self) -> None:
+        """Every verb in turn with what loads its libraries alone, by processor time."""
+        listed = [_HOLDFAST, "--store", self._own, "list", "--json", "--limit", "2"]
+        found = subprocess.run(listed, check=True, capture_output=True, env=self._environment).stdout
+        first, second = (row["session_id"] for row in json.loads(found)["sessions"])
+        for verb in self._asked:
+            words = verb.format(id=first, other=second).split()
+            command = [_HOLDFAST, "--store", self._own, *words]
+            self._processor_s(*command)
+            ratios = [
+                self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES)
+                for _ in range(self._starts)
+            ]
+            self._verbs.setdefault(verb, []).append(median(ratios))
+
+    def _processor_s(self, *command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     def lines(self) -> list[Line]:
         """The table's lines: a plain list, and one that loads the whole command."""
@@ -53,6 +127,10 @@ class Command:
         return [
             self._line(plain, self._ours).shows("command"),
             self._line("the same with --sort, which loads the whole command", self._long),
+            *(
+                line_of(f"holdfast {verb}, processor time (Python with click, msgspec and sqlite3)", ratios, None)
+                for verb, ratios in self._verbs.items()
+            ),
         ]
 
     def _line(self, what: str, found: list[float]) -> Line:

@@ -137,6 +137,16 @@ def test_a_conversation_is_wrapped(terminal, library):
     assert max(map(len, lines)) <= 80
 
 
+def test_markdown_is_laid_out_line_by_line(terminal, library):
+    """Each line of what is laid out is one on the terminal, and blank lines stay between blocks."""
+    with library.session("trip") as session:
+        session.assistant("# Plan\n\nGo **now**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    lines = [line.strip() for line in lines_of(terminal("show", "trip").wait("done-0"))]
+    at = lines.index("Plan")
+    assert [line for line in lines[at:] if line][:3] == ["Plan", "Go now.", "a  b"]
+    assert lines[at + 1] == ""
+
+
 def test_recorded_sequences_have_no_power(terminal, library):
     """A session that tries to clear the screen and set colours is only shown."""
     with library.session("evil") as s:

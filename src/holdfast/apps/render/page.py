@@ -260,7 +260,12 @@ class Colour(Ink):
         from holdfast.apps.render.markdown import harmless_lines, markdown, paragraphs
 
         for line in harmless_lines(markdown(paragraphs(text)), self._width - indent):
-            self._console.print(Segments([Segment(" " * indent), *line]), soft_wrap=True)
+            shown = list(line)
+            # What is blank at the end would wrap on a terminal that was made narrower.
+            while shown and not shown[-1].text.strip():
+                shown.pop()
+            margin = [Segment(" " * indent)] if shown else []
+            self._console.print(Segments([*margin, *shown, Segment.line()]))
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """No wider than the terminal, as far as there is something to cut."""
