@@ -118,7 +118,8 @@ def answer_of(chat, question):
     """The words below the last time that a question was asked, without what goes on below them."""
     said = chat.text.rpartition(f"› {question}")[2]
     body = re.split(r"\n(?:. working|⟲|› ?\n|Session )", said)[0]
-    return body.split()
+    # What is bold or code is known when it ends: until then its signs are shown.
+    return re.sub(r"[*`]", "", body).split()
 
 
 def test_killed_at_any_moment_the_screen_comes_back(start, hf):
