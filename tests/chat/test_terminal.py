@@ -75,18 +75,24 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(terminal, model, hf):
     terminal.say("exit", "is kept;")
 
 
-def test_killed_while_it_answers_and_taken_up(terminal, model, hf):
-    """After kill -9 in the middle of an answer its words are there, and the model is told them."""
-    answers = iter([LONG, Say("the rest")])
-    model.follow(lambda request: next(answers))
-    start(terminal)
-    terminal.say("tell me much", "begin word word word word")
-    kill(hf)
-    terminal.wait_for("Killed")
-    assert "begin word" in start(terminal)
-    terminal.say("go on please", "the rest")
-    assert model.refused == []
-    assert "begin word" in str(model.requests[1].messages)
+def test_ctrl_z_puts_it_aside_and_fg_brings_it_back(terminal, hf):
+    """Stopped in mid answer and brought back, it goes on, and keys are drawn where they belong."""
+    terminal.type("HOLDFAST_GUIDE_WORD_MS=20 holdfast --color never chat --model guide")
+    terminal.wait_for("› ")
+    terminal.type("kill")
+    terminal.wait_for("two, three")
+    terminal.press("C-z")
+    terminal.wait_for("Stopped")
+    terminal.type("fg")
+    terminal.press("-l", "more")
+    terminal.wait_for("› more")
+    terminal.press("C-u")
+    shown = terminal.wait_for("nobody killed me this time")
+    assert "\nmore" not in shown  # the shell's way of showing keys is not left behind
+    terminal.press("C-d")
+    terminal.wait_for("is kept;")
+    [row] = hf.list()
+    assert row.status == "idle"
 
 
 def test_what_was_typed_comes_back_and_a_session_can_go(terminal, hf, tmp_path):
