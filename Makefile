@@ -29,7 +29,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-peers bench-recovery dist docs clean fmt lock audit fuzz requirements torture soak test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-approval bench-peers bench-recovery dist docs clean fmt lock audit fuzz requirements torture soak test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ CAMPAIGN := build/campaign.jsonl
 DURATION ?= 1h
 # What was found is written into docs/internals/testing.md also when a test failed, and the failure stays one.
 REPORTED = status=$$?; test ! -e $(CAMPAIGN) || $(BIN)/python tools/campaign_report.py $(CAMPAIGN); exit $$status
+
+bench-approval: $(READY)  ## One approval, killed on the way, in other frameworks and ours; writes bench/APPROVAL.md
+	$(BIN)/python -m bench.recovery.peers
+	$(BIN)/python -m bench.approval
 
 bench-peers: $(READY) $(FRAMEWORKS_READY)  ## Compare with the stores of others, ours under their frameworks too; writes bench/ADAPTERS.md
 	$(BIN)/python -m bench.peers $(BENCH_ARGS)

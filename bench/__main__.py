@@ -32,6 +32,7 @@ from bench.resuming import Resume
 from bench.sealing import Sealing
 from bench.server import end_on_request
 from bench.service import Service
+from bench.steps import Steps
 from bench.stores import Postgres, SQLite
 from bench.tui import Painted, Pressed
 from bench.web import Pages
@@ -61,6 +62,7 @@ CASES = (
     Postgres,
     Fork,
     ManyForks,
+    Steps,
     Sealing,
     Proxied,
     Loaded,

@@ -74,6 +74,19 @@ def load_events(store: str) -> int:
     return _timed(lambda: list(Holdfast(store).events(SESSION)))
 
 
+def known_steps(store: str, count: str) -> int:
+    """Pass steps whose results are known, the session opened as well."""
+    import holdfast
+    from bench.steps import KNOWN, result
+
+    def passed() -> None:
+        with holdfast.open(store) as hf, hf.session(KNOWN) as session:
+            for number in range(int(count)):
+                session.once(f"n{number}", result, number)
+
+    return _timed(passed)
+
+
 def load_data(store: str) -> int:
     """Every event of the session, verified, with its data decoded."""
     from holdfast import Holdfast
@@ -406,6 +419,7 @@ JOBS = {
     job.__name__: job
     for job in (
         floor_typed,
+        known_steps,
         floor_raw,
         load_events,
         load_data,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 USER = {"role": "user", "text": "u"}
 DONE = {"role": "assistant", "text": "done", "calls": []}
@@ -104,3 +109,20 @@ def test_our_repair_leaves_nothing_invalid_and_loses_nothing(incomplete):
         assert checker.starts_with_user(mended)
         assert checker.lost(history, mended) == 0
         assert repair(mended, incomplete) == mended
+
+
+def test_a_call_that_is_approved_elsewhere_and_killed_acts_once():
+    """Our program of ``make bench-approval`` pays once, and the model is told that the outcome is unknown."""
+    from bench.approval.__main__ import run
+
+    found = run("ours", sys.executable)
+    assert found.effects == 1
+    assert "unknown" in found.told
+
+
+def test_the_page_that_compares_has_the_table_of_approvals():
+    """Nobody wrote it by hand: it is the one of bench/APPROVAL.md."""
+    table = (ROOT / "bench" / "APPROVAL.md").read_text(encoding="utf-8").partition("\n\n|")[2]
+    page = (ROOT / "docs" / "explanation" / "comparison.md").read_text(encoding="utf-8")
+    assert len(table.splitlines()) == 6
+    assert table in page

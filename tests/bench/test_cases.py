@@ -35,6 +35,22 @@ def test_a_fork_and_an_archive_are_measured(tmp_path):
     assert lines[0].ratio < 0.5  # the archive is smaller on any machine
 
 
+def test_steps_are_measured(tmp_path, monkeypatch):
+    """What a step costs, and what passing known ones takes, on each store that is here."""
+    from bench import server
+    from bench.steps import Steps
+
+    monkeypatch.setattr(server, "missing", lambda: "not needed")
+    case = Steps(quick=True)
+    case._pairs, case._known = 3, 20
+    lines = _lines(case, tmp_path)
+    assert [line.goal for line in lines] == [
+        *("step-files", "step-always", "step-sqlite"),
+        *("step-known-files", "step-known-sqlite"),
+    ]
+    assert all(line.ratio > 0 and line.mark for line in lines)
+
+
 @pytest.mark.usefixtures("_no_peers")
 def test_rivals_that_are_not_installed_are_left_out(tmp_path, capsys):
     """The reason is printed, and our own lines are there."""

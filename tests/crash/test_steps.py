@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from campaign_log import FULL
 from crash_campaign import repeatable
 
 import holdfast
 from holdfast.errors import OutcomeUnknown
+from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall
+from holdfast.integrations._place import AdapterSession
 from holdfast.storage import FileStore
 from holdfast.testing import SimDisk
 
 STEPS = 3
+MODES = ["kill", "power"] if FULL else ["kill"]  # of what stands on the loop of steps
 
 
 def opened(disk):
@@ -84,3 +88,91 @@ def test_an_unknown_step_is_raised_by_default():
             else:
                 assert not {n for what, n in state.acknowledged if what == "effect"} & set(ran)
         assert raised >= STEPS
+
+
+def recorded(program):
+    """A disk on which a program ran to its end."""
+    disk = SimDisk()
+    disk.make_directory("store", disk.open_root())
+    base = SimDisk(disk.image())
+    program(base, frozenset())
+    return base
+
+
+def mixed(disk, before):
+    """Steps inside of a step, and one that fails and is tried again; what ran, was asked about and came out."""
+    ran, asked = [], []
+
+    def act(name, value):
+        ran.append(name)
+        disk.acknowledge(("effect", name), survives_power_loss=True)
+        return value
+
+    def fail_first():
+        if "tried" not in before and "tried" not in ran:
+            act("tried", None)
+            raise ConnectionError
+        return act("flaky", 7)
+
+    def look_up(step):
+        asked.append(step.key)
+        return {"a": 1, "b": 2, "flaky": 7}[step.key] if step.key in before else holdfast.RERUN
+
+    with opened(disk) as hf, hf.session("job", autosave_ms=None) as s:
+
+        def both():
+            return s.once("a", act, "a", 1, unknown=look_up) + s.once("b", act, "b", 2, unknown=look_up)
+
+        retry = holdfast.Retry(3, on=(ConnectionError,))
+        values = [s.once("outer", both, unknown="rerun"), s.once("flaky", fail_first, retry=retry, unknown=look_up)]
+    return ran, asked, values
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_crash_anywhere_in_nested_and_retried_steps(mode):
+    """After any crash: each effect is there once, what is looked up stays found, and the outer step goes on."""
+    with repeatable():
+        found = 0
+        for state in recorded(mixed).crash_states(mode):
+            before = frozenset(name for _, name in state.acknowledged)
+            disk = state.disk()
+            ran, asked, values = mixed(disk, before)
+            assert values == [3, 7]
+            assert not before & set(ran), "done twice"
+            if asked:
+                assert mixed(disk, before) == ([], [], values), "what was found is known"
+                found += 1
+        assert found > 0
+
+
+def call_tool(disk, before):
+    """A model that calls a durable tool until it is done: it looks before it calls again."""
+    told, ran = [], []
+
+    def pay():
+        ran.append("pay")
+        disk.acknowledge(("effect", "pay"), survives_power_loss=True)
+        return "paid"
+
+    with opened(disk) as hf:
+        calls, place = DurableCalls("tell", ResultForm(lambda text, _: text)), AdapterSession(hf, "test", "trip")
+        for number in range(3):
+            told.append(calls.run(place, ToolCall(f"{len(before)}-{number}", "pay", {"cents": 5}), pay))
+            if told[-1] == "paid" or "pay" in before:
+                break
+        place.close()
+    return ran, told
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_crash_anywhere_in_a_durable_tool(mode):
+    """After any crash a call made anew does not act again: it has the result, or is told that nobody knows."""
+    with repeatable():
+        unknown = 0
+        for state in recorded(call_tool).crash_states(mode):
+            before = frozenset(name for _, name in state.acknowledged)
+            ran, told = call_tool(state.disk(), before)
+            assert len(before) + len(ran) == 1
+            assert told[-1] == "paid" or told[-1].startswith("Outcome unknown")
+            unknown += told[0].startswith("Outcome unknown")
+        assert unknown > 0

@@ -10,12 +10,10 @@ caller has said that it may. What identifies a step is its key, never its place 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from hashlib import blake2b
@@ -82,7 +80,7 @@ class _Frame:
 
     def __init__(self, session: Session, key: str, outer: _Frame | None) -> None:
         self.session, self.key, self.outer = session, key, outer
-        self.counts: Counter[str] = Counter()  # of calls within it, by name and arguments
+        self.counts: dict[str, int] = {}  # of calls within it, by name and arguments
 
 
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
@@ -212,9 +210,10 @@ class Steps:
                 self.begin()
                 known = yield from self._settle(step, self._session.live_state.steps.get(step.key))
             finally:
-                with contextlib.ExitStack() as twice:  # in case the first is interrupted
-                    twice.callback(self._leave, step.key, mine)
+                try:
                     self._leave(step.key, mine)
+                finally:
+                    self._leave(step.key, mine)  # in case the first was interrupted
         else:
             self._check_same(step, known)
         if known.unstored is not None:
@@ -465,7 +464,7 @@ def durable_function(
         frame = _running.get()
         if frame is None or frame.session is not session:
             return step._replace(key=mark)
-        frame.counts[mark] += 1
+        frame.counts[mark] = frame.counts.get(mark, 0) + 1
         return step._replace(key=f"{frame.key}/{mark}#{frame.counts[mark]}")
 
     if inspect.iscoroutinefunction(fn):

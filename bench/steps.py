@@ -1,0 +1,106 @@
+"""What a durable step costs against an append and a flush, and how soon known ones are passed by a new process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from uuid import uuid4
+
+import holdfast
+from bench import server
+from bench.child import ask
+from bench.figures import Line, alternated, line_of, median, micros, millis, ratios_of
+from holdfast.library import Holdfast
+
+__all__ = ["KNOWN", "Steps", "result"]
+
+KNOWN = "known"
+_WORDS = "what a user says in a line or two " * 2
+_LIMIT_NS = 1e9
+_SAID = {
+    "files": "files",
+    "sqlite": "sqlite",
+    "postgres": "postgres, the result synced too",
+    "always": 'files, durability="always", the result synced too',
+}
+
+
+def result(number: int) -> dict[str, int]:
+    """What each step does."""
+    return {"number": number}
+
+
+class Steps:
+    """On each store: pairs that alternate, then a loop of known steps in a process of its own."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self._pairs = 60 if quick else 300
+        self._known = 1_000 if quick else 10_000
+        self._server: server.Server | None = None
+        self._made: dict[str, str] = {}
+        self._spent: dict[str, list[tuple[float, float]]] = {}
+        self._passed: dict[str, list[float]] = {}
+
+    def prepare(self, folder: str) -> None:
+        """Sessions with as many known steps, which are not synced one by one: that is not what is measured."""
+        self._made = {"files": os.path.join(folder, "steps"), "sqlite": f"sqlite:///{folder}/steps.db"}
+        if server.missing() is None:
+            self._server = server.Server()
+            self._server.start()
+            self._made["postgres"] = self._server.url
+        for url in self._made.values():
+            with holdfast.open(url) as hf, hf.session(KNOWN, durability="os") as session:
+                for number in range(self._known):
+                    session.once(f"n{number}", result, number)
+
+    def measure(self, folder: str) -> None:
+        """One round."""
+        for kind, url in self._made.items():
+            with holdfast.open(url) as hf:
+                self._note(kind, self._pair(hf, "barriers"))
+                if kind == "files":
+                    self._note("always", self._pair(hf, "always"))
+            self._passed.setdefault(kind, []).append(ask("known_steps", url, str(self._known)))
+
+    def finish(self) -> None:
+        """Stop the server."""
+        if self._server is not None:
+            self._server.stop()
+
+    def _pair(self, hf: Holdfast, durability: Any) -> tuple[float, float]:
+        first, second = (hf.session(uuid4().hex, durability=durability) for _ in range(2))
+        with first as said, second as done:
+            said.user(_WORDS)
+            said.flush()
+            done.once("first", result, 0)
+            numbers = iter(range(1, self._pairs + 1))
+
+            def say() -> None:
+                said.user(_WORDS)
+                said.flush()
+
+            def do() -> None:
+                number = next(numbers)
+                done.once(f"n{number}", result, number)
+
+            least, ours = alternated(self._pairs, say, do)
+        return ours, least
+
+    def _note(self, name: str, spent: tuple[float, float]) -> None:
+        self._spent.setdefault(name, []).append(spent)
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        return [*map(self._cost, self._spent), *map(self._pass, self._passed)]
+
+    def _cost(self, name: str) -> Line:
+        ours, least = ([pair[at] for pair in self._spent[name]] for at in (0, 1))
+        shown = {"ours": micros(median(ours)), "floor": micros(median(least))}
+        line = line_of(f"a step p50, {_SAID[name]} (append and flush)", ratios_of(ours, least), None, **shown)
+        return line.shows(f"step-{name}")
+
+    def _pass(self, name: str) -> Line:
+        spent = self._passed[name]
+        what = f"{self._known:,} known steps in a new process, {name} (a second)"
+        line = line_of(what, [one / _LIMIT_NS for one in spent], None, ours=millis(median(spent)), floor="1,000 ms")
+        return line.shows(f"step-known-{name}")
