@@ -224,6 +224,27 @@ def test_a_server_that_stops_says_so(serving, space, talk):
         stopping.join()
 
 
+def test_a_word_while_it_works(serving, space, talk):
+    """Over the socket or over HTTP it is recorded and heard in the same turn; without a turn it is refused."""
+    server = serving(threading.Event(), "calm", "well")  # which never goes on by itself
+    token = server.token(space)
+    with server.input(token) as socket, server.client(token=token) as client:
+        id = talk.hear(socket)["session_id"]
+        talk.say(socket, {"type": "steer", "input": "hello?"})
+        assert talk.hear(socket, "error")["code"] == "not_found"
+        talk.say(socket, "tell me")
+        talk.hear(socket, "agent.piece")
+        over_http = client.put(f"/v1/sessions/{id}/turns", json={"text": "in French"})
+        assert over_http.status_code == 204
+        talk.say(socket, {"type": "steer", "input": "stop that", "interrupt": True})
+        assert talk.hear(socket, "agent.response")["output"] == "calm "
+        found = client.get(f"/v1/sessions/{id}/events", params={"type": "steer"}).json()["events"]
+        words = [(event["data"]["content"], event["data"].get("interrupt")) for event in found]
+        assert words == [("in French", None), ("stop that", True)]
+        assert client.put(f"/v1/sessions/{id}/turns", json={"text": "late"}).status_code == 404
+        assert client.put(f"/v1/sessions/{id}/turns", json={"text": 7}).status_code == 422
+
+
 def test_without_a_model_words_are_recorded(serving, space, talk):
     """A server without an agent keeps what is said, and says when it is safe."""
     server = serving(kit=None)

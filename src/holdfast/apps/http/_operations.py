@@ -18,7 +18,7 @@ from holdfast.apps.http._inbox import answer_outside, answer_question, list_wait
 from holdfast.apps.http._requests import Append
 from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.apps.http._stream import follow
-from holdfast.apps.http._turns import approve, begin_turn, cancel
+from holdfast.apps.http._turns import approve, begin_turn, cancel, steer
 from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog import Stats
 from holdfast.errors import Conflict, HoldfastError, NotFound
@@ -365,6 +365,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
          body=requests.Hold, writes=True),
     _row("POST /v1/sessions/{id}/turns", "Let the agent answer, or go on with what was interrupted.", begin_turn,
          body=requests.TurnRequest, answer=TurnAnswer, keyed=True),
+    _row("PUT /v1/sessions/{id}/turns", "Say something to the agent while it works.", steer, body=requests.WordGiven),
     _row("DELETE /v1/sessions/{id}/turns", "Stop the turn that goes on.", cancel),
     _row("PUT /v1/sessions/{id}/approvals/{call}", "Let a tool run that waits for approval, or not.", approve,
          body=requests.ApprovalRequest),

@@ -198,6 +198,13 @@ class TurnRequest(_Given, frozen=True, kw_only=True):
     value: Any = None
 
 
+class WordGiven(_Given, frozen=True, kw_only=True):
+    """What the agent is to hear while it works; with ``interrupt`` the step under way is stopped for it."""
+
+    text: _Text
+    interrupt: bool = False
+
+
 class ApprovalRequest(_Given, frozen=True, kw_only=True):
     """Whether a tool may run, and for how long that counts."""
 

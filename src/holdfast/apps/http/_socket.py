@@ -43,6 +43,7 @@ TYPES = (
     "tool_approve",
     "waiting",
     "answer",
+    "steer",
     "cancel",
 )  # what a client may send
 EVENTS: dict[str, type[msgspec.Struct]] = {
@@ -90,6 +91,7 @@ class Input(msgspec.Struct, frozen=True):
     args: dict[str, Any] | None = None
     result: Any = None
     because: str | None = None
+    interrupt: bool = False
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
@@ -234,6 +236,11 @@ class _Input:
             await turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope, by=by)
         elif said.type == "answer":
             await self._answer_question(said)
+        elif said.type == "steer":
+            text = said.input if said.input is not None else said.data
+            if not isinstance(text, str):
+                raise Refused(422, "invalid_data", "a word to a working agent is a text")
+            await self._service.turns.steer(self._token.space, self._id, text, interrupt=said.interrupt)
         elif said.type == "cancel":
             stopped = await self._service.spaces.host.cancel((self._token.space, self._id))
             await self._send("session.cancelled", answers.TurnStopped(session_id=self._id, stopped=stopped))

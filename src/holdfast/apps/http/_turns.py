@@ -81,6 +81,13 @@ class RunningTurns:
                 raise Refused(404, "not_found", "no tool of that id waits here")
         self.wake(space, id)
 
+    async def steer(self, space: str, id: str, text: str, *, interrupt: bool) -> None:
+        """Let the agent that works hear a word before its next step. Raises Refused if no turn goes on here."""
+        turn = self._host.turn((space, id))
+        if turn is None:
+            raise Refused(404, "not_found", "no turn of this session goes on here", "Begin one with it.")
+        await self._threads.run(partial(turn.steer, text, interrupt=interrupt))
+
     def wake(self, space: str, id: str) -> HostedTurn | None:
         """Let a session go on that was answered: the turn that waits for it, else a new one, which is returned."""
         turn, kit = self._host.turn((space, id)), self._kit
@@ -269,6 +276,12 @@ async def cancel(call: Call) -> Response:
     """The end of a turn that goes on. Raises Refused if none does."""
     if not await call.service.spaces.host.cancel((call.space, call.id)):
         raise Refused(404, "not_found", "no turn of this session goes on here")
+    return Response(None, 204)
+
+
+async def steer(call: Call) -> Response:
+    """A word to the agent that works. Raises Refused if no turn goes on."""
+    await call.service.turns.steer(call.space, call.id, call.body.text, interrupt=call.body.interrupt)
     return Response(None, 204)
 
 
