@@ -52,19 +52,24 @@ def work(address, id, outside):
             assert session.once(str(number), act, number, unknown=look_up) == number * 7
 
 
-def start(address, id, outside):
+def spawned(work, *arguments):
     """The pid of a process that works."""
     pid = os.fork()
     if not pid:
         code = 1
         try:
-            work(address, id, outside)
+            work(*arguments)
             code = 0
         except BaseException:  # noqa: BLE001 - whatever it is, it is told and the child ends
             traceback.print_exc()
         finally:
             os._exit(code)
     return pid
+
+
+def start(address, id, outside):
+    """The pid of a process that does all steps of a session."""
+    return spawned(work, address, id, outside)
 
 
 def killed_after(pid, seconds):

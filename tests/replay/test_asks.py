@@ -116,3 +116,35 @@ def test_a_block_that_answers_no_call_settles_no_question():
     """A stranger's tool_result without the id of a call leaves what waits as it is."""
     block = {"type": "tool_result", "content": "?"}
     assert state_of(START, CALL, ASK, END, ("user", {"role": "user", "content": [block]})).status == "waiting"
+
+
+@pytest.mark.parametrize(("said", "known"), [(0, 0), (99, -1), (None, -1)])
+def test_a_call_of_an_earlier_process_is_named_by_its_place(said, known):
+    """Where nobody knows any more that it is open; a place behind the question is none."""
+    state = state_of(("user", {"content": "x"}), (ASK[0], ASK[1] | ({} if said is None else {"call_seq": said})))
+    assert state.asks["q1"].call_seq == known
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (ASK[1], "pay waits for somebody"),
+        ({**TIMER[1], "tool": "nap"}, "nap waits for a time"),
+        ({"kind": "event", "event": "paid"}, "the session waits for the event paid"),
+    ],
+)
+def test_a_transcript_says_what_is_waited_for(ask, told):
+    """A person, a time or an event; the end of the turn does not say that the call was not run."""
+    notes = [entry.name for entry in read_transcript(log(START, CALL, ("suspended", ask))) if entry.kind == "note"]
+    assert notes[0] == told
+
+
+def test_a_call_that_waits_is_not_told_as_over_by_the_end_of_its_turn():
+    """Its result comes in a later run; without an answer it is told as not run."""
+    waiting = [START, CALL, ASK, END]
+    assert "pay (event 1) not run so far" in [entry.name for entry in read_transcript(log(*waiting))]
+    for more, words in ((("resumed", {"ids": ["q1"]}), "so far"), (("resumed", {}), "not run")):
+        names = [entry.name for entry in read_transcript(log(*waiting, more, ("interrupted", {})))]
+        assert any(words in name for name in names)
+    later = [*log(*waiting), Event.make(*RESULT, seq=4, timestamp=1, run="later")]
+    assert [(entry.kind, entry.name) for entry in read_transcript(later)][-1] == ("result", "pay")

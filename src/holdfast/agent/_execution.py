@@ -262,6 +262,8 @@ class Executor:
             "replayable": False if has_mark(bytes(run.event.raw)) else None,
             "path": list(self.path) or None,
             "above": list(self.above) or None,
+            # Of a call that a process which is gone recorded nobody knows any more that it is open.
+            "call_seq": None if run.id in session.live_state.pending_calls else run.event.seq,
         }
         token = None
         if kind != "permission":

@@ -41,7 +41,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "delegation_complete": {"parent": str, "child": str, "result": Any},
     # A question that is open until somebody answers it, a time comes or an event does.
     "suspended": dict.fromkeys(("reason", "token", "id", "kind", "call", "tool", "event", "digest"), _Text)
-    | dict.fromkeys(("expires_at", "until"), _Number)
+    | dict.fromkeys(("expires_at", "until", "call_seq"), _Number)
     | {"on_expiry": (str, "deny"), "replayable": (bool, True), "path": (list[str], []), "above": (list[str], [])},
     "resumed": {"reason": _Text, "token": _Text, "ids": list[str] | None},
     # A word to a working agent, as it came; the ``user`` event that names it is where the model heard it.

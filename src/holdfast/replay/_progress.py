@@ -117,6 +117,7 @@ class _Ask(msgspec.Struct, gc=False):
     event: str | None = None
     replayable: bool = True
     resume_as: str = "tool_result"
+    call_seq: int | None = None
 
 
 class _Resumed(msgspec.Struct, gc=False):
@@ -342,7 +343,10 @@ def _suspended(state: State, event: Event, _data: Data) -> None:
         return
     call = state.pending_calls.get(given.get("call", "")) or state.deferred_calls.get(given.get("call", ""))
     place: dict[str, Any] = {"seq": event.seq, "asked_at": event.timestamp, "run": event.run}
-    state.asks[id] = AskState(**given, **place, call_seq=-1 if call is None else call.seq)
+    # A call that an earlier process recorded and did not come to ask about is named by its place.
+    said = given.pop("call_seq", -1)
+    place["call_seq"] = call.seq if call is not None else said if said < event.seq else -1
+    state.asks[id] = AskState(**given, **place)
 
 
 def _resumed(state: State, event: Event, _data: Data) -> None:

@@ -1,0 +1,124 @@
+"""Storms of kill -9 over approvals: who asks and acts, and who answers, are processes that die at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+
+from campaign_log import FULL, record
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import FunctionModel
+from test_step_storms import Outside, killed_after, spawned
+
+import holdfast
+from holdfast.agent import Agent, Tool
+from holdfast.errors import UsageError
+
+ROUNDS = {"files": 400, "sqlite": 300, "postgres": 300} if FULL else {"files": 4}
+TURNS = 8  # of one session, with two calls each; then the storm goes on with another
+
+
+def agent_for(outside, id):
+    """An agent that acts twice in each turn, with permission, and then is done."""
+
+    def act(what: str) -> str:
+        """Act."""
+        outside.note(outside.effects, f"{id}/{what}")
+        return f"did {what}"
+
+    def answer(messages, _info):
+        asked = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+        turn = str(asked[-1].content)
+        last = [type(part).__name__ for part in messages[-1].parts]
+        if "UserPromptPart" in last:
+            return ModelResponse(parts=[ToolCallPart("act", {"what": f"{turn}-{n}"}, f"{turn}-{n}") for n in "ab"])
+        return ModelResponse(parts=[TextPart(f"done {turn}")])
+
+    return Agent(FunctionModel(answer), tools=[Tool(act, needs_permission=True)], permission="suspend")
+
+
+def act_on(address, id, outside):
+    """All turns of a session, waiting for whoever answers, as far as this process lives."""
+
+    async def turns(hf):
+        agent = agent_for(outside, id)
+        with hf.session(id, wait_ms=60_000) as session:
+            while session.live_state.turns == 0 or not is_done(session):
+                if session.live_state.asks or session.live_state.unfinished:
+                    result = await agent.run(None, session=session)
+                else:
+                    result = await agent.run(f"t{said(session)}", session=session)
+                if result.status == "waiting":
+                    await asyncio.sleep(0.005)
+
+    with holdfast.open(address) as hf:
+        asyncio.run(turns(hf))
+
+
+def said(session):
+    """How many turns were asked for."""
+    return len([event for event in session.events() if event.type == "user" and not event.data.get("synthetic")])
+
+
+def is_done(session):
+    """Whether the last turn has come to its end."""
+    state = session.live_state
+    return said(session) >= TURNS and not state.asks and not state.unfinished
+
+
+def answer_all(address, id):
+    """Allow what waits, again and again, as far as this process lives."""
+    with holdfast.open(address) as hf:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if hf.exists(id):
+                for one in hf.waiting(session=id):
+                    # One that was carried out since it was listed is not there any more.
+                    with contextlib.suppress(UsageError):
+                        hf.answer(one.id, True, by="ada", session_id=id)
+            time.sleep(0.002)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ROUNDS)
+def test_storm_over_approvals(kind, tmp_path, request):
+    """Killed at any moment: no approved call is made twice, and each is made, or is told as begun and unknown."""
+    if kind == "postgres":
+        address = request.getfixturevalue("postgres_url")
+    else:
+        address = f"sqlite:///{tmp_path}/store.db" if kind == "sqlite" else str(tmp_path / "store")
+    chance, kills, sessions, doubled, lost, unknown = random.Random(kind), 0, 0, 0, 0, 0
+    while kills < ROUNDS[kind]:
+        (tmp_path / f"s{sessions}").mkdir()
+        id, outside = f"s{sessions}", Outside(tmp_path / f"s{sessions}")
+        sessions += 1
+        is_over = False
+        while not is_over:
+            answering = spawned(answer_all, address, id)
+            acting = spawned(act_on, address, id, outside)
+            if kills < ROUNDS[kind]:
+                is_over = not killed_after(acting, chance.uniform(0.05, 0.6))
+                kills += not is_over
+            else:
+                is_over = os.waitpid(acting, 0)[1] == 0
+                assert is_over
+            kills += killed_after(answering, 0)
+        done = outside.lines(outside.effects)
+        doubled += len(done) - len(set(done))
+        with holdfast.open(address) as hf:
+            events = list(hf.events(id))
+        asked = {event.data["id"] for event in events if event.type == "tool_call"}
+        begun = {event.data["call"] for event in events if event.type == "step"}
+        results = {event.data["toolCallId"] for event in events if event.type == "tool_result"}
+        lost += len(asked - begun)
+        unknown += len(begun - results)
+        assert {name.partition("/")[2] for name in done} >= results
+    record("approvals", kills, wrong=doubled + lost, note="unknown ones all told")
+    assert (doubled, lost) == (0, 0), f"{kills} kills, {unknown} unknown"
