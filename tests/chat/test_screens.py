@@ -201,3 +201,22 @@ def test_a_session_is_chosen_by_typing(start, hf):
     chat.wait("↑↓")
     chat.send("\x1b")
     assert "↑↓" not in chat.wait_for_prompt()
+
+
+def test_words_said_while_it_worked_are_there_after_a_crash(start, hf):
+    """The question is shown from its beginning, with what was said meanwhile, heard or not, and a call that was cut."""
+    with hf.session("mine", agent_id="assistant") as session:
+        session.user("the first question")
+        session.assistant("the first answer")
+        session.user("the question")
+        heard = session.append("steer", {"content": "in French"})
+        session.append("user", {"role": "user", "content": "in French", "steer": heard.seq})
+        session.append("delta", {"content": "Je dis"})
+        session.append("steer", {"content": "shorter"})
+        session.tool_call("read_file", {"path": "a.txt"}, id="call_1")
+    shown = start("--session", "mine").text.partition("earlier: /history")[2]
+    said = ["› the question", "› in French", "Je dis", "● read_file a.txt  … interrupted", "› shorter", "Enter goes on"]
+    places = [shown.find(text) for text in said]
+    assert -1 not in places, shown
+    assert places == sorted(places)
+    assert "the first answer" not in shown

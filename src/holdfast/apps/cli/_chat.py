@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, can_go_on, is_child, plain_text, read_command
+from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
 from holdfast.apps.cli._answer import AnswerView, Look, drawn_edit
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._screen import wants_colour
-from holdfast.apps.cli._slash import COMMANDS, Row, obey
+from holdfast.apps.cli._slash import COMMANDS, Row, is_asked, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker, Typing
 from holdfast.apps.cli.chat import Wishes, echo, standard_input
@@ -25,7 +25,7 @@ from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import ago, price, short
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
-from holdfast.replay import Entry, read_transcript
+from holdfast.replay import Entry, as_text, read_transcript
 from holdfast.security import neutralise
 from holdfast.session import Session, now_ms
 from holdfast.storage import Folder
@@ -104,6 +104,10 @@ class Chat:
             else:
                 print_conversation(self.app, events, full=False, first=start)
                 self.app.out.line()
+            # Said while it worked, and not heard before the end came.
+            for event in self.app.library.events(session.id, start, types=["steer"]):
+                if event.seq in session.live_state.unheard:
+                    self.app.out.line(f"› {as_text(event.data.get('content'))}")
         # A crash leaves a question without an answer, or a call without a result.
         if can_go_on(session):
             state = session.live_state
@@ -127,7 +131,8 @@ class Chat:
             elif entry.kind in ("result", "failure"):
                 view.ends(entry.id or "", entry.text, failed=entry.kind == "failure", at=entry.timestamp)
             elif entry.kind == "note":
-                view.lines([neutralise(f"· {entry.name}")])
+                told = f"{entry.name}: {entry.text}" if entry.text else entry.name
+                view.lines([f"· {line}" for line in neutralise(told).split("\n")])
         view.cut()
 
     def say(self, text: str | list[dict[str, Any]] | None) -> None:
@@ -292,7 +297,7 @@ def _is_light() -> bool:
 def _last_turn(app: App, session: Session) -> int:
     """Where the last thing that a person said stands in the log."""
     for event in app.library.events(session.id, types=["user"], reverse=True):
-        if not is_child(event) and event.data.get("synthetic") is not True:
+        if is_asked(event):
             return event.seq
     return 0
 
