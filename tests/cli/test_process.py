@@ -174,6 +174,23 @@ def test_nothing_heavy_is_loaded(trip, store_root, arguments):
     assert {name for name in modules if name.partition(".")[0] in HEAVY} == set()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "spared"),
+    [
+        (["--version"], ("library", "session", "storage", "catalog", "formats")),
+        (["title", "trip"], ("formats", "agent")),
+        (["tag", "trip"], ("formats", "agent")),
+        (["show", "trip"], ("formats", "agent")),
+        (["search", "word"], ("formats", "agent")),
+        (["waiting"], ("formats", "agent")),
+    ],
+)
+def test_a_verb_loads_no_room_that_it_does_not_enter(trip, store_root, arguments, spared):
+    """What reads foreign files and talks to models stays on the disk until it is needed."""
+    found = {name.split(".")[1] for name in loaded(store_root, *arguments) if name.startswith("holdfast.")}
+    assert not found & set(spared)
+
+
 def test_only_the_verb_that_runs_is_loaded(trip, store_root):
     """The other verbs stay on the disk."""
     modules = loaded(store_root, "list")

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.model import Event, SessionMetadata
-from holdfast.replay import Conversation, Recovery, State, sanitize, to_dialect
 
 if TYPE_CHECKING:
-    from holdfast.replay import Incomplete, Provider
+    from holdfast.replay import Incomplete, Provider, Recovery, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +89,8 @@ class Dialogue(NamedTuple):
 
 def dialogue(recorded: Recorded) -> Dialogue:
     """The top-level conversation. A call without a result gets one that says so."""
+    from holdfast.replay import Conversation, sanitize  # most formats need neither
+
     conversation = Conversation(incomplete="mark")
     times: list[int] = []
     for event in recorded.events():
@@ -131,6 +132,8 @@ def result_text(block: Block) -> str:
 
 def in_dialect(turn: DialogueTurn, provider: Provider) -> list[dict[str, Any]]:
     """One turn in a provider's form."""
+    from holdfast.replay import to_dialect
+
     return to_dialect([{"role": turn.role, "content": turn.blocks}], provider)
 
 

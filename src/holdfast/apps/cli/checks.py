@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 import click
 import msgspec
@@ -336,6 +335,8 @@ def find_extras() -> list[answers.OptionalPart]:
 
 def installed_version(package: str) -> str | None:
     """The version of an installed package; None if there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # takes long to load, and only doctor asks
+
     try:
         return version(package)
     except PackageNotFoundError:

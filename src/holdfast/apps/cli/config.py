@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast._config import KEYS, configuration, places, strange_variables, variable
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
 from holdfast.apps.cli._options import json_option, verb
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
-from holdfast.library.answers.store import ConfigFile, ConfigFiles, Setting, SettingCheck, SettingList
+
+if TYPE_CHECKING:
+    from holdfast.library.answers import store as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "store")
 
 _COLUMNS = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM", flexible=True))
 
@@ -45,12 +50,12 @@ def config_verb(app: App, what: str, *, everything: bool) -> int:
 
 def _show(app: App, *, everything: bool) -> None:
     found = configuration(_given(app))
-    rows: dict[str, Setting] = {}
+    rows: dict[str, answers.Setting] = {}
     for name in KEYS if everything else [name for name, _ in found.items()]:
         origin, meaning = found.origin(name), KEYS[name].meaning
-        rows[name] = Setting(value=found.get(name), origin=origin, variable=variable(name), meaning=meaning)
+        rows[name] = answers.Setting(value=found.get(name), origin=origin, variable=variable(name), meaning=meaning)
     if app.as_json:
-        app.out.json(SettingList(settings=rows))
+        app.out.json(answers.SettingList(settings=rows))
         return
     table: list[list[Piece]] = []
     for name, row in rows.items():
@@ -73,7 +78,7 @@ def _check(app: App) -> int:
     except HoldfastError as error:
         problems = {error.message: error.remedy, **problems}
     if app.as_json:
-        app.out.json(SettingCheck(ok=not problems, problems=list(problems)))
+        app.out.json(answers.SettingCheck(ok=not problems, problems=list(problems)))
     elif not problems:
         app.out.line(Span("The configuration is fine.", "good"))
     else:
@@ -85,7 +90,7 @@ def _check(app: App) -> int:
 
 def _print_places(app: App) -> None:
     if app.as_json:
-        app.out.json(ConfigFiles(files=[ConfigFile(**place._asdict()) for place in places()]))
+        app.out.json(answers.ConfigFiles(files=[answers.ConfigFile(**place._asdict()) for place in places()]))
         return
     for place in places():
         there = "" if place.exists else "  (not there)"
