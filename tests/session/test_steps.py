@@ -183,8 +183,10 @@ def test_retries_are_counted_over_processes(hf, effects):
             s.once("get", flaky, retry=Retry(2))
         with pytest.raises(StepFailed):
             s.once("get", flaky, retry=Retry(9, on=(KeyError,)))
+        with pytest.raises(ConnectionError):
+            s.once("get", flaky, retry=Retry(3))  # one more than it had
         assert s.once("get", flaky, retry=Retry(5, on=(OSError,))) == "up"
-    assert len(effects.done) == 4
+        assert [event.data["attempt"] for event in s.events() if event.type == "step"] == [1, 2, 3, 4]
 
 
 def test_the_wait_before_a_retry_is_on_record(hf):
