@@ -147,6 +147,7 @@ def test_a_field_of_a_wrong_kind_is_refused(ask, tag, name):
     kind = each.get("anyOf", [each])[0].get("type", "string")
     wrong = WRONG[kind]
     good = {"query": "x", "tool_id": "x", "approved": True, "session_id": "x", "question": "x", "decision": "deny"}
+    good["text"] = "x"
     message = {"type": tag, **{each: good[each] for each in required(tag)}, name: wrong}
     with pytest.raises(jsonschema.ValidationError):
         REQUEST.validate(message)

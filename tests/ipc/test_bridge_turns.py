@@ -174,6 +174,20 @@ async def test_a_query_is_cancelled(hf, connect):
     assert "so far" in str(hf.recover(token["session_id"]).messages)
 
 
+async def test_a_word_while_it_answers(hf, connect):
+    """It is recorded, the step is stopped for it, and the query is answered with what came of it."""
+    client = await connect(asyncio.Event(), "calm")
+    assert (await client.ask(type="steer", text="hello?"))["success"] is False
+    await client.say(type="query", query="first", id=1)
+    token = await client.hear("stream_token")
+    await client.say(type="steer", text="stop that", interrupt=True, id=2)
+    answers = [await client.hear("steered", "query_result", "error") for _ in range(2)]
+    assert {answer["id"]: answer["type"] for answer in answers} == {1: "query_result", 2: "steered"}
+    [word] = hf.events(token["session_id"], types=["steer"])
+    assert word.data["content"] == "stop that"
+    assert "calm" in str(hf.recover(token["session_id"]).messages)
+
+
 def test_cancelling_nothing(ask):
     """The answer is no."""
     answer = ask({"type": "cancel"})

@@ -173,6 +173,14 @@ class Current:
         turn.cancel()
         return answers.Outcome(success=True)
 
+    async def steer(self, wish: messages.Steer) -> Struct:
+        """Let the agent that answers hear a word before its next step; whether there was one."""
+        turn = self._host.turn(_HERE)
+        if turn is None:
+            return failure(UsageError("nothing is being answered", remedy="Ask it as a query."))
+        await asyncio.to_thread(turn.steer, wish.text, interrupt=wish.interrupt)
+        return answers.Outcome(success=True)
+
     async def approve(self, wish: messages.ToolApprove) -> Struct:
         """Let a tool run, or not; whether it was waiting for that."""
         turn = self._host.turn(_HERE)

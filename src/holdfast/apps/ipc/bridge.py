@@ -38,6 +38,7 @@ class Connection:
         self._does: dict[str, Callable[[Any], Awaitable[Struct]]] = {
             "initialize": current.initialize,
             "cancel": current.cancel,
+            "steer": current.steer,
             "tool_approve": current.approve,
             "session_create": current.create,
             "session_save": current.save,

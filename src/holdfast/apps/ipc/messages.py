@@ -50,6 +50,13 @@ class Cancel(Wish, frozen=True):
     """Stops the query that is being answered."""
 
 
+class Steer(Wish, frozen=True, kw_only=True):
+    """Says something to the agent while it answers a query; ``interrupt`` stops its step for it."""
+
+    text: str
+    interrupt: bool = False
+
+
 class ToolApprove(Wish, frozen=True):
     """Lets a tool run, or not."""
 
@@ -133,6 +140,7 @@ _STOPPED = "Whether there was something to stop. The query itself is answered wi
 _ASKS = (
     Operation("initialize", "initialize", Hello, "initialized", answers.Greeting),
     Operation("query", "agent.query", PromptMessage, "query_result", answers.QueryAnswer),
+    Operation("steer", "agent.steer", Steer, "steered", answers.Outcome, "Whether there was an agent to hear it."),
     Operation("cancel", "agent.cancel", Cancel, "cancelled", answers.Outcome, _STOPPED),
     Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", answers.ToolOutcome),
     Operation("session_create", "session.create", SessionCreate, "session_created", SessionMade, "The new session."),
