@@ -38,7 +38,7 @@ def test_any_line_can_be_read(line):
 def test_every_place_offers_what_needs_a_session_alone(place):
     """In the words of the table, which are one for all places."""
     alone = {name for name, command in COMMANDS.items() if command.act is not None}
-    assert {"title", "tag", "memory", "todos", "cost", "permissions"} == alone
+    assert {"title", "tag", "memory", "todos", "cost", "permissions", "waiting"} == alone
     assert alone <= place.COMMANDS.keys()
     assert all(COMMANDS[name] is command for name, command in place.COMMANDS.items())
 
@@ -47,3 +47,11 @@ def test_a_place_cannot_offer_what_is_not_in_the_table():
     """Then the table is what lacks."""
     with pytest.raises(AssertionError, match="nonsense"):
         offered_commands(["nonsense"])
+
+
+def test_what_a_session_waits_for_is_told(hf):
+    """Each question by its id, its tool and its reason."""
+    with hf.session("s") as s:
+        assert COMMANDS["waiting"].act(s, "") == "This session waits for nobody."
+        s.append("suspended", {"id": "0123456789ab", "kind": "permission", "tool": "pay", "reason": "too much"})
+        assert COMMANDS["waiting"].act(s, "") == "0123456789ab  pay: too much"
