@@ -89,7 +89,7 @@ def answer_all(address, id):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_storm_over_approvals(kind, tmp_path, request):
-    """Killed at any moment: no approved call is made twice, and each is made, or is told as begun and unknown."""
+    """Killed at any moment: no approved call is made twice, and each is begun under its answer."""
     if kind == "postgres":
         address = request.getfixturevalue("postgres_url")
     else:
@@ -120,5 +120,5 @@ def test_storm_over_approvals(kind, tmp_path, request):
         lost += len(asked - begun)
         unknown += len(begun - results)
         assert {name.partition("/")[2] for name in done} >= results
-    record("approvals", kills, wrong=doubled + lost, note="unknown ones all told")
+    record("approvals", kills, wrong=doubled + lost, note=kind)
     assert (doubled, lost) == (0, 0), f"{kills} kills, {unknown} unknown"
