@@ -293,8 +293,10 @@ class WaitingScreen(PageScreen[str | None]):
 
     def make(self, width: int) -> list[Strip]:
         """A line for each question, and below the chosen one what it is about."""
-        self._found = self.library.waiting()
-        self._cursor = min(self._cursor, max(len(self._found) - 1, 0))
+        chosen, self._found = self.chosen, self.library.waiting()
+        ids = [one.id for one in self._found]
+        # The one that is looked at stays chosen, whatever is answered elsewhere.
+        self._cursor = ids.index(chosen.id) if chosen and chosen.id in ids else min(self._cursor, max(len(ids) - 1, 0))
         if not self._found:
             return lay_out(Text("Nothing waits for you."), width)
         lines, now = [], now_ms()
@@ -322,7 +324,7 @@ class WaitingScreen(PageScreen[str | None]):
 
     @property
     def chosen(self) -> Waiting | None:
-        return self._found[self._cursor] if self._found else None
+        return self._found[self._cursor] if self._cursor < len(self._found) else None
 
     def action_move(self, by: int) -> None:
         self._cursor = min(max(self._cursor + by, 0), max(len(self._found) - 1, 0))
