@@ -55,7 +55,7 @@ def _told(do: Callable[..., Any], *given: Any) -> Any:
 
 # What has to be installed for a library that a part of Holdfast loads: extras of ours, else packages.
 _EXTRAS = (
-    "agent pydantic_ai, web starlette jinja2 uvicorn websockets markdown_it, tui textual, mcp mcp, local xllamacpp,"
+    "agent pydantic_ai, web starlette jinja2 uvicorn websockets, tui textual, mcp mcp, local xllamacpp,"
     " postgres asyncpg, s3 obstore, crypto cryptography keyring, tokens splintr, otel opentelemetry,"
     " openai-agents agents, langgraph langgraph, adk google, strands strands, claude-sdk claude_agent_sdk"
 )
