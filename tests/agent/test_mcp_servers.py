@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -120,6 +121,49 @@ def test_one_that_cannot_start_is_told_and_the_others_work(script, box):
     assert "there is no such command" in said[0]
     assert "by hand" in said[0]
     assert "thing-83" not in str(said)
+
+
+async def seen(hf, type):
+    """Wait for an event of session ``s`` on the medium; what it says."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (hf.exists("s") and list(hf.events("s", types=[type]))):  # noqa: ASYNC110 - the medium has no event
+            await asyncio.sleep(0.01)
+    return [event.data["content"] for event in hf.events("s", types=[type])]
+
+
+STUCK = McpServer("stuck", command=sys.executable, args=["-c", "import sys; sys.stdin.read()"])
+
+
+async def test_a_prompt_is_on_record_before_servers_are_waited_for(hf, script):
+    """A kill while a server starts does not lose the user's words, which are asked once by whoever goes on."""
+    with hf.session("s") as session:
+        async with Agent(script("never").model, mcp_servers=[STUCK]) as agent:
+            run = asyncio.ensure_future(agent.run("keep me", session=session))
+            assert await seen(hf, "user") == ["keep me"]
+            run.cancel()
+            await asyncio.wait([run])
+        assert [event.data["reason"] for event in session.events() if event.type == "turn_end"] == ["cancelled"]
+        model = script("hello")
+        assert (await Agent(model.model).run(None, session=session)).output == "hello"
+        assert [message["content"] for message in session.messages("neutral")] == ["keep me", "hello"]
+
+
+async def test_a_prompt_in_the_place_of_an_answer_is_kept_as_well(hf, script, box, texts):
+    """Of a session that waits it is heard after the call that is given up, also by a later process."""
+    with hf.session("s") as session:
+        async with Agent(script([("box_put", {"what": "hat"})]).model, mcp_servers=[box], permission="suspend") as one:
+            assert (await one.run("go", session=session)).waiting
+        async with Agent(script("never").model, mcp_servers=[STUCK]) as agent:
+            run = asyncio.ensure_future(agent.run("never mind", session=session))
+            assert await seen(hf, "steer") == ["never mind"]
+            run.cancel()
+            await asyncio.wait([run])
+        model = script("fine")
+        async with Agent(model.model) as agent:
+            await agent.run("at all", session=session)
+    given_up, said = texts(model.requests[0])[-2:]
+    assert "interrupted" in given_up
+    assert said == "['never mind', 'at all']"
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ class Steering:
         self._coming = 0
         """How many words are being recorded at the moment."""
         self._ended = False
-        self._said: dict[int, str] = {}
+        self._said: dict[int, Any] = {}
         """What was recorded here, by the number of its event; of earlier processes the log is read."""
         self._step: tuple[asyncio.AbstractEventLoop, asyncio.Timeout] | None = None
 
@@ -55,7 +55,7 @@ class Steering:
             self._coming += 1
         # Not under the guard: whoever listens to the session may speak too.
         try:
-            self._record(talk, text, interrupt=interrupt)
+            self.keep(talk, text, interrupt=interrupt)
         finally:
             with self._guard:
                 self._coming -= 1
@@ -68,7 +68,7 @@ class Steering:
             self._talk, self.session_id, early = talk, session_id, self._early
             self._early = []
         for text, interrupt in early:
-            self._record(talk, text, interrupt=interrupt)
+            self.keep(talk, text, interrupt=interrupt)
 
     def end(self) -> None:
         """The run is over, and hears nothing any more."""
@@ -106,7 +106,8 @@ class Steering:
             text = self._said.pop(seq, None)
             talk.user(_read(talk, seq) if text is None else text, steer=seq)
 
-    def _record(self, talk: RunLog, text: str, *, interrupt: bool) -> None:
+    def keep(self, talk: RunLog, text: Any, *, interrupt: bool = False) -> None:
+        """Record a word that is to be heard."""
         event = talk.append("steer", {"content": text, **({"interrupt": True} if interrupt else {})})
         self._said[event.seq] = text
 

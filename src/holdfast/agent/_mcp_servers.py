@@ -238,6 +238,8 @@ async def _end(known: list[_Connection]) -> None:
     tasks = [one.task for one in known if one.task is not None]
     for one in known:
         one.over.set()
+        if one.task is not None and not one.offered.done():
+            one.task.cancel()  # it still starts, and waits for nothing else
     if tasks:
         _, slow = await asyncio.wait(tasks, timeout=_END_S)
         # One that does not end by itself: its process ends with its task.

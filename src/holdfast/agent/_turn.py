@@ -213,6 +213,8 @@ class AgentTurn:
     _reason: str = "failed"
     _limit: str | None = None
     _carried: bool = False
+    _is_recorded: bool = False
+    """Whether the prompt is on record already, be it as a word that is to be heard."""
     _unbegun: list[tuple[CallRequest, Event]] = field(default_factory=list)
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
@@ -222,9 +224,7 @@ class AgentTurn:
             raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
         if prompt is None:
             self._check_going_on()
-        async with self._activity() as activity:
-            if variables:
-                activity.place.home.variables.update(variables)
+        async with self._activity(prompt, variables) as activity:
             waiting = await carry_on(activity)
             if prompt is None:
                 if not waiting and not self._carried and not self._unbegun:
@@ -232,7 +232,10 @@ class AgentTurn:
                 return await self._run(activity, None, waiting)
             if waiting or activity.talk.session.live_state.suspended:
                 revoke(activity.talk)
-            activity.talk.user(prompt)
+            if self._carried or self._is_recorded:
+                self.steering.hear(activity.talk)
+            if not self._is_recorded:
+                activity.talk.user(prompt)
             return await self._run(activity, prompt)
 
     async def answer_asks(self, answers: Mapping[str, Any], by: str) -> RunResult:
@@ -331,10 +334,11 @@ class AgentTurn:
         return LoopOutcome(outcome.output, waiting, outcome.finish_reason)
 
     @contextlib.asynccontextmanager
-    async def _activity(self) -> AsyncIterator[Activity]:
+    async def _activity(
+        self, prompt: Prompt = None, variables: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Activity]:
         """The turn's block: its beginning and its end are on record, however it ends."""
         prices = load_prices_for(self.spec.bounds.limits, _models(self.spec))
-        spec = await self.spec.equipped()
         async with contextlib.AsyncExitStack() as stack:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
@@ -348,8 +352,12 @@ class AgentTurn:
             begun = talk.append("turn_start", {"agent": self.spec.name})
             try:
                 talk.append("agent_start", {"agent": self.spec.name, "depth": 0})
+                if variables:
+                    place.home.variables.update(variables)
+                if prompt is not None and self.spec.servers is not None:
+                    await self._record_first(talk, prompt, is_next=not leftovers)
                 activity = Activity(
-                    spec=spec,
+                    spec=await self.spec.equipped(),
                     place=place,
                     talk=talk,
                     # Without a session nothing of them is kept for good.
@@ -376,6 +384,19 @@ class AgentTurn:
                 raise
             self.steering.end()
             await self._end(talk, begun.seq, failing=False)
+
+    async def _record_first(self, talk: RunLog, prompt: Prompt, *, is_next: bool) -> None:
+        """Record the prompt before servers are waited for, so that a kill does not lose it.
+
+        It is kept as a word to hear later where results of earlier calls come first.
+        """
+        if is_next and not self._carried and not talk.session.live_state.suspended:
+            self.steering.hear(talk)
+            talk.user(prompt)
+        else:
+            self.steering.keep(talk, prompt)
+        self._is_recorded = True
+        await talk.abarrier()
 
     def _place(self, stack: contextlib.AsyncExitStack) -> RunPlace:
         home = talks = self.session
