@@ -243,7 +243,8 @@ class Bridge:
         """Clients at a socket, until this is cancelled; then all of them are let go of."""
         server = await asyncio.start_unix_server(self._accept, sock=place.socket)
         try:
-            await server.serve_forever()
+            # Not serve_forever: from Python 3.12 on it waits, when cancelled, for the clients that are let go of below.
+            await asyncio.get_running_loop().create_future()
         finally:
             server.close()
             for task in list(self._clients):
